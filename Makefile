@@ -1,0 +1,43 @@
+# Every target sets up .venv when it is missing or older than pyproject.toml or constraints.txt.
+
+PYTHON ?= python3
+EXTRAS ?= dev,test,docs,plots,symbolic
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP) ## Fit ideals to a few point sets; results and pictures in out/demo
+	$(BIN)/python examples/engine.py --out out/demo
+
+test: lint ## Check style, types and layers, then run every test and doctest
+	$(BIN)/python -m pytest
+
+lint: $(STAMP) ## Check style, types and layers only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(STAMP) ## Run all benchmarks: ratios, measured side by side
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP) ## Build the documentation into docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+clean: ## Remove caches and generated files; .venv stays
+	rm -rf build dist out docs/_build docs/api/generated .coverage htmlcov
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || { echo "Creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "Installing vinets[$(EXTRAS)] into $(VENV); the first time takes a few minutes"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@

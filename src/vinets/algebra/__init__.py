@@ -1,0 +1,1 @@
+"""Terms, borders, evaluation plans, polynomial sets and growing factorisations: pure tensors."""

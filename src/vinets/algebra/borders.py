@@ -1,0 +1,111 @@
+r"""Borders: the terms of the next degree that have to be decided.
+
+Let :math:`O` hold the terms accepted so far. Two kinds of border of degree :math:`d`:
+
+``groebner``
+    terms of degree :math:`d` *all* of whose proper divisors lie in :math:`O`. Leading terms found
+    on it are the corners of the complement of :math:`O`, as in a Gröbner basis, and :math:`O` is
+    always closed under division.
+``full``
+    :math:`\{x_i t : t \in O_{d-1}\}`, as in a border basis. Off the exact case a term may fail to
+    vanish although one of its divisors does; it then joins :math:`O`, which is no longer closed.
+
+Terms are ordered degree first, then :math:`x_0 < x_1 < \dots`: the exponent of the *last* variable
+is compared first. Other variable orders are permutations of the variables, done by the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vinets.algebra.terms import Index
+
+__all__ = ["BORDERS", "Level", "first_border", "next_border"]
+
+BORDERS = ("groebner", "full")
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Terms of one degree ``d``, in term order, tied to the terms of degree ``d - 1``.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (count, d)
+        Variable indices, non-decreasing along a row.
+    parent, variable : ndarray of shape (count,)
+        Term ``i`` is term ``parent[i]`` of the level below times variable ``variable[i]``.
+    divisors : ndarray of shape (count, d) or None
+        ``divisors[i, j]`` is the position in the level below of term ``i`` without its ``j``-th
+        factor. None on full borders, where divisors may be missing.
+    """
+
+    rows: Index
+    parent: Index
+    variable: Index
+    divisors: Index | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, keep: Index) -> Level:
+        """The terms at the given positions."""
+        divisors = None if self.divisors is None else self.divisors[keep]
+        return Level(self.rows[keep], self.parent[keep], self.variable[keep], divisors)
+
+
+def first_border(n_variables: int) -> Level:
+    """The variables: the border of degree 1 of O = {1}."""
+    variables = np.arange(n_variables)
+    zeros = np.zeros(n_variables, dtype=np.int64)
+    return Level(variables[:, None], zeros, variables, zeros[:, None])
+
+
+def next_border(level: Level, n_variables: int, kind: str) -> Level:
+    """Border one degree above ``level``, the accepted terms of the current degree."""
+    if kind == "groebner":
+        return _groebner_border(level, n_variables)
+    return _full_border(level, n_variables)
+
+
+def _groebner_border(level: Level, n_variables: int) -> Level:
+    """Children by a variable not below the parent's largest, kept if every divisor is known.
+
+    Each term arises once, from the parent without its largest factor. Because ``level`` is in term
+    order its largest factors are non-decreasing, so the parents that variable ``i`` may extend are
+    a prefix, and listing them variable by variable yields term order without sorting.
+    """
+    assert level.divisors is not None
+    eligible = np.searchsorted(level.rows[:, -1], np.arange(n_variables), side="right")
+    variable = np.repeat(np.arange(n_variables), eligible)
+    parent = np.arange(len(variable)) - np.repeat(np.cumsum(eligible) - eligible, eligible)
+
+    # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable
+    known = level.parent * n_variables + level.variable
+    order = np.argsort(known)
+    known = known[order]
+    columns = []
+    for divisor in level.divisors.T:
+        wanted = divisor[parent] * n_variables + variable
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        hit = known[place] == wanted if len(known) else np.zeros(0, dtype=bool)
+        parent, variable, place = parent[hit], variable[hit], place[hit]
+        columns = [column[hit] for column in columns]
+        columns.append(order[place])
+    columns.append(parent)
+    rows = np.concatenate([level.rows[parent], variable[:, None]], axis=1)
+    return Level(rows, parent, variable, np.stack(columns, axis=1))
+
+
+def _full_border(level: Level, n_variables: int) -> Level:
+    """All products with a variable, without repetition, in term order."""
+    parent = np.repeat(np.arange(len(level)), n_variables)
+    variable = np.tile(np.arange(n_variables), len(level))
+    rows = np.sort(np.concatenate([level.rows[parent], variable[:, None]], axis=1), axis=1)
+    order = np.lexsort(rows.T)  # the last column, the largest factor, is the primary key
+    rows = rows[order]
+    fresh = np.ones(len(rows), dtype=bool)
+    fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return Level(rows[fresh], parent[order][fresh], variable[order][fresh], None)

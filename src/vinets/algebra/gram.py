@@ -1,0 +1,129 @@
+r"""The Cholesky factor of a growing, shifted Gram matrix.
+
+Let :math:`G = MM^\top` over the accepted terms. Two rules, one factor:
+
+**unit** (shift :math:`\psi`, threshold 0). Every accepted prefix has
+:math:`\lambda_{\min}(G) > \psi`, so :math:`G - \psi I = LL^\top` exists, and
+
+.. math:: \lambda_{\min}\begin{pmatrix} G & b \\ b^\top & \beta\end{pmatrix} > \psi
+          \iff \beta - \psi - \lVert L^{-1} b\rVert^2 > 0 .
+
+**leading** (shift 0, threshold :math:`\psi`). The least-squares residual is
+:math:`\beta - \lVert L^{-1} b\rVert^2`.
+
+No eigenvalue and no least-squares problem is solved to decide.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vinets.algebra.growing import Candidates, GrowingFactor, gather_rows, scatter_mask
+
+__all__ = ["GramFactor", "inner"]
+
+
+class GramFactor(GrowingFactor):
+    """Growing Cholesky factor of ``G - shift * I``; see the module's formulas."""
+
+    def __init__(self, constant: Tensor, *, shift: float, threshold: float) -> None:
+        super().__init__(constant)
+        self.shift = shift
+        self.threshold = threshold
+        one = constant[:, None]
+        self._reserve(1)
+        self.rows[:, :1] = one
+        self.lower[:, 0, 0] = (inner(one, one)[:, 0, 0].to(self.work_dtype) - shift).sqrt()
+        self.counts = [1] * len(self.counts)
+
+    def screen(self, values: Tensor, valid: Tensor) -> Candidates:
+        o = self.size
+        products = inner(values, self.rows[:, :o]).to(self.work_dtype)  # (K, b, o)
+        coordinates = torch.linalg.solve_triangular(
+            self.lower[:, :o, :o].mT, products, upper=True, left=False
+        )
+        square = _square_norm(values, self.work_dtype)
+        gap = square - self.shift - coordinates.square().sum(-1)
+        threshold = torch.full_like(gap, self.threshold)
+        undecided = valid & (gap > threshold)
+        return Candidates(
+            values, square, coordinates, gap, threshold, undecided, torch.zeros_like(valid)
+        )
+
+    def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
+        values, coordinates = gather_rows(block.values, index), gather_rows(block.coordinates, index)
+        schur = inner(values, values).to(self.work_dtype) - coordinates @ coordinates.mT
+        schur.diagonal(dim1=1, dim2=2).sub_(self.shift)
+        schur *= (chosen[:, :, None] & chosen[:, None, :]).to(schur.dtype)
+        order, columns = _skip_pivot_cholesky(schur, self.threshold)
+        block.undecided &= ~scatter_mask(index, chosen, block.undecided.shape[1])
+
+        steps = columns.shape[-1]
+        if steps == 0:
+            return
+        kept = order >= 0  # (K, steps): set k accepted order[k, t] at its step t
+        at = order.clamp(min=0)
+        corner = columns.gather(1, at[:, :, None].expand(-1, -1, steps)).tril()
+        eye = torch.eye(steps, dtype=corner.dtype, device=corner.device)
+        corner = torch.where((kept[:, :, None] & kept[:, None, :]), corner, eye)
+        positions = index.gather(1, at)
+        picked = [p[k] for p, k in zip(positions.cpu(), kept.cpu(), strict=True)]
+        before = self._append(block, [p.tolist() for p in picked], corner)
+
+        # everyone else's coordinates along the new terms: one product, one small triangle
+        mask = kept[:, :, None].to(self.work_dtype)
+        cross = inner(block.values, gather_rows(values, at)).to(self.work_dtype)
+        cross -= block.coordinates @ gather_rows(coordinates, at).mT
+        fresh = torch.linalg.solve_triangular(corner.mT, cross * mask.mT, upper=True, left=False)
+        self._extend(block, fresh, before)
+        block.gap -= fresh.square().sum(-1)
+        block.undecided &= block.gap > block.threshold
+
+    def force(self, block: Candidates, position: int) -> None:
+        """Accept one candidate of a single point set although its gap is below the threshold."""
+        pivot = block.gap[:, position].clamp(min=torch.finfo(self.work_dtype).tiny).sqrt()
+        self._append(block, [[position]], pivot[:, None, None])
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """``left @ right^T``; half-precision rows are accumulated in float32."""
+    if left.dtype in (torch.float16, torch.bfloat16):
+        left, right = left.float(), right.float()
+    return left @ right.mT
+
+
+def _square_norm(values: Tensor, dtype: torch.dtype) -> Tensor:
+    wide = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    return torch.linalg.vector_norm(wide, dim=-1).square().to(dtype)
+
+
+def _skip_pivot_cholesky(schur: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Cholesky of a batch of small matrices that skips every pivot at or below the threshold.
+
+    ``schur`` (K, q, q) is overwritten. Returns ``order`` (K, steps), the position accepted by each
+    set at each step (-1 when it had none left), and ``columns`` (K, q, steps), the coordinates of
+    all positions along the accepted ones.
+    """
+    n_sets, width, _ = schur.shape
+    sets = torch.arange(n_sets, device=schur.device)
+    diagonal = schur.diagonal(dim1=1, dim2=2)
+    ahead = torch.ones(n_sets, width, dtype=torch.bool, device=schur.device)
+    place = torch.arange(width, device=schur.device)
+    order, columns = [], []
+    for _ in range(width):
+        open_ = ahead & (diagonal > threshold)
+        alive, pivot_at = open_.max(dim=1)  # first open position, if any
+        if not bool(alive.any()):
+            break
+        column = schur[sets, :, pivot_at]
+        pivot = column.gather(1, pivot_at[:, None])
+        column = torch.where(alive[:, None], column * pivot.abs().rsqrt(), 0.0)
+        schur.baddbmm_(column[:, :, None], column[:, None, :], alpha=-1)
+        ahead = place > torch.where(alive, pivot_at, width)[:, None]
+        order.append(torch.where(alive, pivot_at, -1))
+        columns.append(column)
+    if not order:
+        empty = schur.new_zeros(n_sets, width, 0)
+        return torch.zeros(n_sets, 0, dtype=torch.long, device=schur.device), empty
+    return torch.stack(order, dim=1), torch.stack(columns, dim=2)

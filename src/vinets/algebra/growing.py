@@ -1,0 +1,161 @@
+r"""Triangular factors that grow by a row per accepted term, for many point sets at once.
+
+With :math:`M = O(Z)/\sqrt m` stored by rows (one row a term), both factorisations keep a lower
+triangular :math:`L` whose leading blocks belong to the prefixes of :math:`O`, because :math:`O`
+only grows at its end. A candidate :math:`u` is represented by its coordinates :math:`w` in that
+factor and a *gap*; it joins :math:`O` exactly when the gap exceeds its threshold, and it vanishes
+otherwise. The two factorisations differ in how they obtain :math:`w` and the gap:
+
+:class:`~vinets.algebra.gram.GramFactor`
+    Cholesky factor of :math:`MM^\top - sI`: matrix products only.
+:class:`~vinets.algebra.orthogonal.OrthogonalFactor`
+    orthonormal rows spanning those of :math:`M`: the condition number is not squared.
+
+Shapes: ``K`` point sets, ``m`` points (rows of zeros pad smaller sets), ``b`` candidates,
+``o`` accepted terms.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Candidates", "GrowingFactor", "first_true", "gather_rows", "scatter_mask"]
+
+
+@dataclass
+class Candidates:
+    """A block of candidates being decided against a factor; grows along with it."""
+
+    values: Tensor  # (K, b, m) evaluations / sqrt(m)
+    square: Tensor  # (K, b) squared norms of the values
+    coordinates: Tensor  # (K, b, o) in the triangular factor
+    gap: Tensor  # (K, b) joins O where gap > threshold
+    threshold: Tensor  # (K, b)
+    undecided: Tensor  # (K, b) bool: still above the threshold, not yet taken
+    accepted: Tensor  # (K, b) bool
+    residual: Tensor | None = None  # (K, b, m) parts outside the span, on the orthogonal path
+
+
+class GrowingFactor(ABC):
+    """Accepted terms of ``K`` point sets and the triangular factor over them.
+
+    Parameters
+    ----------
+    constant : Tensor of shape (K, m)
+        The evaluation of the term 1 divided by ``sqrt(m)``, zero on padded points.
+    """
+
+    def __init__(self, constant: Tensor, *, work_dtype: torch.dtype = torch.float64) -> None:
+        n_sets, n_points = constant.shape
+        self.work_dtype = work_dtype
+        self.counts = [0] * n_sets
+        self.rows = constant.new_zeros(n_sets, 0, n_points)  # (K, capacity, m)
+        self.lower = torch.zeros(n_sets, 0, 0, dtype=work_dtype, device=constant.device)
+
+    @property
+    def size(self) -> int:
+        """Largest number of accepted terms over the point sets."""
+        return max(self.counts)
+
+    @abstractmethod
+    def screen(self, values: Tensor, valid: Tensor) -> Candidates:
+        """Coordinates and gaps of a block of candidates against the terms accepted so far."""
+
+    @abstractmethod
+    def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
+        """Decide the candidates ``index`` (K, q) in order, and update the block behind them."""
+
+    def decide(self, values: Tensor, valid: Tensor, panel: int) -> Candidates:
+        """Decide a block of candidates exactly as one after the other.
+
+        Gaps only shrink as terms are accepted, so a candidate below its threshold is settled for
+        good; only those still above it are taken, ``panel`` at a time, in order.
+        """
+        block = self.screen(values, valid)
+        while True:
+            index, chosen = first_true(block.undecided, panel)
+            if not bool(chosen.any()):
+                return block
+            self.take_panel(block, index, chosen)
+
+    def truncate(self, counts: list[int]) -> None:
+        """Forget the terms accepted after the first ``counts[k]`` of every set."""
+        eye = torch.eye(self.lower.shape[-1], dtype=self.work_dtype, device=self.lower.device)
+        for k, count in enumerate(counts):
+            self.rows[k, count:] = 0
+            self.lower[k, count:] = eye[count:]
+            self.lower[k, :, count:] = eye[:, count:]
+            self.counts[k] = count
+
+    def _reserve(self, extra: int) -> None:
+        """Make room for ``extra`` more terms; unused rows are inert (identity, zero rows)."""
+        need, have = self.size + extra, self.lower.shape[-1]
+        if need <= have:
+            return
+        capacity = max(need, 2 * have, 32)
+        lower = torch.eye(capacity, dtype=self.work_dtype, device=self.lower.device)
+        lower = lower.repeat(len(self.counts), 1, 1)
+        lower[:, :have, :have] = self.lower
+        self.lower = lower
+        self.rows = _pad_rows(self.rows, capacity)
+
+    def _append(self, block: Candidates, picked: list[list[int]], corner: Tensor) -> list[int]:
+        """Add the picked candidates; ``corner[k]`` is their own triangle. Returns old counts."""
+        before = list(self.counts)
+        self._reserve(max(len(p) for p in picked))
+        for k, positions in enumerate(picked):
+            if not positions:
+                continue
+            start, stop = self.counts[k], self.counts[k] + len(positions)
+            at = torch.as_tensor(positions, device=self.rows.device)
+            self.rows[k, start:stop] = block.values[k].index_select(0, at)
+            self.lower[k, start:stop, :start] = block.coordinates[k].index_select(0, at)[:, :start]
+            self.lower[k, start:stop, start:stop] = corner[k, : len(at), : len(at)]
+            block.accepted[k, at] = True
+            self.counts[k] = stop
+        return before
+
+    def _extend(self, block: Candidates, fresh: Tensor, before: list[int]) -> None:
+        """Write the coordinates ``fresh`` (K, b, a) along the new terms into the block."""
+        missing = self.size - block.coordinates.shape[-1]
+        if missing > 0:
+            block.coordinates = torch.nn.functional.pad(block.coordinates, (0, missing))
+        for k, start in enumerate(before):
+            added = self.counts[k] - start
+            if added:
+                block.coordinates[k, :, start : start + added] = fresh[k, :, :added]
+
+
+def first_true(mask: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Positions of the first ``count`` true entries of each row, and which of them exist.
+
+    Returns ``index`` (K, q) and ``chosen`` (K, q); entries that do not exist point at 0.
+    """
+    rank = mask.cumsum(-1)
+    width = int(rank[:, -1].max()) if mask.shape[1] else 0
+    width = min(count, width)
+    slots = torch.arange(1, width + 1, device=mask.device).expand(mask.shape[0], width)
+    index = torch.searchsorted(rank, slots.contiguous())
+    chosen = index < mask.shape[1]
+    return index * chosen, chosen
+
+
+def gather_rows(table: Tensor, index: Tensor) -> Tensor:
+    """Rows ``index[k]`` (K, q) of ``table[k]`` (K, b, ·)."""
+    return table.gather(1, index[:, :, None].expand(-1, -1, table.shape[-1]))
+
+
+def scatter_mask(index: Tensor, flags: Tensor, width: int) -> Tensor:
+    """Mask (K, width) true at ``index[k, j]`` where ``flags[k, j]``; repeated indices are or-ed."""
+    hits = torch.zeros(index.shape[0], width, dtype=torch.int8, device=index.device)
+    return hits.scatter_reduce_(1, index, flags.to(torch.int8), reduce="amax").bool()
+
+
+def _pad_rows(rows: Tensor, capacity: int) -> Tensor:
+    padded = rows.new_zeros(rows.shape[0], capacity, rows.shape[2])
+    padded[:, : rows.shape[1]] = rows
+    return padded

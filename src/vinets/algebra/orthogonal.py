@@ -1,0 +1,202 @@
+r"""Orthonormal rows spanning those of :math:`M`: the factorisation for tiny tolerances.
+
+With :math:`M = LQ`, :math:`QQ^\top = I`, a candidate is :math:`u = wQ + \rho q`. Its least-squares
+coefficients over the accepted terms are :math:`c = wL^{-1}`, and :math:`\rho^2` is the residual,
+taken from the residual *vector*, so nothing is squared first.
+
+**leading**: joins :math:`O` iff :math:`\rho^2 > \psi`.
+
+**unit**: with :math:`G = LL^\top` and :math:`G - \psi I = KK^\top`,
+
+.. math:: \lambda_{\min}\begin{pmatrix} G & b \\ b^\top & \beta\end{pmatrix} > \psi
+          \iff \rho^2 - \psi\,(1 + \lVert c\rVert^2 + \psi\lVert K^{-1}c\rVert^2) > 0,
+
+which is the Schur complement of the Gram form rewritten without cancellation. :math:`K` grows with
+:math:`O`: its new row is :math:`(K^\top c + \psi K^{-1}c,\ \kappa)` with :math:`\kappa^2` the gap
+itself.
+
+A residual below :math:`64\,\epsilon\,(\lVert u\rVert + \sum_j |c_j|\lVert M_j\rVert)` is rounding
+noise and counts as zero; this is what makes :math:`\psi = 0` mean "exactly vanishing".
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vinets.algebra.growing import Candidates, GrowingFactor, first_true, gather_rows, scatter_mask
+
+__all__ = ["OrthogonalFactor"]
+
+ROUNDING = 64.0
+
+
+class OrthogonalFactor(GrowingFactor):
+    """Growing orthogonal factorisation; ``unit`` selects the rule of the module's formulas."""
+
+    def __init__(self, constant: Tensor, *, psi: float, unit: bool) -> None:
+        super().__init__(constant)
+        self.psi = psi
+        self.unit = unit
+        self.basis = self.rows.clone()  # (K, capacity, m) orthonormal
+        self.shifted = self.lower.clone()  # (K, capacity, capacity): K above
+        self.norms = self.lower.new_zeros(len(self.counts), 0)  # (K, capacity) norms of the rows of M
+        self._reserve(1)
+        norm = torch.linalg.vector_norm(constant, dim=-1)
+        self.rows[:, 0], self.basis[:, 0] = constant, constant / norm[:, None]
+        self.lower[:, 0, 0], self.norms[:, 0] = norm, norm
+        self.shifted[:, 0, 0] = (norm.square() - (psi if unit else 0.0)).sqrt()
+        self.counts = [1] * len(self.counts)
+
+    def screen(self, values: Tensor, valid: Tensor) -> Candidates:
+        residual, coordinates = self._orthogonalise(values)
+        square = values.square().sum(-1)
+        zeros = torch.zeros_like(square)
+        block = Candidates(
+            values, square, coordinates, zeros, zeros, valid.clone(), torch.zeros_like(valid), residual
+        )
+        self._refresh(block)
+        return block
+
+    def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
+        """Go through the panel one acceptance at a time, then bring the whole block up to date.
+
+        Inside the panel every residual is orthogonalised again after each acceptance: with tiny
+        tolerances that is what keeps the small ones meaningful.
+        """
+        panel = self._panel(block, index, chosen)
+        start = list(self.counts)
+        while True:
+            first, found = first_true(panel.undecided, 1)
+            if first.shape[1] == 0:
+                break
+            self._accept_first(panel, first[:, 0], found[:, 0])
+        width = block.undecided.shape[1]
+        block.undecided &= ~scatter_mask(index, chosen, width)
+        block.accepted |= scatter_mask(index, panel.accepted, width)
+        self._advance(block, start)
+        self._refresh(block)
+
+    def _panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> Candidates:
+        assert block.residual is not None
+        return Candidates(
+            values=gather_rows(block.values, index),
+            square=block.square.gather(1, index),
+            coordinates=gather_rows(block.coordinates, index),
+            gap=block.gap.gather(1, index),
+            threshold=block.threshold.gather(1, index),
+            undecided=chosen.clone(),
+            accepted=torch.zeros_like(chosen),
+            residual=gather_rows(block.residual, index),
+        )
+
+    def _accept_first(self, panel: Candidates, first: Tensor, found: Tensor) -> None:
+        """Accept candidate ``first[k]`` of every set with ``found[k]``; update the panel."""
+        assert panel.residual is not None
+        sets = torch.arange(len(first), device=first.device)
+        vector = self._orthogonalise(panel.residual[sets, first][:, None])[0][:, 0]
+        norm = torch.linalg.vector_norm(vector, dim=-1)
+        direction = torch.where(found[:, None], vector / norm[:, None], 0.0)
+        start = list(self.counts)
+        self._append_rows(panel, first.tolist(), found.tolist(), direction, norm)
+        panel.undecided[sets, first] &= ~found
+        self._advance(panel, start)
+        self._refresh(panel)
+
+    def _advance(self, block: Candidates, start: list[int]) -> None:
+        """Project the block on the basis vectors added since ``start``, twice."""
+        assert block.residual is not None
+        added = max(now - then for now, then in zip(self.counts, start, strict=True))
+        if added == 0:
+            return
+        at = torch.as_tensor(start, device=self.basis.device)[:, None]
+        at = at + torch.arange(added, device=self.basis.device)  # rows beyond a count are zero
+        basis = gather_rows(self.basis, at.clamp(max=self.basis.shape[1] - 1))
+        limit = torch.as_tensor(self.counts, device=self.basis.device)[:, None]
+        basis = basis * (at < limit)[:, :, None]
+        along = block.residual @ basis.mT
+        block.residual = block.residual - along @ basis
+        again = block.residual @ basis.mT
+        block.residual = block.residual - again @ basis
+        self._extend(block, along + again, start)
+
+    def truncate(self, counts: list[int]) -> None:
+        super().truncate(counts)
+        eye = torch.eye(self.lower.shape[-1], dtype=self.work_dtype, device=self.lower.device)
+        for k, count in enumerate(counts):
+            self.basis[k, count:] = 0
+            self.norms[k, count:] = 0
+            self.shifted[k, count:] = eye[count:]
+
+    def _append_rows(
+        self,
+        panel: Candidates,
+        positions: list[int],
+        exists: list[bool],
+        direction: Tensor,
+        norm: Tensor,
+    ) -> None:
+        """Add one row per set to every array that grows."""
+        coefficients, scaled = self._coefficients(panel)
+        self._reserve(1)
+        for k, (at, yes) in enumerate(zip(positions, exists, strict=True)):
+            if not yes:
+                continue
+            o = self.counts[k]
+            c, d = coefficients[k, at, :o], scaled[k, at, :o]
+            self.rows[k, o], self.basis[k, o] = panel.values[k, at], direction[k]
+            self.lower[k, o, :o], self.lower[k, o, o] = panel.coordinates[k, at, :o], norm[k]
+            self.norms[k, o] = panel.square[k, at].sqrt()
+            self.shifted[k, o, :o] = c @ self.shifted[k, :o, :o] + self._shift * d
+            self.shifted[k, o, o] = panel.gap[k, at].clamp(min=0).sqrt()
+            panel.accepted[k, at] = True
+            self.counts[k] = o + 1
+
+    @property
+    def _shift(self) -> float:
+        return self.psi if self.unit else 0.0
+
+    def _coefficients(self, block: Candidates) -> tuple[Tensor, Tensor]:
+        """Least-squares coefficients c = w L^{-1} and d = K^{-1} c, both (K, b, o)."""
+        o = block.coordinates.shape[-1]
+        solve = torch.linalg.solve_triangular
+        c = solve(self.lower[:, :o, :o], block.coordinates, upper=False, left=False)
+        if not self.unit:
+            return c, torch.zeros_like(c)
+        return c, solve(self.shifted[:, :o, :o].mT, c, upper=True, left=False)
+
+    def _refresh(self, block: Candidates) -> None:
+        """Recompute gaps and thresholds from the residual vectors."""
+        c, d = self._coefficients(block)
+        assert block.residual is not None
+        residual = block.residual.square().sum(-1)
+        scale = block.square.sqrt() + (c.abs() @ self.norms[:, : c.shape[-1], None]).squeeze(-1)
+        noise = (ROUNDING * torch.finfo(self.work_dtype).eps * scale).square()
+        if self.unit:
+            needed = self.psi * (1 + c.square().sum(-1) + self.psi * d.square().sum(-1))
+            block.gap = residual - needed
+            block.threshold = (noise - needed).clamp(min=0)
+        else:
+            block.gap = residual
+            block.threshold = noise.clamp(min=self.psi)
+        block.undecided &= block.gap > block.threshold
+
+    def _orthogonalise(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Residual and coordinates of ``values`` against the basis, orthogonalised twice."""
+        basis = self.basis[:, : self.size]
+        coordinates = values @ basis.mT
+        residual = values - coordinates @ basis
+        again = residual @ basis.mT
+        return residual - again @ basis, coordinates + again
+
+    def _reserve(self, extra: int) -> None:
+        super()._reserve(extra)
+        have, capacity = self.basis.shape[1], self.rows.shape[1]
+        if have == capacity:
+            return
+        basis, norms = torch.zeros_like(self.rows), torch.zeros_like(self.lower[:, 0])
+        shifted = torch.eye(capacity, dtype=self.work_dtype, device=self.rows.device)
+        shifted = shifted.repeat(len(self.counts), 1, 1)
+        basis[:, :have], norms[:, :have] = self.basis, self.norms
+        shifted[:, :have, :have] = self.shifted
+        self.basis, self.norms, self.shifted = basis, norms, shifted

@@ -1,0 +1,90 @@
+"""One wording for every complaint about a parameter, and the memory arithmetic behind limits.
+
+Every public entry point reports bad input in one sentence: which parameter, what it must be,
+what came, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+__all__ = [
+    "bounded_float",
+    "format_bytes",
+    "one_of",
+    "optional_positive_int",
+    "parameter_error",
+    "rows_within",
+]
+
+
+def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str = "") -> ValueError:
+    """Build the error for a parameter outside its domain.
+
+    Examples
+    --------
+    >>> print(parameter_error("OAVI", "tau", "a float in [2, inf)", 1.0))
+    The 'tau' parameter of OAVI must be a float in [2, inf). Got 1.0 instead.
+    """
+    tail = f" {remedy}" if remedy else ""
+    return ValueError(f"The '{name}' parameter of {owner} must be {accepted}. Got {got!r} instead.{tail}")
+
+
+def bounded_float(
+    owner: str,
+    name: str,
+    value: Any,
+    low: float,
+    high: float,
+    *,
+    high_included: bool = False,
+    remedy: str = "",
+) -> float:
+    """Return ``value`` as a float in ``[low, high)`` (or ``[low, high]``), or raise."""
+    accepted = f"a float in [{low:g}, {high:g}{']' if high_included else ')'}"
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise parameter_error(owner, name, accepted, value, remedy)
+    number = float(value)
+    inside = low <= number < high or (high_included and number == high)
+    if not inside:  # also catches NaN
+        raise parameter_error(owner, name, accepted, value, remedy)
+    return number
+
+
+def optional_positive_int(owner: str, name: str, value: Any, remedy: str = "") -> int | None:
+    """Return ``value`` as a positive int, or None; raise for anything else."""
+    if value is None:
+        return None
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+        raise parameter_error(owner, name, "a positive integer or None", value, remedy)
+    return int(value)
+
+
+def one_of(owner: str, name: str, value: Any, choices: Sequence[str], remedy: str = "") -> str:
+    """Return ``value`` if it is one of ``choices``, or raise."""
+    if not isinstance(value, str) or value not in choices:
+        accepted = "one of " + ", ".join(repr(c) for c in choices)
+        raise parameter_error(owner, name, accepted, value, remedy)
+    return value
+
+
+def rows_within(memory_limit: int, bytes_per_row: int, *, at_least: int = 1) -> int:
+    """How many rows of ``bytes_per_row`` fit into ``memory_limit`` bytes (never below ``at_least``)."""
+    return max(at_least, int(memory_limit // max(1, bytes_per_row)))
+
+
+def format_bytes(count: float) -> str:
+    """Human-readable size, for messages.
+
+    Examples
+    --------
+    >>> format_bytes(3 * 2**30)
+    '3.0 GiB'
+    """
+    for unit in ("B", "KiB", "MiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
