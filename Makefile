@@ -32,7 +32,7 @@ docs: $(STAMP) ## Build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 clean: ## Remove caches and generated files; .venv stays
-	rm -rf build dist out docs/_build docs/api/generated .coverage htmlcov
+	rm -rf build dist out docs/_build docs/api/generated .coverage
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,0 +1,119 @@
+r"""Evaluation plans: every term is one multiplication, its parent times a variable.
+
+A plan lists, degree by degree, which row of the level below and which variable to multiply. Sets
+closed under division need nothing else; for others the missing parents are added as auxiliary rows
+and dropped from the result. Compared with raising to powers and multiplying out, this touches each
+value once, and its gradient is finite at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vinets.algebra.terms import Index, TermSet, locate_rows
+
+__all__ = ["EvaluationPlan", "factor_terms"]
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationPlan:
+    """How to evaluate a :class:`TermSet` by parent-times-variable products.
+
+    Parameters
+    ----------
+    steps : sequence of (parent, variable)
+        ``steps[d-1]`` makes level ``d``: rows ``parent`` of level ``d - 1`` times ``variable``.
+    outputs : ndarray or None
+        Positions of the wanted terms among all rows; None if every row is wanted.
+    """
+
+    steps: tuple[tuple[Index, Index], ...]
+    outputs: Index | None
+
+    @classmethod
+    def of(cls, terms: TermSet) -> EvaluationPlan:
+        """Plan for any set of terms, adding auxiliary parents where they are missing."""
+        n, wanted = terms.n_variables, list(terms.blocks) or [np.zeros((0, 0), dtype=np.int64)]
+        rows = [block.copy() for block in wanted]
+        steps: list[tuple[Index, Index]] = []
+        for degree in range(len(rows) - 1, 0, -1):
+            parent, variable, missing = factor_terms(rows[degree], rows[degree - 1], n)
+            rows[degree - 1] = np.concatenate([rows[degree - 1], missing])
+            steps.append((parent, variable))
+        if len(rows[0]) == 0:
+            rows[0] = np.zeros((1, 0), dtype=np.int64)
+        starts = np.cumsum([0] + [len(block) for block in rows])
+        outputs = [s + np.arange(len(w)) for s, w in zip(starts, wanted, strict=False)]
+        everything = all(len(r) == len(w) for r, w in zip(rows, wanted, strict=True))
+        return cls(tuple(reversed(steps)), None if everything else np.concatenate(outputs))
+
+    def levels(self, points: Tensor) -> list[Tensor]:
+        """Values of every degree as (count_d, m), for ``points`` (m, n)."""
+        columns = points.mT.contiguous()  # (n, m)
+        levels = [torch.ones(1, len(points), dtype=points.dtype, device=points.device)]
+        for parent, variable in self.steps:
+            at = torch.as_tensor(parent, device=points.device)
+            by = torch.as_tensor(variable, device=points.device)
+            levels.append(levels[-1].index_select(0, at) * columns.index_select(0, by))
+        return levels
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Values of the terms at ``points`` (m, n), as (m, count). Differentiable."""
+        values = torch.cat(self.levels(points))
+        if self.outputs is not None:
+            values = values.index_select(0, torch.as_tensor(self.outputs, device=points.device))
+        return values.mT
+
+    def jacobian(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (m, count) and derivatives (m, count, n), by the product rule level by level."""
+        m, n = points.shape
+        columns, levels = points.mT, self.levels(points)
+        slopes = [points.new_zeros(1, m, n)]
+        for (parent, variable), below in zip(self.steps, levels, strict=False):
+            at = torch.as_tensor(parent, device=points.device)
+            by = torch.as_tensor(variable, device=points.device)
+            slope = slopes[-1].index_select(0, at) * columns.index_select(0, by)[:, :, None]
+            here = torch.arange(len(at), device=points.device)
+            slope[here, :, by] += below.index_select(0, at)
+            slopes.append(slope)
+        values, derivative = torch.cat(levels), torch.cat(slopes)
+        if self.outputs is not None:
+            keep = torch.as_tensor(self.outputs, device=points.device)
+            values, derivative = values[keep], derivative[keep]
+        return values.mT, derivative.transpose(0, 1)
+
+
+def factor_terms(rows: Index, below: Index, n_variables: int) -> tuple[Index, Index, Index]:
+    """Write each row as a row of ``below`` times a variable.
+
+    Returns ``parent`` (positions in ``below`` followed by ``missing``), ``variable``, and
+    ``missing``, the parents that ``below`` does not have. The factor split off is the largest one
+    whose quotient is known, or simply the largest.
+    """
+    degree = rows.shape[1]
+    parent = np.full(len(rows), -1, dtype=np.int64)
+    variable = rows[:, -1].copy()
+    for drop in range(degree - 1, -1, -1):
+        open_ = np.flatnonzero(parent < 0)
+        if len(open_) == 0:
+            break
+        quotient = np.delete(rows[open_], drop, axis=1)
+        found = locate_rows(quotient, below, n_variables)
+        parent[open_] = found
+        variable[open_[found >= 0]] = rows[open_[found >= 0], drop]
+    orphans = np.flatnonzero(parent < 0)
+    if len(orphans) == 0:
+        return parent, variable, below[:0]
+    missing, where = np.unique(rows[orphans, :-1], axis=0, return_inverse=True)
+    parent[orphans] = len(below) + where.ravel()
+    return parent, variable, missing
+
+
+def plan_bytes(steps: Sequence[tuple[Index, Index]], itemsize: int) -> int:
+    """Bytes per point that evaluating a plan holds at once."""
+    return itemsize * (1 + sum(len(parent) for parent, _ in steps))

@@ -1,0 +1,253 @@
+r"""Sets of polynomials over shared terms.
+
+A set of :math:`N` polynomials is stored the way vanishing-ideal algorithms make them: polynomial
+:math:`j` is :math:`\ell_j u_j + \sum_i C_{ji} t_i`, a leading term of its own and a combination of
+the shared terms :math:`t_1,\dots,t_S`. A matrix over *all* terms would be mostly the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vinets.algebra.evaluation import EvaluationPlan, factor_terms
+from vinets.algebra.terms import Index, TermSet, term_name
+from vinets.checks import rows_within
+
+if TYPE_CHECKING:
+    import sympy
+
+__all__ = ["PolynomialSet"]
+
+DEFAULT_MEMORY = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class PolynomialSet:
+    """``N`` polynomials ``lead[j] * leading[j] + sum_i tail[j, i] * terms[i]``.
+
+    Parameters
+    ----------
+    terms : TermSet
+        The ``S`` shared terms.
+    leading : TermSet
+        The ``N`` leading terms.
+    tail : Tensor of shape (N, S)
+        Coefficients over the shared terms.
+    lead : Tensor of shape (N,)
+        Coefficients of the leading terms.
+    memory_limit : int
+        Bytes that evaluation may use for intermediate values.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> terms = TermSet.from_exponents([[0, 0], [1, 0], [0, 1]])
+    >>> leading = TermSet.from_exponents([[2, 0]])
+    >>> p = PolynomialSet(terms, leading, torch.tensor([[-1.0, 0.0, 0.5]]), torch.tensor([1.0]))
+    >>> print(p)
+    x0^2 - 1 + 0.5*x1
+    >>> p.evaluate(np.array([[2.0, 4.0]]))
+    array([[5.]])
+    """
+
+    terms: TermSet
+    leading: TermSet
+    tail: Tensor
+    lead: Tensor
+    memory_limit: int = DEFAULT_MEMORY
+
+    def __post_init__(self) -> None:
+        shape = (len(self.leading), len(self.terms))
+        if tuple(self.tail.shape) != shape or tuple(self.lead.shape) != shape[:1]:
+            raise ValueError(
+                f"tail must have shape {shape} and lead {shape[:1]}, matching the leading and shared "
+                f"terms. Got {tuple(self.tail.shape)} and {tuple(self.lead.shape)} instead."
+            )
+
+    def __len__(self) -> int:
+        return len(self.leading)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables of the ring."""
+        return self.terms.n_variables
+
+    @property
+    def degrees(self) -> Index:
+        """Degree of every polynomial, that of its leading term."""
+        return self.leading.degrees
+
+    @property
+    def sparsity(self) -> float:
+        """Share of exact zeros among the coefficients over the shared terms, in [0, 1]."""
+        if self.tail.numel() == 0:
+            return 0.0
+        return 1.0 - float(torch.count_nonzero(self.tail)) / self.tail.numel()
+
+    @cached_property
+    def plan(self) -> EvaluationPlan:
+        """Evaluation plan of the shared terms."""
+        return EvaluationPlan.of(self.terms)
+
+    @cached_property
+    def _leading_steps(self) -> list[tuple[int, Index, Index, EvaluationPlan | None]]:
+        """Per degree: start, parent, variable, and a plan for parents not among the terms."""
+        steps, start = [], 0
+        offsets = np.cumsum([0] + [len(block) for block in self.terms.blocks])
+        for degree, block in enumerate(self.leading.blocks):
+            below = self.terms.blocks[degree - 1] if 0 < degree <= len(self.terms.blocks) else None
+            if len(block) == 0:
+                continue
+            if degree == 0 or below is None:
+                missing: Index | None = block
+                parent = variable = np.zeros(0, dtype=np.int64)
+            else:
+                parent, variable, missing = factor_terms(block, below, self.n_variables)
+                parent = parent + offsets[degree - 1]
+            plan = None
+            if missing is not None and len(missing):
+                empty = tuple(np.zeros((0, d), dtype=np.int64) for d in range(degree))
+                plan = EvaluationPlan.of(TermSet(self.n_variables, (*empty, block)))
+            steps.append((start, parent, variable, plan))
+            start += len(block)
+        return steps
+
+    def evaluate(self, points: Any) -> Any:
+        """Values at ``points`` (m, n) as (m, N): numpy in, numpy out; torch in, torch out.
+
+        Torch results are differentiable with respect to the points. Intermediate values stay
+        within ``memory_limit``.
+        """
+        if isinstance(points, Tensor):
+            return self._evaluate(points)
+        array = np.asarray(points, dtype=float)
+        return self._evaluate(torch.from_numpy(np.ascontiguousarray(array))).numpy()
+
+    def _evaluate(self, points: Tensor) -> Tensor:
+        self._check(points)
+        dtype = torch.promote_types(points.dtype, self.tail.dtype)
+        tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
+        per_point = dtype.itemsize * (len(self.terms) + 2 * self.n_variables)
+        chunk = rows_within(self.memory_limit // 2, per_point + dtype.itemsize * 64)
+        parts = [self._evaluate_chunk(part, tail, lead) for part in points.to(dtype).split(chunk)]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _evaluate_chunk(self, points: Tensor, tail: Tensor, lead: Tensor) -> Tensor:
+        values = self.plan.evaluate(points).mT.contiguous()  # (S, m)
+        columns = points.mT.contiguous()
+        width = rows_within(self.memory_limit // 2, values.element_size() * 3 * len(points))
+        out = []
+        for start, parent, variable, plan in self._leading_steps:
+            if plan is not None:
+                rows = slice(start, start + len(plan.outputs if plan.outputs is not None else ()))
+                own = plan.evaluate(points).mT
+                rows = slice(start, start + len(own))
+                out.append(lead[rows, None] * own + tail[rows] @ values)
+                continue
+            at = torch.as_tensor(parent, device=points.device)
+            by = torch.as_tensor(variable, device=points.device)
+            for index in torch.arange(len(at), device=points.device).split(width):
+                own = values.index_select(0, at[index]) * columns.index_select(0, by[index])
+                rows = slice(start + int(index[0]), start + int(index[-1]) + 1)
+                out.append(torch.addmm(lead[rows, None] * own, tail[rows], values))
+        return (torch.cat(out) if out else points.new_zeros(0, len(points))).mT
+
+    def gradient(self, points: Any) -> Any:
+        """Derivatives at ``points`` (m, n) as (m, N, n), in closed form."""
+        if not isinstance(points, Tensor):
+            array = np.ascontiguousarray(np.asarray(points, dtype=float))
+            return self.gradient(torch.from_numpy(array)).numpy()
+        self._check(points)
+        dtype = torch.promote_types(points.dtype, self.tail.dtype)
+        tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
+        width = self.n_variables * (2 * len(self.terms) + 3 * len(self)) * dtype.itemsize
+        own_plan = EvaluationPlan.of(self.leading)
+        parts = []
+        for part in points.to(dtype).split(rows_within(self.memory_limit, width)):
+            _, shared = self.plan.jacobian(part)
+            _, own = own_plan.jacobian(part)
+            parts.append(torch.einsum("js,msn->mjn", tail, shared) + lead[:, None] * own)
+        return torch.cat(parts)
+
+    def _check(self, points: Tensor) -> None:
+        if points.ndim != 2 or points.shape[1] != self.n_variables:
+            raise ValueError(
+                f"points must have shape (m, {self.n_variables}). Got {tuple(points.shape)} instead."
+            )
+
+    def select(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> PolynomialSet:
+        """The polynomials at the given increasing positions or boolean mask."""
+        index = np.asarray(index)
+        positions = np.flatnonzero(index) if index.dtype == np.bool_ else index
+        at = torch.as_tensor(positions, device=self.tail.device)
+        return replace(
+            self, leading=self.leading.select(index), tail=self.tail[at], lead=self.lead[at]
+        )
+
+    def compact(self) -> PolynomialSet:
+        """The same polynomials without the shared terms that none of them uses."""
+        used = (self.tail != 0).any(dim=0).cpu().numpy()
+        at = torch.as_tensor(np.flatnonzero(used), device=self.tail.device)
+        return replace(self, terms=self.terms.select(used), tail=self.tail[:, at])
+
+    def to(self, *args: Any, **kwargs: Any) -> PolynomialSet:
+        """Move or cast the coefficients, as ``Tensor.to``."""
+        tail, lead = self.tail.to(*args, **kwargs), self.lead.to(*args, **kwargs)
+        return replace(self, tail=tail, lead=lead)
+
+    def to_sympy(self, symbols: Sequence[Any] | None = None) -> list[sympy.Expr]:
+        """The polynomials as SymPy expressions (extra ``symbolic``)."""
+        import sympy
+
+        names = symbols or sympy.symbols(" ".join(f"x{i}" for i in range(self.n_variables)), seq=True)
+        shared = [sympy.Mul(*(names[v] for v in row)) for block in self.terms.blocks for row in block]
+        own = [sympy.Mul(*(names[v] for v in row)) for block in self.leading.blocks for row in block]
+        tail, lead = self.tail.cpu().double().tolist(), self.lead.cpu().double().tolist()
+        return [
+            sympy.Add(a * u, *(c * t for c, t in zip(row, shared, strict=True) if c))
+            for a, u, row in zip(lead, own, tail, strict=True)
+        ]
+
+    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> Iterator[str]:
+        """One readable polynomial after the other, leading term first."""
+        labels = variables or [f"x{i}" for i in range(self.n_variables)]
+        shared = self.terms.names(labels)
+        rows = (row for block in self.leading.blocks for row in block)
+        for row, lead, tail in zip(rows, self.lead, self.tail, strict=True):
+            used = tail.nonzero()[:, 0].tolist()
+            parts = [(float(lead), term_name(row, labels))]
+            parts += [(float(tail[i]), shared[i]) for i in used]
+            yield _write(parts, digits)
+
+    def __str__(self) -> str:
+        shown = [text for text, _ in zip(self.strings(), range(20), strict=False)]
+        if len(self) > len(shown):
+            shown.append(f"... and {len(self) - len(shown)} more")
+        return "\n".join(shown)
+
+    def __repr__(self) -> str:
+        return (
+            f"PolynomialSet({len(self)} polynomials in {self.n_variables} variables over "
+            f"{len(self.terms)} shared terms, degree {int(self.degrees.max(initial=0))}, "
+            f"{self.sparsity:.0%} zeros)"
+        )
+
+
+def _write(parts: Sequence[tuple[float, str]], digits: int) -> str:
+    text = ""
+    for coefficient, name in parts:
+        size = f"{abs(coefficient):.{digits}g}"
+        body = size if name == "1" else name if size == "1" else f"{size}*{name}"
+        if text:
+            text += f" {'-' if coefficient < 0 else '+'} {body}"
+        else:
+            text = f"-{body}" if coefficient < 0 else body
+    return text

@@ -1,0 +1,152 @@
+"""Points of the l1 ball as convex combinations of its vertices, moved one vertex at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .problem import LeastSquaresBatch
+from .solver import RowState
+
+
+@dataclass(frozen=True)
+class ActiveSet(RowState):
+    r"""Weights of the vertices, and what a step needs to know about the point they stand for.
+
+    The ball has 2o vertices: number ``i`` is :math:`+r e_i`, number ``o + i`` is :math:`-r e_i`.
+    With weights ``w`` the point is :math:`c_i = r (w_i - w_{o+i})`.
+
+    Attributes
+    ----------
+    weights
+        Non-negative, summing to 1 per row, shape (N, 2o).
+    barrier
+        0 where the weight is positive, -inf elsewhere: added to a score it leaves the active
+        vertices only. Shape (N, 2o).
+    slope
+        Half the gradient, ``G c + b``, zero beyond the prefix, shape (N, o).
+    quadratic, linear
+        :math:`c^\top G c` and :math:`b^\top c`, shape (N, 1).
+    """
+
+    weights: Tensor
+    barrier: Tensor
+    slope: Tensor
+    quadratic: Tensor
+    linear: Tensor
+
+
+class Move(NamedTuple):
+    r"""Carry mass to the vertex ``toward`` from the whole point, or from the vertex ``away``.
+
+    The direction is :math:`d = v - y` with :math:`y = c` where ``whole`` (a Frank-Wolfe step) and
+    :math:`y` the vertex ``away`` elsewhere (a pairwise step). ``descent`` is
+    :math:`-\langle Gc + b, d \rangle`. All of shape (N, 1).
+    """
+
+    toward: Tensor
+    away: Tensor
+    whole: Tensor
+    descent: Tensor
+
+
+def from_point(problem: LeastSquaresBatch, c: Tensor) -> ActiveSet:
+    """Represent points ``c`` (N, o) of the ball.
+
+    Every non-zero entry takes the vertex of its sign. The mass left over goes half to the plus
+    and half to the minus vertex of the coordinate that promises the largest decrease: far
+    sparser, and far better scaled for a large radius, than to start at a vertex.
+    """
+    slope = (problem.product(c) + problem.linear) * problem.indicator
+    diagonal = problem.gram.diagonal(dim1=1, dim2=2)[problem.owner]  # (N, o)
+    promise = slope.square() / diagonal.clamp(min=torch.finfo(c.dtype).tiny)
+    best = promise.max(dim=1, keepdim=True).indices
+    share = c / problem.radius
+    weights = torch.cat([share.clamp(min=0.0), (-share).clamp(min=0.0)], dim=1)
+    spare = (1.0 - weights.sum(1, keepdim=True)).clamp(min=0.0) / 2
+    weights.scatter_add_(1, best, spare)
+    weights.scatter_add_(1, best + problem.width, spare)
+    return rebuild(problem, weights)
+
+
+def rebuild(problem: LeastSquaresBatch, weights: Tensor) -> ActiveSet:
+    """State of the given weights, everything else computed from them."""
+    weights = torch.where(weights > torch.finfo(weights.dtype).eps, weights, 0.0)
+    weights = weights / weights.sum(1, keepdim=True)
+    c = point(problem, weights)
+    product = problem.product(c)
+    return ActiveSet(
+        weights=weights,
+        barrier=torch.where(weights > 0, 0.0, -torch.inf).to(weights.dtype),
+        slope=(product + problem.linear) * problem.indicator,
+        quadratic=(c * product).sum(1, keepdim=True),
+        linear=(c * problem.linear).sum(1, keepdim=True),
+    )
+
+
+def point(problem: LeastSquaresBatch, weights: Tensor) -> Tensor:
+    """The points that the weights stand for, shape (N, o)."""
+    plus, minus = weights.split(problem.width, dim=1)
+    return problem.radius * (plus - minus)
+
+
+def best_active(state: ActiveSet, direction: float) -> tuple[Tensor, Tensor]:
+    """Active vertex with the largest ``direction * <slope, vertex>``, direction being +1 or -1.
+
+    Returns the vertex number and that score for radius 1, both of shape (N, 1).
+    """
+    o = state.slope.shape[1]
+    plus, minus = state.barrier.split(o, dim=1)
+    plus = torch.add(plus, state.slope, alpha=direction)
+    minus = torch.sub(minus, state.slope, alpha=direction)
+    score, index = torch.maximum(plus, minus).max(dim=1, keepdim=True)
+    return index + o * (plus.gather(1, index) < score), score
+
+
+def best_of_all(state: ActiveSet) -> tuple[Tensor, Tensor]:
+    """Vertex with the smallest ``<slope, vertex>``: its number, and minus that score (N, 1)."""
+    score, index = state.slope.abs().max(dim=1, keepdim=True)
+    return index + state.slope.shape[1] * (state.slope.gather(1, index) > 0), score
+
+
+def apply(problem: LeastSquaresBatch, state: ActiveSet, move: Move) -> ActiveSet:
+    r"""Take the step that minimises ``f`` on the segment, in O(o) per row and in place.
+
+    The step length is :math:`\gamma = \min(\text{descent} / d^\top G d, \gamma_{\max})`, where
+    :math:`\gamma_{\max}` is 1 for the whole point and the weight of a vertex to move away from;
+    at :math:`\gamma_{\max}` that vertex leaves with a weight of exactly 0.
+    """
+    o, r = problem.width, problem.radius
+    i, j = move.toward % o, move.away % o
+    v = r - 2 * r * (move.toward >= o)  # the vertex is v e_i
+    y = r - 2 * r * (move.away >= o)
+    b_v = v * problem.linear.gather(1, i)
+    b_y = torch.where(move.whole, state.linear, y * problem.linear.gather(1, j))
+    G_vv = r * r * problem.gram_entries(i, i)
+    G_vy = torch.where(
+        move.whole, v * state.slope.gather(1, i) - b_v, v * y * problem.gram_entries(i, j)
+    )
+    G_yy = torch.where(move.whole, state.quadratic, r * r * problem.gram_entries(j, j))
+    curvature = G_vv - 2 * G_vy + G_yy
+    limit = torch.where(move.whole, 1.0, state.weights.gather(1, move.away))
+    step = (move.descent / curvature.clamp(min=torch.finfo(v.dtype).tiny)).clamp(min=0.0)
+    step = torch.minimum(step, limit)
+
+    b_d = b_v - b_y
+    quadratic = state.quadratic - 2 * step * (move.descent + b_d) + step * step * curvature
+    linear = state.linear + step * b_d
+    from_whole = torch.where(move.whole, step, 0.0)
+    from_vertex = step - from_whole
+    slope = state.slope.mul_(1 - from_whole).addcmul_(problem.linear, from_whole)
+    slope.addcmul_(problem.gram_rows(i), step * v)
+    slope.addcmul_(problem.gram_rows(j), from_vertex * y, value=-1.0).mul_(problem.indicator)
+    weights = state.weights.mul_(1 - from_whole)
+    weights.scatter_add_(1, move.toward, step).scatter_add_(1, move.away, -from_vertex)
+    barrier = state.barrier
+    for vertex in (move.toward, move.away):
+        closed = torch.where(weights.gather(1, vertex) > 0, 0.0, -torch.inf)
+        barrier.scatter_(1, vertex, closed.to(barrier.dtype))
+    return ActiveSet(weights, barrier, slope, quadratic, linear)

@@ -1,0 +1,97 @@
+"""Projection-free solvers: conditional gradients, pairwise, and blended pairwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import active_set
+from .active_set import ActiveSet, Move
+from .problem import LeastSquaresBatch
+
+
+@dataclass(frozen=True)
+class _VertexSolver:
+    """What the three solvers share: all but the choice of the move."""
+
+    def init(self, problem: LeastSquaresBatch, start: Tensor) -> ActiveSet:
+        return active_set.from_point(problem, start)
+
+    def step(self, problem: LeastSquaresBatch, state: ActiveSet) -> ActiveSet:
+        return active_set.apply(problem, state, self.choose(problem, state))
+
+    def refresh(self, problem: LeastSquaresBatch, state: ActiveSet) -> ActiveSet:
+        return active_set.rebuild(problem, state.weights)
+
+    def coefficients(self, problem: LeastSquaresBatch, state: ActiveSet) -> Tensor:
+        return active_set.point(problem, state.weights)
+
+    def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class FrankWolfe(_VertexSolver):
+    r"""Conditional gradients ("cg"): step towards the best vertex of the ball.
+
+    :math:`c \leftarrow (1 - \gamma) c + \gamma v` with :math:`v = \arg\min_v \langle \nabla f(c),
+    v \rangle` and exact line search. Its error falls like :math:`r^2 / t` only: for a large
+    radius take one of the others.
+
+    References
+    ----------
+    Frank, Wolfe: An algorithm for quadratic programming. 1956.
+    Jaggi: Revisiting Frank-Wolfe: projection-free sparse convex optimization. ICML 2013.
+    """
+
+    def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
+        """Move from the whole point to the best vertex."""
+        toward, score = active_set.best_of_all(state)
+        descent = state.quadratic + state.linear + problem.radius * score
+        return Move(toward, toward, torch.ones_like(toward, dtype=torch.bool), descent)
+
+
+@dataclass(frozen=True)
+class PairwiseFrankWolfe(_VertexSolver):
+    """Pairwise conditional gradients ("pcg"): carry mass from the worst active vertex to the best.
+
+    References
+    ----------
+    Lacoste-Julien, Jaggi: On the global linear convergence of Frank-Wolfe optimization variants.
+    NeurIPS 2015.
+    """
+
+    def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
+        """Move from the worst active vertex to the best vertex of the ball."""
+        toward, gain = active_set.best_of_all(state)
+        away, loss = active_set.best_active(state, 1.0)
+        descent = problem.radius * (gain + loss)
+        return Move(toward, away, torch.zeros_like(toward, dtype=torch.bool), descent)
+
+
+@dataclass(frozen=True)
+class BlendedPairwise(_VertexSolver):
+    """Blended pairwise conditional gradients ("bpcg").
+
+    Carries mass between two active vertices while that promises at least as much as a
+    Frank-Wolfe step; only otherwise takes such a step, which may open a new vertex. So the active
+    set, and the support of ``c`` with it, grows late and stays small.
+
+    References
+    ----------
+    Tsuji, Tanaka, Pokutta: Pairwise conditional gradients without swap steps and sparser kernel
+    herding. ICML 2022.
+    """
+
+    def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
+        """Compare the local pairwise gap with the Frank-Wolfe gap, row by row."""
+        away, loss = active_set.best_active(state, 1.0)
+        local, local_gain = active_set.best_active(state, -1.0)
+        anywhere, gain = active_set.best_of_all(state)
+        pairwise = problem.radius * (loss + local_gain)
+        frank_wolfe = state.quadratic + state.linear + problem.radius * gain
+        whole = pairwise < frank_wolfe
+        toward = torch.where(whole, anywhere, local)
+        return Move(toward, away, whole, torch.maximum(pairwise, frank_wolfe))

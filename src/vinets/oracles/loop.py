@@ -1,0 +1,185 @@
+"""The one loop that drives every solver, tests for termination and drops finished rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from . import l1_ball
+from .problem import LeastSquaresBatch
+from .solution import Solution, Status
+from .solver import RowState, Solver, State
+
+STALL_CHECKS = 24  # checks in a row without progress before a row counts as stalled
+_RUNNING = -1
+
+
+@dataclass(frozen=True)
+class _Criteria:
+    """When to stop; ``target`` is None or one number per row of the whole batch."""
+
+    target: Tensor | None
+    stop_when_hopeless: bool
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class _Progress(RowState):
+    """Per working row: its place in the batch, and the best value and gap seen so far."""
+
+    row: Tensor
+    value: Tensor
+    gap: Tensor
+    idle: Tensor
+
+
+def solve(
+    problem: LeastSquaresBatch,
+    solver: Solver[State],
+    *,
+    start: Tensor | None = None,
+    target: float | Tensor | None = None,
+    stop_when_hopeless: bool = False,
+    tolerance: float = 1e-7,
+    max_steps: int = 10_000,
+    check_every: int = 16,
+) -> Solution:
+    """Run ``solver`` on every row until it ends; rows that ended leave the working batch.
+
+    Parameters
+    ----------
+    problem
+        The problems.
+    solver
+        For instance an entry of ``ORACLES``.
+    start
+        Points to start from, shape (N, o), projected to the ball first; zero if None.
+    target
+        Stop a row as soon as its value is at most this; a number, or one per row.
+    stop_when_hopeless
+        Stop a row as soon as value - gap proves that its target is out of reach.
+    tolerance
+        Stop a row as soon as its dual gap is at most this.
+    max_steps
+        Steps after which a row ends unconverged: a status, not an exception.
+    check_every
+        Steps between two termination tests; the device is waited for at those only.
+
+    Returns
+    -------
+    Solution
+        Values and gaps are computed afresh from the returned coefficients.
+    """
+    if max_steps < 0 or check_every < 1:
+        raise ValueError(
+            "The 'max_steps' and 'check_every' arguments of solve must be >= 0 and >= 1. "
+            f"Got {max_steps} and {check_every}."
+        )
+    criteria = _Criteria(_per_row(problem, target), stop_when_hopeless, tolerance)
+    points = _start(problem, start)
+    steps = torch.zeros_like(problem.owner)
+    status = torch.full_like(problem.owner, Status.STEP_LIMIT)
+
+    working, state = problem, solver.init(problem, points)
+    progress = _begin(problem)
+    done = 0
+    while len(working):
+        c = l1_ball.scale_into(solver.coefficients(working, state), problem.radius)
+        verdict, progress = _judge(working, c, progress, criteria)
+        if done >= max_steps:
+            verdict = torch.where(verdict == _RUNNING, int(Status.STEP_LIMIT), verdict)
+        ended = (verdict != _RUNNING).nonzero()[:, 0]
+        if ended.numel():
+            place = progress.row[ended]
+            points[place], steps[place], status[place] = c[ended], done, verdict[ended]
+            alive = (verdict == _RUNNING).nonzero()[:, 0]
+            working, state = working.select(alive), state.select(alive)
+            progress = progress.select(alive)
+            if not len(working):
+                break
+        state = solver.refresh(working, state)
+        for _ in range(min(check_every, max_steps - done)):
+            state = solver.step(working, state)
+        done += min(check_every, max_steps - done)
+    return finish(problem, points, steps, status, target=criteria.target, tolerance=tolerance)
+
+
+def finish(
+    problem: LeastSquaresBatch,
+    coefficients: Tensor,
+    steps: Tensor,
+    status: Tensor,
+    *,
+    target: Tensor | None,
+    tolerance: float,
+) -> Solution:
+    """Certify coefficients: fresh values and gaps, and only statuses that those bear out."""
+    value, gradient = problem.value_and_gradient(coefficients)
+    gap = problem.dual_gap(coefficients, gradient)
+    broken = (status == Status.CONVERGED) & (gap > tolerance)
+    if target is not None:
+        broken |= (status == Status.TARGET) & (value > target)
+        broken |= (status == Status.INFEASIBLE_TARGET) & (value - gap <= target)
+    return Solution(
+        coefficients, value, gap, steps, torch.where(broken, int(Status.STALLED), status)
+    )
+
+
+def _judge(
+    problem: LeastSquaresBatch, c: Tensor, progress: _Progress, criteria: _Criteria
+) -> tuple[Tensor, _Progress]:
+    """Status of every working row at ``c``, or _RUNNING; and the progress brought up to date."""
+    value, gradient = problem.value_and_gradient(c)
+    gap = problem.dual_gap(c, gradient)
+    # Sums over another batch shape round differently: keep clear of the thresholds by that much.
+    eps = torch.finfo(c.dtype).eps
+    slack = 16 * eps * (problem.constant.abs() + value.abs())
+    better = (value < progress.value - slack) | (gap < 0.999 * progress.gap)
+    progress = replace(
+        progress,
+        value=torch.minimum(value, progress.value),
+        gap=torch.minimum(gap, progress.gap),
+        idle=torch.where(better, 0, progress.idle + 1),
+    )
+    verdict = torch.full_like(progress.row, _RUNNING)
+    verdict[progress.idle >= STALL_CHECKS] = Status.STALLED
+    verdict[gap <= criteria.tolerance * (1 - 1e-6)] = Status.CONVERGED
+    if criteria.target is not None:
+        target = criteria.target[progress.row]
+        if criteria.stop_when_hopeless:
+            verdict[value - gap > target + slack] = Status.INFEASIBLE_TARGET
+        verdict[value <= target - slack] = Status.TARGET
+    return verdict, progress
+
+
+def _begin(problem: LeastSquaresBatch) -> _Progress:
+    row = torch.arange(len(problem), device=problem.linear.device)
+    worst = torch.full_like(problem.constant, torch.inf)
+    return _Progress(row, worst, worst, torch.zeros_like(row))
+
+
+def _start(problem: LeastSquaresBatch, start: Tensor | None) -> Tensor:
+    """A fresh tensor of starting points in the ball."""
+    if start is None:
+        return torch.zeros_like(problem.linear)
+    if start.shape != problem.linear.shape:
+        raise ValueError(
+            f"The 'start' argument of solve must be of shape {tuple(problem.linear.shape)}. "
+            f"Got {tuple(start.shape)}."
+        )
+    return l1_ball.project(start.to(problem.linear), problem.radius, problem.mask)
+
+
+def _per_row(problem: LeastSquaresBatch, target: float | Tensor | None) -> Tensor | None:
+    """The target as one number per row, shape (N,)."""
+    if target is None:
+        return None
+    target = torch.as_tensor(target).to(problem.constant)
+    if target.ndim > 0 and target.shape != problem.constant.shape:
+        raise ValueError(
+            "The 'target' argument of solve must be a number or of shape "
+            f"{tuple(problem.constant.shape)}. Got shape {tuple(target.shape)}."
+        )
+    return target.expand_as(problem.constant)

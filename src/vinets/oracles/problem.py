@@ -1,0 +1,200 @@
+"""Many l1-bounded least-squares problems that share a few Gram matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class LeastSquaresBatch:
+    r"""N problems of minimising a convex quadratic over an l1 ball.
+
+    Row ``n`` asks for
+
+    .. math:: \min_{\|c\|_1 \le r,\; c_i = 0 \text{ for } i \ge p_n}
+              f_n(c) = c^\top G_{k(n)} c + 2 b_n^\top c + \beta_n .
+
+    With :math:`G = M^\top M`, :math:`b = M^\top u`, :math:`\beta = u^\top u` this is
+    :math:`\|Mc + u\|^2`: the mean squared value of a polynomial with leading coefficient 1 when
+    the columns of ``M`` and ``u`` are monomials on m points divided by :math:`\sqrt{m}`.
+
+    Parameters
+    ----------
+    gram
+        Symmetric positive semidefinite matrices ``G``, shape (K, o, o).
+    linear
+        Vectors ``b``, shape (N, o). Entries beyond the prefix are ignored.
+    constant
+        Numbers ``beta``, shape (N,).
+    prefix
+        How many leading entries of ``c`` may be non-zero, int64 in [0, o], shape (N,).
+    owner
+        Which Gram matrix a row uses, int64 in [0, K), shape (N,).
+    radius
+        Radius ``r`` of the ball, positive.
+
+    Notes
+    -----
+    Values are computed from the Gram matrix and so carry a rounding error of the order of
+    ``eps * radius**2`` at worst: a value of an exactly vanishing polynomial may be slightly
+    negative.
+    """
+
+    gram: Tensor
+    linear: Tensor
+    constant: Tensor
+    prefix: Tensor
+    owner: Tensor
+    radius: float
+
+    def __post_init__(self) -> None:
+        _check_shapes(self)
+        _check_ranges(self)
+
+    def __len__(self) -> int:
+        return self.linear.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Length ``o`` of a coefficient vector."""
+        return self.linear.shape[1]
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """Entries that may be non-zero, bool, shape (N, o)."""
+        return torch.arange(self.width, device=self.linear.device) < self.prefix[:, None]
+
+    @cached_property
+    def indicator(self) -> Tensor:
+        """The mask as numbers 0 and 1, shape (N, o): multiplying is far faster than selecting."""
+        return self.mask.to(self.linear.dtype)
+
+    @cached_property
+    def _row_offset(self) -> Tensor:
+        """Where a row's Gram matrix begins among the K * o stacked Gram rows, shape (N,)."""
+        return self.owner * self.width
+
+    @cached_property
+    def _slots(self) -> tuple[Tensor, int]:
+        """Place of every row in the (K, g, o) layout, flattened to K * g, and ``g``."""
+        counts = torch.bincount(self.owner, minlength=self.gram.shape[0])  # (K,)
+        tallest = int(counts.max())
+        order = torch.argsort(self.owner, stable=True)
+        sorted_owner = self.owner[order]
+        first = torch.cumsum(counts, 0) - counts
+        rank = torch.arange(len(self), device=order.device) - first[sorted_owner]
+        slots = torch.empty_like(order)
+        slots[order] = sorted_owner * tallest + rank
+        return slots, tallest
+
+    def group(self, rows: Tensor) -> Tensor:
+        """Lay rows (N, o) out by owner, padded with zeros to the largest group: (K, g, o)."""
+        if self.gram.shape[0] == 1:
+            return rows[None]
+        slots, tallest = self._slots
+        K, o = self.gram.shape[:2]
+        return rows.new_zeros(K * tallest, o).index_copy_(0, slots, rows).view(K, tallest, o)
+
+    def ungroup(self, groups: Tensor) -> Tensor:
+        """Undo :meth:`group`: (K, g, o) back to (N, o)."""
+        if self.gram.shape[0] == 1:
+            return groups[0]
+        return groups.reshape(-1, self.width).index_select(0, self._slots[0])
+
+    def product(self, c: Tensor) -> Tensor:
+        """``G c`` of every row, shape (N, o)."""
+        return self.ungroup(self.group(c) @ self.gram)
+
+    def gram_rows(self, index: Tensor) -> Tensor:
+        """Row ``index[n]`` of the Gram matrix of row ``n``, shape (N, o)."""
+        stacked = self.gram.view(-1, self.width)
+        return stacked.index_select(0, self._row_offset + index.view(-1))
+
+    def gram_entries(self, i: Tensor, j: Tensor) -> Tensor:
+        """Entry ``G[i[n], j[n]]`` of the Gram matrix of row ``n``, in the shape of ``i``."""
+        flat = (self._row_offset + i.view(-1)) * self.width + j.view(-1)
+        return self.gram.view(-1).index_select(0, flat).view(i.shape)
+
+    def value(self, c: Tensor) -> Tensor:
+        """``f(c)`` of every row, shape (N,)."""
+        return self.value_and_gradient(c)[0]
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """``2 (G c + b)``, zero beyond the prefix, shape (N, o)."""
+        return self.value_and_gradient(c)[1]
+
+    def value_and_gradient(self, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (N,) and masked gradients (N, o) from one product with the Gram matrices."""
+        slope = self.product(c) + self.linear
+        value = (c * (slope + self.linear)).sum(1) + self.constant
+        return value, slope.mul_(self.indicator).mul_(2.0)
+
+    def dual_gap(self, c: Tensor, gradient: Tensor) -> Tensor:
+        r"""Frank-Wolfe gap, an upper bound on ``f(c) - min f`` for ``c`` in the ball, shape (N,).
+
+        .. math:: \max_{\|v\|_1 \le r} \langle \nabla f(c), c - v \rangle
+                  = \langle \nabla f(c), c \rangle + r \|\nabla f(c)\|_\infty .
+        """
+        gap: Tensor = (gradient * c).sum(1) + self.radius * gradient.abs().amax(1)
+        return gap.clamp(min=0.0)  # at the optimum rounding may leave a negative number
+
+    def select(self, rows: Tensor) -> LeastSquaresBatch:
+        """The sub-batch of the rows listed in ``rows``, with the Gram matrices they use."""
+        owner, gram = self.owner[rows], self.gram
+        if gram.shape[0] > 1 and rows.numel():
+            present, owner = torch.unique(owner, return_inverse=True)
+            gram = gram[present]
+        return LeastSquaresBatch(
+            gram, self.linear[rows], self.constant[rows], self.prefix[rows], owner, self.radius
+        )
+
+
+def _check_shapes(problem: LeastSquaresBatch) -> None:
+    """Raise ValueError unless the tensors fit together; looks at no entries."""
+    gram, linear = problem.gram, problem.linear
+    if gram.ndim != 3 or gram.shape[1] != gram.shape[2] or 0 in gram.shape:
+        _refuse("gram", "of shape (K, o, o) with K, o >= 1", tuple(gram.shape))
+    if linear.ndim != 2 or linear.shape[1] != gram.shape[1]:
+        _refuse("linear", f"of shape (N, {gram.shape[1]}) to fit gram", tuple(linear.shape))
+    for name in ("constant", "prefix", "owner"):
+        shape = tuple(getattr(problem, name).shape)
+        if shape != (linear.shape[0],):
+            _refuse(name, f"of shape ({linear.shape[0]},) to fit linear", shape)
+    if not gram.is_floating_point():
+        _refuse("gram", "a tensor of floating-point numbers", gram.dtype)
+    for name in ("linear", "constant"):
+        dtype = getattr(problem, name).dtype
+        if dtype != gram.dtype:
+            _refuse(name, f"of dtype {gram.dtype}, as gram is", dtype)
+    for name in ("prefix", "owner"):
+        dtype = getattr(problem, name).dtype
+        if dtype != torch.int64:
+            _refuse(name, "of dtype torch.int64", dtype)
+    for name in ("linear", "constant", "prefix", "owner"):
+        device = getattr(problem, name).device
+        if device != gram.device:
+            _refuse(name, f"on device {gram.device}, as gram is", device)
+
+
+def _check_ranges(problem: LeastSquaresBatch) -> None:
+    """Raise ValueError unless prefix, owner and radius are in range; one device sync."""
+    if not 0.0 < problem.radius < float("inf"):
+        _refuse("radius", "a finite number > 0", problem.radius)
+    for name, low, high in (
+        ("prefix", 0, problem.width),
+        ("owner", 0, problem.gram.shape[0] - 1),
+    ):
+        entries = getattr(problem, name)
+        if entries.numel() == 0:
+            continue
+        least, most = (int(x) for x in torch.stack(torch.aminmax(entries)).tolist())
+        if least < low or most > high:
+            _refuse(name, f"within [{low}, {high}]", f"values from {least} to {most}")
+
+
+def _refuse(name: str, wanted: str, got: object) -> None:
+    raise ValueError(f"The '{name}' argument of LeastSquaresBatch must be {wanted}. Got {got}.")
