@@ -18,7 +18,9 @@ Cholesky factor of :math:`G - sI` serves every prefix, and the sign of the Schur
 3. hand whatever has not converged (eigenvalues equal to many digits) to LAPACK.
 
 Where many generators share their prefix, one decomposition solves them all
-(:mod:`vinets.algebra.secular`); the scheme above takes the rest.
+(:mod:`vinets.algebra.secular`); on a CPU that is cheaper, and the scheme above takes the rest.
+
+Shapes: ``K`` Gram matrices of size ``o``, ``g`` generators each (padded).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vinets.algebra.growing import first_true, gather_rows
 from vinets.algebra.secular import secular_eigenvectors
 
 __all__ = ["smallest_eigenvectors"]
@@ -35,26 +38,30 @@ __all__ = ["smallest_eigenvectors"]
 GRID = 8
 STEPS = 8
 RESTARTS = 3
+SMALL = 64  # a decomposition of this size is cheaper than starting the iteration
+EIGH_BATCH = 8192  # the GPU solver refuses much larger batches of small matrices
 
 
 @dataclass(frozen=True)
 class _Bordered:
-    """Rows of bordered matrices of one Gram matrix: b (g, o), beta (g,), mask (g, o)."""
+    """Bordered matrices: gram (K, o, o), border (K, g, o), square (K, g), mask (K, g, o)."""
 
-    gram: Tensor  # (o, o)
-    border: Tensor  # (g, o)
-    square: Tensor  # (g,)
-    mask: Tensor  # (g, o)
+    gram: Tensor
+    border: Tensor
+    square: Tensor
+    mask: Tensor
 
     def rows(self, index: Tensor) -> _Bordered:
-        return _Bordered(self.gram, self.border[index], self.square[index], self.mask[index])
+        square = self.square.gather(1, index)
+        border, mask = gather_rows(self.border, index), gather_rows(self.mask, index)
+        return _Bordered(self.gram, border, square, mask)
 
     def apply(self, vectors: Tensor) -> Tensor:
-        """Product of every bordered matrix with its vector (g, o + 1)."""
-        head, last = vectors[:, :-1], vectors[:, -1:]
+        """Product of every bordered matrix with its vector (K, g, o + 1)."""
+        head, last = vectors[..., :-1], vectors[..., -1:]
         top = (head @ self.gram + last * self.border) * self.mask
-        bottom = (self.border * head).sum(1, keepdim=True) + last * self.square[:, None]
-        return torch.cat([top, bottom], dim=1)
+        bottom = (self.border * head).sum(-1, keepdim=True) + last * self.square[..., None]
+        return torch.cat([top, bottom], dim=-1)
 
 
 def smallest_eigenvectors(
@@ -62,99 +69,111 @@ def smallest_eigenvectors(
     coordinates: Tensor,
     residual: Tensor,
     prefix: Tensor,
+    valid: Tensor,
     psi: float,
     *,
-    sequential: bool = False,
+    by_prefix: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Unit eigenvectors of the smallest eigenvalues of bordered Gram matrices.
 
     Parameters
     ----------
-    lower : Tensor of shape (o, o)
-        Cholesky factor of the Gram matrix of the accepted terms.
-    coordinates : Tensor of shape (g, o)
-        Coordinates of the candidates in that factor, ``b L^{-T}``.
-    residual : Tensor of shape (g,)
+    lower : Tensor of shape (K, o, o)
+        Cholesky factors of the Gram matrices of the accepted terms.
+    coordinates : Tensor of shape (K, g, o)
+        Coordinates of the candidates in that factor, ``b L^{-T}``, zero beyond the prefix.
+    residual : Tensor of shape (K, g)
         Least-squares residual of the candidate over its prefix, as mean square.
-    prefix : Tensor of shape (g,)
+    prefix : Tensor of shape (K, g)
         How many leading terms each candidate may use.
+    valid : Tensor of shape (K, g)
+        Which of the padded candidates are generators.
     psi : float
         Upper bound on all the eigenvalues, below those of the accepted prefixes.
-    sequential : bool
+    by_prefix : bool
         Decompose prefix by prefix whatever the group sizes: slower, and accurate for tiny ``psi``.
 
     Returns
     -------
-    vectors : Tensor of shape (g, o + 1)
+    vectors : Tensor of shape (K, g, o + 1)
         Unit vectors, the coefficient of the candidate itself last and positive.
-    values : Tensor of shape (g,)
+    values : Tensor of shape (K, g)
         The eigenvalues.
     """
-    size = lower.shape[0]
-    coordinates = coordinates * (torch.arange(size, device=lower.device) < prefix[:, None])
-    vectors = lower.new_zeros(len(residual), size + 1)
+    vectors = lower.new_zeros(*residual.shape, lower.shape[-1] + 1)
     values = torch.zeros_like(residual)
-    scattered = torch.ones_like(prefix, dtype=torch.bool)
-    for k, group in _groups(prefix, sequential or lower.device.type == "cpu", sequential):
-        block = secular_eigenvectors(lower[:k, :k], coordinates[group, :k], residual[group], psi)
-        vectors[group, :k], vectors[group, -1] = block[0][:, :k], block[0][:, k]
-        values[group] = block[1]
-        scattered[group] = False
-    rest = scattered.nonzero()[:, 0]
-    if len(rest):
-        block = _scattered(lower, coordinates[rest], residual[rest], prefix[rest], psi)
-        vectors[rest], values[rest] = block
+    open_ = valid.clone()
+    if by_prefix or lower.device.type == "cpu":
+        for k in range(len(lower)):
+            for size, group in _shared_prefixes(prefix[k], valid[k], by_prefix):
+                found, value = secular_eigenvectors(
+                    lower[k, :size, :size], coordinates[k, group, :size], residual[k, group], psi
+                )
+                vectors[k, group, :size], vectors[k, group, -1] = found[:, :size], found[:, size]
+                values[k, group] = value
+                open_[k, group] = False
+    index, chosen = first_true(open_, open_.shape[1])
+    if index.shape[1]:
+        found, value = _scattered(
+            lower,
+            gather_rows(coordinates, index),
+            residual.gather(1, index),
+            prefix.gather(1, index),
+            chosen,
+            psi,
+        )
+        _put(vectors, index, chosen, found)
+        values[_where(index, chosen)] = value[chosen]
     return vectors, values
 
 
-def _groups(prefix: Tensor, allowed: bool, every: bool) -> list[tuple[int, Tensor]]:
+def _shared_prefixes(prefix: Tensor, valid: Tensor, every: bool) -> list[tuple[int, Tensor]]:
     """Prefixes shared by enough generators to pay for a decomposition of their own."""
-    if not allowed:
-        return []
-    sizes, inverse, counts = torch.unique(prefix, return_inverse=True, return_counts=True)
-    order = torch.argsort(inverse, stable=True)
-    members = order.split(counts.tolist())
+    rows = valid.nonzero()[:, 0]
+    sizes, inverse, counts = torch.unique(prefix[rows], return_inverse=True, return_counts=True)
+    members = rows[torch.argsort(inverse, stable=True)].split(counts.tolist())
     return [
-        (k, rows)
-        for k, rows in zip(sizes.tolist(), members, strict=True)
-        if every or 4 * len(rows) >= k
+        (size, group)
+        for size, group in zip(sizes.tolist(), members, strict=True)
+        if every or size <= SMALL or 4 * len(group) >= size
     ]
 
 
 def _scattered(
-    lower: Tensor, coordinates: Tensor, residual: Tensor, prefix: Tensor, psi: float
+    lower: Tensor, coordinates: Tensor, residual: Tensor, prefix: Tensor, valid: Tensor, psi: float
 ) -> tuple[Tensor, Tensor]:
     """Brackets and Lanczos for generators with prefixes of their own."""
-    mask = torch.arange(lower.shape[0], device=lower.device) < prefix[:, None]
+    mask = torch.arange(lower.shape[-1], device=lower.device) < prefix[..., None]
     least = -torch.linalg.solve_triangular(lower, coordinates, upper=False, left=False)
-    vectors = _unit(torch.cat([least, torch.ones_like(residual)[:, None]], dim=1))
+    vectors = _unit(torch.cat([least, torch.ones_like(residual)[..., None]], dim=-1))
     problem = _Bordered(
         lower @ lower.mT,
         (coordinates @ lower.mT) * mask,
-        coordinates.square().sum(1) + residual,
+        coordinates.square().sum(-1) + residual,
         mask,
     )
     # the others are eigenvectors to working precision already
-    open_ = residual * vectors[:, -1].square() > psi * 1e-13
-    for shift, factor, members in _brackets(problem, residual, psi, open_):
-        found, settled = _lanczos(problem.rows(members), factor, shift, psi)
-        vectors[members] = found
-        if not bool(settled.all()):
-            rest = members[~settled]
-            vectors[rest] = _dense(problem.rows(rest))
-    vectors = vectors * torch.where(vectors[:, -1:] < 0, -1.0, 1.0)
-    head, last = vectors[:, :-1], vectors[:, -1:]
+    open_ = valid & (residual * vectors[..., -1].square() > psi * 1e-13)
+    for shift, factor, members in _brackets(problem, psi, open_):
+        index, chosen = first_true(members, members.shape[1])
+        found, settled = _lanczos(problem.rows(index), factor, chosen, shift, psi)
+        _put(vectors, index, chosen, found)
+        if not bool((settled | ~chosen).all()):
+            rest = _where(index, chosen & ~settled)
+            vectors[rest] = _dense(problem, rest)
+    vectors = vectors * torch.where(vectors[..., -1:] < 0, -1.0, 1.0)
+    head, last = vectors[..., :-1], vectors[..., -1:]
     # through the factor, so that a small value is not the difference of large ones
-    values = (head @ lower + last * coordinates).square().sum(1) + last[:, 0].square() * residual
-    return vectors, values
+    values = (head @ lower + last * coordinates).square().sum(-1)
+    return vectors, values + last[..., 0].square() * residual
 
 
 def _brackets(
-    problem: _Bordered, residual: Tensor, psi: float, open_: Tensor
+    problem: _Bordered, psi: float, open_: Tensor
 ) -> list[tuple[float, Tensor, Tensor]]:
-    """Shift, factor and member rows of every non-empty bracket of the grid."""
-    eye = torch.eye(len(problem.gram), dtype=problem.gram.dtype, device=problem.gram.device)
-    bracket = torch.zeros_like(residual, dtype=torch.long)
+    """Shift, factor and member mask of every non-empty bracket of the grid."""
+    eye = torch.eye(problem.gram.shape[-1], dtype=problem.gram.dtype, device=problem.gram.device)
+    bracket = torch.zeros_like(problem.square, dtype=torch.long)
     shifts, factors = [], []
     for i in range(GRID):
         shift = psi * (1 - 2.0**-i)
@@ -165,85 +184,97 @@ def _brackets(
         factors.append(factor)
         if i > 0:
             w = _forward(factor, problem.border, problem.mask)
-            bracket[problem.square - shift - w.square().sum(1) > 0] = i
+            bracket[problem.square - shift - w.square().sum(-1) > 0] = i
     return [
         (shifts[i], factors[i], members)
         for i in range(len(shifts))
-        if len(members := ((bracket == i) & open_).nonzero()[:, 0])
+        if bool((members := (bracket == i) & open_).any())
     ]
 
 
 def _lanczos(
-    problem: _Bordered, factor: Tensor, shift: float, psi: float
+    problem: _Bordered, factor: Tensor, chosen: Tensor, shift: float, psi: float
 ) -> tuple[Tensor, Tensor]:
     """Ritz vectors of the shifted inverse, and which of them are eigenvectors."""
     w = _forward(factor, problem.border, problem.mask)
-    schur = problem.square - shift - w.square().sum(1)
-    start = torch.zeros(len(w), w.shape[1] + 1, dtype=w.dtype, device=w.device)
-    start[:, -1] = 1.0
-    settled = torch.zeros(len(w), dtype=torch.bool, device=w.device)
-    tolerance = 1e-10 * psi + 1e-14 * float(problem.gram.diagonal().sum())
+    schur = problem.square - shift - w.square().sum(-1)
+    schur = torch.where(chosen, schur, 1.0)
+    vectors = w.new_zeros(*w.shape[:-1], w.shape[-1] + 1)
+    vectors[..., -1] = 1.0
+    settled = ~chosen
+    top = problem.gram.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True)
     for _ in range(RESTARTS):
-        rows = (~settled).nonzero()[:, 0]
-        part = problem.rows(rows)
-        ritz = _krylov(start[rows], factor, w[rows], schur[rows], part.mask)
+        index, active = first_true(~settled, settled.shape[1])
+        part = problem.rows(index)
+        start = gather_rows(vectors, index)
+        ritz = _krylov(start, factor, gather_rows(w, index), schur.gather(1, index), part.mask)
         image = part.apply(ritz)
-        value = (image * ritz).sum(1, keepdim=True)
-        error = torch.linalg.vector_norm(image - value * ritz, dim=1)
-        start[rows] = ritz
-        settled[rows] = error <= tolerance
+        value = (image * ritz).sum(-1, keepdim=True)
+        error = torch.linalg.vector_norm(image - value * ritz, dim=-1)
+        _put(vectors, index, active, ritz)
+        done = error <= 1e-10 * psi + 1e-14 * top
+        settled[_where(index, active & done)] = True
         if bool(settled.all()):
             break
-    return start, settled
+    return vectors, settled
 
 
 def _krylov(start: Tensor, factor: Tensor, w: Tensor, schur: Tensor, mask: Tensor) -> Tensor:
     """Best vector of the Krylov space of the shifted inverse, fully reorthogonalised."""
-    basis = start[:, None]  # (g, steps, o + 1)
-    images: list[Tensor] = []
+    basis, images = [start], []  # each (K, g, o + 1)
     for _ in range(STEPS):
-        image = _shifted_inverse(basis[:, -1], factor, w, schur, mask)
-        images.append(image)
-        fresh = _unit(image)
+        images.append(_shifted_inverse(basis[-1], factor, w, schur, mask))
+        fresh = _unit(images[-1])
         for _ in range(2):
-            overlap = torch.bmm(basis, fresh[:, :, None])
-            fresh = _unit(fresh - torch.bmm(overlap.mT, basis)[:, 0])
-        basis = torch.cat([basis, fresh[:, None]], dim=1)
-    span, mapped = basis[:, :-1], torch.stack(images, dim=1)
-    small = torch.bmm(span, mapped.mT)
-    small = torch.nan_to_num(0.5 * (small + small.mT))
-    weights = torch.linalg.eigh(small)[1][:, :, -1]
-    return _unit(torch.bmm(weights[:, None], span)[:, 0])
+            for known in basis:
+                fresh = fresh - (known * fresh).sum(-1, keepdim=True) * known
+            fresh = _unit(fresh)
+        basis.append(fresh)
+    span = torch.stack(basis[:-1], dim=-2)  # (K, g, steps, o + 1)
+    small = span @ torch.stack(images, dim=-2).mT
+    small = torch.nan_to_num(0.5 * (small + small.mT)).flatten(0, 1)
+    weights = torch.cat([torch.linalg.eigh(s)[1][..., -1] for s in small.split(EIGH_BATCH)])
+    return _unit((weights.view(*span.shape[:2], 1, -1) @ span)[..., 0, :])
 
 
 def _shifted_inverse(
     vectors: Tensor, factor: Tensor, w: Tensor, schur: Tensor, mask: Tensor
 ) -> Tensor:
     """Solve with the bordered, shifted matrices through the factor of the leading block."""
-    half = _forward(factor, vectors[:, :-1], mask)
-    last = (vectors[:, -1] - (half * w).sum(1)) / schur
-    head = torch.linalg.solve_triangular(factor, half - last[:, None] * w, upper=False, left=False)
-    return torch.cat([head, last[:, None]], dim=1)
+    half = _forward(factor, vectors[..., :-1], mask)
+    last = ((vectors[..., -1] - (half * w).sum(-1)) / schur)[..., None]
+    head = torch.linalg.solve_triangular(factor, half - last * w, upper=False, left=False)
+    return torch.cat([head, last], dim=-1)
 
 
 def _forward(factor: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
-    solved = torch.linalg.solve_triangular(factor.mT, rows, upper=True, left=False)
-    return solved * mask
+    return torch.linalg.solve_triangular(factor.mT, rows, upper=True, left=False) * mask
 
 
-def _dense(problem: _Bordered, chunk: int = 64) -> Tensor:
+def _dense(problem: _Bordered, rest: tuple[Tensor, Tensor], chunk: int = 64) -> Tensor:
     """LAPACK for the rest; entries outside the prefix are pushed to the top of the spectrum."""
-    top = 2 * float(problem.gram.diagonal().sum() + problem.square.max())
     found = []
-    for part in torch.arange(len(problem.square), device=problem.square.device).split(chunk):
-        rows = problem.rows(part)
-        inside = (rows.mask[:, :, None] & rows.mask[:, None, :]).to(rows.gram.dtype)
-        full = torch.diag_embed((~rows.mask).to(rows.gram.dtype) * top) + inside * rows.gram
-        border = torch.cat([rows.border, rows.square[:, None]], dim=1)
-        full = torch.cat([full, rows.border[:, None]], dim=1)
-        full = torch.cat([full, border[:, :, None]], dim=2)
-        found.append(torch.linalg.eigh(full)[1][:, :, 0])
+    for k, j in zip(rest[0].split(chunk), rest[1].split(chunk), strict=True):
+        gram, border, mask = problem.gram[k], problem.border[k, j], problem.mask[k, j]
+        square = problem.square[k, j][:, None]
+        top = 2 * (gram.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True) + square)
+        full = gram * (mask[:, :, None] & mask[:, None, :])
+        full = full + torch.diag_embed(~mask * top)
+        full = torch.cat([full, border[:, None]], dim=1)
+        edge = torch.cat([border, square], dim=1)
+        found.append(torch.linalg.eigh(torch.cat([full, edge[:, :, None]], dim=2))[1][..., 0])
     return torch.cat(found)
+
+
+def _where(index: Tensor, flags: Tensor) -> tuple[Tensor, Tensor]:
+    """Set and position of every flagged entry of ``index`` (K, q)."""
+    sets, slots = flags.nonzero(as_tuple=True)
+    return sets, index[sets, slots]
+
+
+def _put(target: Tensor, index: Tensor, flags: Tensor, rows: Tensor) -> None:
+    """Write the flagged ``rows`` (K, q, ·) to their places in ``target``."""
+    target[_where(index, flags)] = rows[flags]
 
 
 def _unit(vectors: Tensor) -> Tensor:

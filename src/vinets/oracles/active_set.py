@@ -90,7 +90,7 @@ def rebuild(problem: LeastSquaresBatch, weights: Tensor) -> ActiveSet:
 def point(problem: LeastSquaresBatch, weights: Tensor) -> Tensor:
     """The points that the weights stand for, shape (N, o)."""
     plus, minus = weights.split(problem.width, dim=1)
-    return problem.radius * (plus - minus)
+    return (plus - minus) * problem.radius
 
 
 def best_active(state: ActiveSet, direction: float) -> tuple[Tensor, Tensor]:
@@ -125,12 +125,12 @@ def apply(problem: LeastSquaresBatch, state: ActiveSet, move: Move) -> ActiveSet
     y = r - 2 * r * (move.away >= o)
     b_v = v * problem.linear.gather(1, i)
     b_y = torch.where(move.whole, state.linear, y * problem.linear.gather(1, j))
-    G_vv = r * r * problem.gram_entries(i, i)
-    G_vy = torch.where(
+    vv = r * r * problem.gram_entries(i, i)
+    vy = torch.where(
         move.whole, v * state.slope.gather(1, i) - b_v, v * y * problem.gram_entries(i, j)
     )
-    G_yy = torch.where(move.whole, state.quadratic, r * r * problem.gram_entries(j, j))
-    curvature = G_vv - 2 * G_vy + G_yy
+    yy = torch.where(move.whole, state.quadratic, r * r * problem.gram_entries(j, j))
+    curvature = vv - 2 * vy + yy
     limit = torch.where(move.whole, 1.0, state.weights.gather(1, move.away))
     step = (move.descent / curvature.clamp(min=torch.finfo(v.dtype).tiny)).clamp(min=0.0)
     step = torch.minimum(step, limit)

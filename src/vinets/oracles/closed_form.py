@@ -18,6 +18,7 @@ def cholesky(gram: Tensor) -> Tensor:
     The ridge of ``64 o eps`` times the mean diagonal is far below what a threshold on the value
     can see; :func:`least_squares` then refines against the matrix itself.
     """
+    factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(gram)
     if not bool(failed.any()):
         return factor
@@ -25,7 +26,8 @@ def cholesky(gram: Tensor) -> Tensor:
     mean = gram.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(gram.dtype).tiny)
     ridge = torch.where(failed > 0, 64 * o * torch.finfo(gram.dtype).eps * mean, 0.0)
     raised = gram + ridge[:, None, None] * torch.eye(o, dtype=gram.dtype, device=gram.device)
-    return torch.linalg.cholesky(raised)
+    factor = torch.linalg.cholesky_ex(raised).L
+    return factor
 
 
 def least_squares(

@@ -12,7 +12,7 @@ from .problem import LeastSquaresBatch
 from .solution import Solution, Status
 from .solver import RowState, Solver, State
 
-STALL_CHECKS = 24  # checks in a row without progress before a row counts as stalled
+STALL_CHECKS = 48  # checks in a row without progress before a row counts as stalled
 _RUNNING = -1
 
 
@@ -44,7 +44,7 @@ def solve(
     stop_when_hopeless: bool = False,
     tolerance: float = 1e-7,
     max_steps: int = 10_000,
-    check_every: int = 16,
+    check_every: int = 8,
 ) -> Solution:
     """Run ``solver`` on every row until it ends; rows that ended leave the working batch.
 

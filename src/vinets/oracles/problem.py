@@ -96,8 +96,8 @@ class LeastSquaresBatch:
         if self.gram.shape[0] == 1:
             return rows[None]
         slots, tallest = self._slots
-        K, o = self.gram.shape[:2]
-        return rows.new_zeros(K * tallest, o).index_copy_(0, slots, rows).view(K, tallest, o)
+        padded = rows.new_zeros(self.gram.shape[0] * tallest, self.width)
+        return padded.index_copy_(0, slots, rows).view(-1, tallest, self.width)
 
     def ungroup(self, groups: Tensor) -> Tensor:
         """Undo :meth:`group`: (K, g, o) back to (N, o)."""
@@ -160,24 +160,21 @@ def _check_shapes(problem: LeastSquaresBatch) -> None:
         _refuse("gram", "of shape (K, o, o) with K, o >= 1", tuple(gram.shape))
     if linear.ndim != 2 or linear.shape[1] != gram.shape[1]:
         _refuse("linear", f"of shape (N, {gram.shape[1]}) to fit gram", tuple(linear.shape))
-    for name in ("constant", "prefix", "owner"):
-        shape = tuple(getattr(problem, name).shape)
-        if shape != (linear.shape[0],):
-            _refuse(name, f"of shape ({linear.shape[0]},) to fit linear", shape)
     if not gram.is_floating_point():
         _refuse("gram", "a tensor of floating-point numbers", gram.dtype)
-    for name in ("linear", "constant"):
-        dtype = getattr(problem, name).dtype
-        if dtype != gram.dtype:
-            _refuse(name, f"of dtype {gram.dtype}, as gram is", dtype)
-    for name in ("prefix", "owner"):
-        dtype = getattr(problem, name).dtype
-        if dtype != torch.int64:
-            _refuse(name, "of dtype torch.int64", dtype)
-    for name in ("linear", "constant", "prefix", "owner"):
-        device = getattr(problem, name).device
-        if device != gram.device:
-            _refuse(name, f"on device {gram.device}, as gram is", device)
+    for name, dtype in (
+        ("linear", gram.dtype),
+        ("constant", gram.dtype),
+        ("prefix", torch.int64),
+        ("owner", torch.int64),
+    ):
+        entries: Tensor = getattr(problem, name)
+        if name != "linear" and entries.shape != linear.shape[:1]:
+            _refuse(name, f"of shape ({len(linear)},) to fit linear", tuple(entries.shape))
+        if entries.dtype != dtype:
+            _refuse(name, f"of dtype {dtype}", entries.dtype)
+        if entries.device != gram.device:
+            _refuse(name, f"on device {gram.device}, as gram is", entries.device)
 
 
 def _check_ranges(problem: LeastSquaresBatch) -> None:

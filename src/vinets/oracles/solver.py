@@ -37,7 +37,10 @@ class Solver(Protocol[State]):
         ...
 
     def refresh(self, problem: LeastSquaresBatch, state: State) -> State:
-        """Recompute what ``step`` only updates, to undo rounding drift."""
+        """Recompute what ``step`` only updates; called after each termination test.
+
+        May improve the points as well, if that never raises a value.
+        """
         ...
 
     def coefficients(self, problem: LeastSquaresBatch, state: State) -> Tensor:

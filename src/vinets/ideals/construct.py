@@ -1,0 +1,252 @@
+"""The degree-by-degree construction shared by ABM and OAVI, for many point sets in step.
+
+Each degree: list the border of every point set, evaluate it, decide it against the growing
+factorisation (in blocks that fit the memory limit), compute the coefficients of whatever vanished,
+and let the rest extend the order ideal. Decisions are those of the textbook loop over single terms.
+
+This differs from the algorithms as printed in the paper in:
+
+1. the ABM test, which is printed the wrong way round: a *small* eigenvalue makes a generator;
+2. the border, which is of Gröbner type unless asked otherwise;
+3. no eigenvalue or convex problem being solved to decide, except where the l1 ball of OAVI binds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vinets.algebra.borders import Level, first_border, next_border
+from vinets.algebra.gram import GramFactor
+from vinets.algebra.growing import Candidates, GrowingFactor
+from vinets.algebra.orthogonal import OrthogonalFactor
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.algebra.terms import Index, TermSet
+from vinets.checks import rows_within
+from vinets.ideals.coefficients import Generators, generator_coefficients
+from vinets.ideals.report import DegreeReport
+
+__all__ = ["Construction", "Rule", "Settings", "construct"]
+
+STORAGE = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a candidate vanishes.
+
+    ``unit``: its best combination with unit coefficient vector has mean square at most ``psi``;
+    otherwise the combination with leading coefficient 1, whose other coefficients have l1 norm at
+    most ``radius``.
+    """
+
+    psi: float
+    unit: bool
+    radius: float = float("inf")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run: none of this changes a decision."""
+
+    max_degree: int | None = None
+    border: str = "groebner"
+    precision: str = "float64"
+    memory_limit: int = 1 << 30
+    panel: int = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Construction:
+    """Order ideal and generators of one point set, variables as given to :func:`construct`."""
+
+    order_ideal: TermSet
+    generators: PolynomialSet
+    values: Tensor  # (g,) mean square of every generator on the points
+    degrees: tuple[DegreeReport, ...]
+    path: str
+
+
+@dataclass
+class _Progress:
+    """What one point set has accumulated so far."""
+
+    level: Level
+    offset: int = 0  # position in O of the first term of the level below
+    accepted: list[Index] = field(default_factory=list)
+    leading: list[Index] = field(default_factory=list)
+    generators: list[Generators] = field(default_factory=list)
+    degrees: list[DegreeReport] = field(default_factory=list)
+
+
+Confirm = Callable[[GrowingFactor, Candidates, Tensor], int | None]
+
+
+def construct(
+    points: list[Tensor], rule: Rule, settings: Settings, *, orthogonal: bool
+) -> list[Construction]:
+    """Order ideals and generators of several point sets over the same variables.
+
+    Parameters
+    ----------
+    points : list of Tensor of shape (m_k, n)
+        The point sets, float64, on one device.
+    rule, settings
+        What vanishes, and how to run.
+    orthogonal : bool
+        Decide through an orthogonal factorisation rather than the Gram matrix.
+
+    Returns
+    -------
+    list of Construction
+        One per point set, in order.
+    """
+    n_variables = points[0].shape[1]
+    columns, constant = _stack(points, STORAGE[settings.precision])
+    factor = _factor(constant, rule, orthogonal)
+    sets = [_Progress(first_border(n_variables)) for _ in points]
+    degree = 1
+    while any(len(s.level) for s in sets):
+        if settings.max_degree is not None and degree > settings.max_degree:
+            break
+        _run_degree(factor, columns, sets, rule, settings, degree)
+        for k, s in enumerate(sets):
+            kept = s.accepted[-1]
+            accepted = s.level.take(kept)
+            s.accepted[-1] = accepted.rows
+            s.offset = factor.counts[k] - len(accepted)
+            s.level = (
+                next_border(accepted, n_variables, settings.border) if len(accepted) else accepted
+            )
+        degree += 1
+    path = "orthogonal" if orthogonal else "gram"
+    return [_finish(s, n_variables, factor.counts[k], path, settings) for k, s in enumerate(sets)]
+
+
+def _run_degree(
+    factor: GrowingFactor,
+    columns: Tensor,
+    sets: list[_Progress],
+    rule: Rule,
+    settings: Settings,
+    degree: int,
+) -> None:
+    """Decide all candidates of one degree and record the outcome in ``sets``."""
+    begin = time.perf_counter()
+    longest = max(len(s.level) for s in sets)
+    kept: list[list[Index]] = [[] for _ in sets]
+    vanished: list[list[Index]] = [[] for _ in sets]
+    start = 0
+    while start < longest:
+        width = _block_width(factor, columns, rule, settings)
+        stop = min(longest, start + width)
+        values, valid = _evaluate(factor, columns, sets, start, stop)
+        before = list(factor.counts)
+        block = factor.decide(values, valid, settings.panel)
+        outcome = generator_coefficients(factor, block, valid, before, rule)
+        if outcome.refused is not None:  # the l1 ball binds: redo from the refused term on
+            stop = start + outcome.refused + 1
+        for k, s in enumerate(sets):
+            found = outcome.generators[k]
+            s.generators.append(found)
+            vanished[k].append(start + found.position)
+            kept[k].append(start + outcome.accepted[k])
+        start = stop
+    seconds = time.perf_counter() - begin
+    for k, s in enumerate(sets):
+        rows = np.concatenate(vanished[k])
+        s.leading.append(s.level.rows[rows])
+        s.accepted.append(np.concatenate(kept[k]))
+        if len(s.level):
+            counts = (len(s.level), len(s.accepted[-1]), len(rows))
+            s.degrees.append(DegreeReport(degree, *counts, seconds))
+
+
+def _evaluate(
+    factor: GrowingFactor, columns: Tensor, sets: list[_Progress], start: int, stop: int
+) -> tuple[Tensor, Tensor]:
+    """Values (K, b, m) of candidates ``start:stop`` of every set, and which exist."""
+    n_sets, capacity, m = factor.rows.shape
+    parent = np.zeros((n_sets, stop - start), dtype=np.int64)
+    variable = np.zeros_like(parent)
+    valid = np.zeros(parent.shape, dtype=bool)
+    for k, s in enumerate(sets):
+        here = slice(start, min(stop, len(s.level)))
+        count = max(0, here.stop - here.start)
+        parent[k, :count] = s.level.parent[here] + s.offset + k * capacity
+        variable[k, :count] = s.level.variable[here] + k * columns.shape[1]
+        valid[k, :count] = True
+    device = factor.rows.device
+    at, by = torch.from_numpy(parent.ravel()), torch.from_numpy(variable.ravel())
+    values = factor.rows.reshape(-1, m).index_select(0, at.to(device))
+    values = values * columns.reshape(-1, m).index_select(0, by.to(device))
+    values = values.view(n_sets, -1, m)
+    exists = torch.from_numpy(valid).to(device)
+    if not valid.all():
+        values = values * exists[:, :, None]
+    return values, exists
+
+
+def _block_width(
+    factor: GrowingFactor, columns: Tensor, rule: Rule, settings: Settings
+) -> int:
+    """Candidates per block such that values, coordinates and coefficients fit the limit."""
+    n_sets, _, m = columns.shape
+    copies = 3 if isinstance(factor, GramFactor) else 6
+    coordinates = (24 if rule.unit else 6) * (factor.size + settings.panel)
+    per_candidate = n_sets * 8 * (copies * m + coordinates)
+    return rows_within(settings.memory_limit, per_candidate, at_least=settings.panel)
+
+
+def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Variables (K, n, m) and the constant term over sqrt(m_k) (K, m), padded with zeros."""
+    longest = max(len(p) for p in points)
+    columns = points[0].new_zeros(len(points), points[0].shape[1], longest, dtype=dtype)
+    constant = points[0].new_zeros(len(points), longest, dtype=dtype)
+    for k, p in enumerate(points):
+        columns[k, :, : len(p)] = p.mT
+        constant[k, : len(p)] = len(p) ** -0.5
+    return columns, constant
+
+
+def _factor(constant: Tensor, rule: Rule, orthogonal: bool) -> GrowingFactor:
+    if orthogonal:
+        return OrthogonalFactor(constant, psi=rule.psi, unit=rule.unit)
+    if rule.unit:
+        return GramFactor(constant, shift=rule.psi, threshold=0.0)
+    return GramFactor(constant, shift=0.0, threshold=rule.psi)
+
+
+def _finish(
+    progress: _Progress, n_variables: int, count: int, path: str, settings: Settings
+) -> Construction:
+    one = np.zeros((1, 0), dtype=np.int64)
+    order_ideal = TermSet(n_variables, (one, *_trim(progress.accepted)))
+    leading = TermSet(n_variables, (one[:0], *_trim(progress.leading)))
+    parts = progress.generators
+    total = sum(len(p.lead) for p in parts)
+    tail = parts[0].tail.new_zeros(total, count)
+    row = 0
+    for p in parts:
+        tail[row : row + len(p.lead), : p.tail.shape[1]] = p.tail
+        row += len(p.lead)
+    lead = torch.cat([p.lead for p in parts])
+    values = torch.cat([p.value for p in parts])
+    generators = PolynomialSet(order_ideal, leading, tail, lead, settings.memory_limit)
+    return Construction(order_ideal, generators, values, tuple(progress.degrees), path)
+
+
+def _trim(blocks: list[Index]) -> list[Index]:
+    while blocks and len(blocks[-1]) == 0:
+        blocks = blocks[:-1]
+    return blocks

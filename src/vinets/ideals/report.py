@@ -1,0 +1,60 @@
+"""What a fit reports about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["DegreeReport", "FitReport"]
+
+
+@dataclass(frozen=True)
+class DegreeReport:
+    """Counts of one degree."""
+
+    degree: int
+    border: int
+    accepted: int
+    generators: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How a fit went.
+
+    Attributes
+    ----------
+    seconds : float
+        Wall-clock time of the fit.
+    n_points, n_variables : int
+        Size of the data the ideal was fitted on.
+    n_terms, n_generators : int
+        Size of the order ideal (or of the non-vanishing polynomials, for VCA) and of the basis.
+    degrees : tuple of DegreeReport
+        Border size, accepted terms and generators, degree by degree.
+    path : str
+        ``"gram"`` or ``"orthogonal"``: the factorisation that took the decisions.
+    device, precision : str
+        Where the fit ran, and the precision in which monomials were stored.
+    closed_under_division : bool
+        Whether the order ideal contains all divisors of its terms. Always so on Gröbner borders.
+    oracle : dict
+        Statistics of the oracle, if one ran: problems, status counts, steps, worst dual gap, how
+        many of its solutions were kept.
+    held_out : list of float
+        Mean square of every generator on the points left out by ``n_samples``; empty if none were.
+    """
+
+    seconds: float
+    n_points: int
+    n_variables: int
+    n_terms: int
+    n_generators: int
+    degrees: tuple[DegreeReport, ...]
+    path: str
+    device: str
+    precision: str
+    closed_under_division: bool = True
+    oracle: dict[str, Any] = field(default_factory=dict)
+    held_out: list[float] = field(default_factory=list, repr=False)
