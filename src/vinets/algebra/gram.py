@@ -24,6 +24,9 @@ from vinets.algebra.growing import Candidates, GrowingFactor, gather_rows, scatt
 __all__ = ["GramFactor", "inner"]
 
 
+DEPENDENT = 1e3
+
+
 class GramFactor(GrowingFactor):
     """Growing Cholesky factor of ``G - shift * I``; see the module's formulas."""
 
@@ -40,6 +43,7 @@ class GramFactor(GrowingFactor):
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
         o = self.size
         products = inner(values, self.rows[:, :o]).to(self.work_dtype)  # (K, b, o)
+        products *= self.active[:, None, :o]
         coordinates = torch.linalg.solve_triangular(
             self.lower[:, :o, :o].mT, products, upper=True, left=False
         )
@@ -80,10 +84,14 @@ class GramFactor(GrowingFactor):
         block.gap -= fresh.square().sum(-1)
         block.undecided &= block.gap > block.threshold
 
-    def force(self, block: Candidates, position: int) -> None:
-        """Accept one candidate of a single point set although its gap is below the threshold."""
-        pivot = block.gap[:, position].clamp(min=torch.finfo(self.work_dtype).tiny).sqrt()
-        self._append(block, [[position]], pivot[:, None, None])
+    def force(self, values: Tensor) -> None:
+        one = torch.ones(1, 1, dtype=torch.bool, device=values.device)
+        block = self.screen(values[None, None], one)
+        noise = DEPENDENT * torch.finfo(self.work_dtype).eps * float(block.square) * self.size
+        if float(block.gap) <= noise:
+            self._append_dependent(values)
+        else:
+            self._append(block, [[0]], block.gap.sqrt()[:, :, None])
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:

@@ -55,6 +55,7 @@ class GrowingFactor(ABC):
         self.counts = [0] * n_sets
         self.rows = constant.new_zeros(n_sets, 0, n_points)  # (K, capacity, m)
         self.lower = torch.zeros(n_sets, 0, 0, dtype=work_dtype, device=constant.device)
+        self.active = self.lower.new_zeros(n_sets, 0)  # 0 for terms kept out of the factor
 
     @property
     def size(self) -> int:
@@ -68,6 +69,13 @@ class GrowingFactor(ABC):
     @abstractmethod
     def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
         """Decide the candidates ``index`` (K, q) in order, and update the block behind them."""
+
+    @abstractmethod
+    def force(self, values: Tensor) -> None:
+        """Accept one more term of a single point set, ``values`` (m,), whatever its gap.
+
+        A term in the span of the others joins ``O`` but stays out of the factor.
+        """
 
     def decide(self, values: Tensor, valid: Tensor, panel: int) -> Candidates:
         """Decide a block of candidates exactly as one after the other.
@@ -87,6 +95,7 @@ class GrowingFactor(ABC):
         eye = torch.eye(self.lower.shape[-1], dtype=self.work_dtype, device=self.lower.device)
         for k, count in enumerate(counts):
             self.rows[k, count:] = 0
+            self.active[k, count:] = 1
             self.lower[k, count:] = eye[count:]
             self.lower[k, :, count:] = eye[:, count:]
             self.counts[k] = count
@@ -102,6 +111,9 @@ class GrowingFactor(ABC):
         lower[:, :have, :have] = self.lower
         self.lower = lower
         self.rows = _pad_rows(self.rows, capacity)
+        active = self.active.new_ones(len(self.counts), capacity)
+        active[:, :have] = self.active
+        self.active = active
 
     def _append(self, block: Candidates, picked: list[list[int]], corner: Tensor) -> list[int]:
         """Add the picked candidates; ``corner[k]`` is their own triangle. Returns old counts."""
@@ -118,6 +130,14 @@ class GrowingFactor(ABC):
             block.accepted[k, at] = True
             self.counts[k] = stop
         return before
+
+    def _append_dependent(self, values: Tensor) -> None:
+        """Add a term that lies in the span of the accepted ones: no row in the factor."""
+        self._reserve(1)
+        at = self.counts[0]
+        self.rows[0, at] = values
+        self.active[0, at] = 0
+        self.counts[0] = at + 1
 
     def _extend(self, block: Candidates, fresh: Tensor, before: list[int]) -> None:
         """Write the coordinates ``fresh`` (K, b, a) along the new terms into the block."""

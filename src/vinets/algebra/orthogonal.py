@@ -38,19 +38,22 @@ class OrthogonalFactor(GrowingFactor):
         super().__init__(constant)
         self.psi = psi
         self.unit = unit
-        self.basis = self.rows.clone()  # (K, capacity, m) orthonormal
+        self.basis = self.rows.to(self.work_dtype)  # (K, capacity, m) orthonormal
         self.shifted = self.lower.clone()  # (K, capacity, capacity): K above
         self.norms = self.lower.new_zeros(len(self.counts), 0)  # (K, capacity) norms of the rows of M
         self._reserve(1)
+        self.rows[:, 0] = constant
+        constant = constant.to(self.work_dtype)
         norm = torch.linalg.vector_norm(constant, dim=-1)
-        self.rows[:, 0], self.basis[:, 0] = constant, constant / norm[:, None]
+        self.basis[:, 0] = constant / norm[:, None]
         self.lower[:, 0, 0], self.norms[:, 0] = norm, norm
         self.shifted[:, 0, 0] = (norm.square() - (psi if unit else 0.0)).sqrt()
         self.counts = [1] * len(self.counts)
 
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
-        residual, coordinates = self._orthogonalise(values)
-        square = values.square().sum(-1)
+        wide = values.to(self.work_dtype)
+        residual, coordinates = self._orthogonalise(wide)
+        square = wide.square().sum(-1)
         zeros = torch.zeros_like(square)
         block = Candidates(
             values, square, coordinates, zeros, zeros, valid.clone(), torch.zeros_like(valid), residual
@@ -76,6 +79,18 @@ class OrthogonalFactor(GrowingFactor):
         block.accepted |= scatter_mask(index, panel.accepted, width)
         self._advance(block, start)
         self._refresh(block)
+
+    def force(self, values: Tensor) -> None:
+        one = torch.ones(1, 1, dtype=torch.bool, device=values.device)
+        block = self.screen(values[None, None], one)
+        assert block.residual is not None
+        scale = float(block.square.sqrt())
+        noise = 16 * ROUNDING * torch.finfo(self.work_dtype).eps * scale
+        norm = torch.linalg.vector_norm(block.residual[:, 0], dim=-1)
+        if float(norm) <= noise:
+            self._append_dependent(values)
+        else:
+            self._append_rows(block, [0], [True], block.residual[:, 0] / norm[:, None], norm)
 
     def _panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> Candidates:
         assert block.residual is not None
@@ -194,7 +209,8 @@ class OrthogonalFactor(GrowingFactor):
         have, capacity = self.basis.shape[1], self.rows.shape[1]
         if have == capacity:
             return
-        basis, norms = torch.zeros_like(self.rows), torch.zeros_like(self.lower[:, 0])
+        basis = torch.zeros_like(self.rows, dtype=self.work_dtype)
+        norms = torch.zeros_like(self.lower[:, 0])
         shifted = torch.eye(capacity, dtype=self.work_dtype, device=self.rows.device)
         shifted = shifted.repeat(len(self.counts), 1, 1)
         basis[:, :have], norms[:, :have] = self.basis, self.norms

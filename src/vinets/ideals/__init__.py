@@ -1,0 +1,1 @@
+"""Vanishing-ideal algorithms as estimators: ABM, OAVI, VCA, and class-wise fits."""

@@ -12,11 +12,16 @@ from vinets.algebra.eigen import smallest_eigenvectors
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.terms import Index
+from vinets.ideals.ball import OracleLog, outside_ball, sparse_solutions
 
 if TYPE_CHECKING:
     from vinets.ideals.construct import Rule
 
-__all__ = ["Generators", "Outcome", "generator_coefficients"]
+__all__ = ["BallBinds", "Generators", "Outcome", "generator_coefficients"]
+
+
+class BallBinds(Exception):
+    """The l1 ball changed a decision in a batch of several point sets; fit them one by one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +48,28 @@ class Outcome:
 
 
 def generator_coefficients(
-    factor: GrowingFactor, block: Candidates, valid: Tensor, before: list[int], rule: Rule
+    factor: GrowingFactor,
+    block: Candidates,
+    valid: Tensor,
+    before: list[int],
+    rule: Rule,
+    log: OracleLog,
 ) -> Outcome:
     """Coefficients of every vanishing candidate of a decided block."""
     prefix = torch.as_tensor(before, device=valid.device)[:, None] + block.accepted.cumsum(1)
     vanished = valid & ~block.accepted
+    refused: int | None = None
     if rule.unit:
         tail, lead, value = _unit_rule(factor, block, prefix, vanished, rule.psi)
     else:
         tail, lead, value = _leading_rule(factor, block, prefix)
+        refused = _check_ball(factor, block, prefix, tail, value, vanished, rule)
+        if refused is not None:
+            vanished = _undo(factor, block, vanished, before, refused)
+        if rule.oracle != "exact":
+            sparse_solutions(
+                factor, block, prefix, tail, value, vanished, rule.oracle, rule.psi, rule.radius, log
+            )
     found, accepted = [], []
     for k in range(len(before)):
         rows = vanished[k].nonzero()[:, 0]
@@ -59,7 +77,43 @@ def generator_coefficients(
         tail_k = tail[k].index_select(0, rows)[:, :width]
         found.append(Generators(rows.cpu().numpy(), tail_k, lead[k, rows], value[k, rows]))
         accepted.append(block.accepted[k].nonzero()[:, 0].cpu().numpy())
-    return Outcome(found, accepted)
+    return Outcome(found, accepted, refused)
+
+
+def _check_ball(
+    factor: GrowingFactor,
+    block: Candidates,
+    prefix: Tensor,
+    tail: Tensor,
+    value: Tensor,
+    vanished: Tensor,
+    rule: Rule,
+) -> int | None:
+    """Position of the first candidate that does not vanish inside the l1 ball, if any."""
+    doubtful = vanished & (tail.abs().sum(-1) > rule.radius)
+    if not bool(doubtful.any()):
+        return None
+    refused = outside_ball(
+        factor, block, prefix, tail, value, doubtful, rule.psi, rule.radius
+    )
+    if refused is None:
+        return None
+    if len(factor.counts) > 1:
+        raise BallBinds
+    return refused[1]
+
+
+def _undo(
+    factor: GrowingFactor, block: Candidates, vanished: Tensor, before: list[int], refused: int
+) -> Tensor:
+    """Accept the refused candidate and forget every decision behind it."""
+    block.accepted[:, refused:] = False
+    factor.truncate([before[0] + int(block.accepted[0].sum())])
+    factor.force(block.values[0, refused])
+    block.accepted[:, refused] = True
+    vanished = vanished.clone()
+    vanished[:, refused:] = False
+    return vanished
 
 
 def _leading_rule(

@@ -14,7 +14,6 @@ This differs from the algorithms as printed in the paper in:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,12 +22,13 @@ from torch import Tensor
 
 from vinets.algebra.borders import Level, first_border, next_border
 from vinets.algebra.gram import GramFactor
-from vinets.algebra.growing import Candidates, GrowingFactor
+from vinets.algebra.growing import GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet
 from vinets.checks import rows_within
-from vinets.ideals.coefficients import Generators, generator_coefficients
+from vinets.ideals.ball import OracleLog
+from vinets.ideals.coefficients import BallBinds, Generators, generator_coefficients
 from vinets.ideals.report import DegreeReport
 
 __all__ = ["Construction", "Rule", "Settings", "construct"]
@@ -47,12 +47,13 @@ class Rule:
 
     ``unit``: its best combination with unit coefficient vector has mean square at most ``psi``;
     otherwise the combination with leading coefficient 1, whose other coefficients have l1 norm at
-    most ``radius``.
+    most ``radius``, and are found by ``oracle``.
     """
 
     psi: float
     unit: bool
     radius: float = float("inf")
+    oracle: str = "exact"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Construction:
     values: Tensor  # (g,) mean square of every generator on the points
     degrees: tuple[DegreeReport, ...]
     path: str
+    oracle: OracleLog
 
 
 @dataclass
@@ -87,9 +89,6 @@ class _Progress:
     leading: list[Index] = field(default_factory=list)
     generators: list[Generators] = field(default_factory=list)
     degrees: list[DegreeReport] = field(default_factory=list)
-
-
-Confirm = Callable[[GrowingFactor, Candidates, Tensor], int | None]
 
 
 def construct(
@@ -115,11 +114,15 @@ def construct(
     columns, constant = _stack(points, STORAGE[settings.precision])
     factor = _factor(constant, rule, orthogonal)
     sets = [_Progress(first_border(n_variables)) for _ in points]
+    log = OracleLog()
     degree = 1
     while any(len(s.level) for s in sets):
         if settings.max_degree is not None and degree > settings.max_degree:
             break
-        _run_degree(factor, columns, sets, rule, settings, degree)
+        try:
+            _run_degree(factor, columns, sets, rule, settings, degree, log)
+        except BallBinds:
+            return [construct([p], rule, settings, orthogonal=orthogonal)[0] for p in points]
         for k, s in enumerate(sets):
             kept = s.accepted[-1]
             accepted = s.level.take(kept)
@@ -130,7 +133,12 @@ def construct(
             )
         degree += 1
     path = "orthogonal" if orthogonal else "gram"
-    return [_finish(s, n_variables, factor.counts[k], path, settings) for k, s in enumerate(sets)]
+    finished = []
+    for k, s in enumerate(sets):
+        order_ideal, generators, values = _finish(s, n_variables, factor.counts[k], settings)
+        degrees = tuple(s.degrees)
+        finished.append(Construction(order_ideal, generators, values, degrees, path, log))
+    return finished
 
 
 def _run_degree(
@@ -140,6 +148,7 @@ def _run_degree(
     rule: Rule,
     settings: Settings,
     degree: int,
+    log: OracleLog,
 ) -> None:
     """Decide all candidates of one degree and record the outcome in ``sets``."""
     begin = time.perf_counter()
@@ -153,7 +162,7 @@ def _run_degree(
         values, valid = _evaluate(factor, columns, sets, start, stop)
         before = list(factor.counts)
         block = factor.decide(values, valid, settings.panel)
-        outcome = generator_coefficients(factor, block, valid, before, rule)
+        outcome = generator_coefficients(factor, block, valid, before, rule, log)
         if outcome.refused is not None:  # the l1 ball binds: redo from the refused term on
             stop = start + outcome.refused + 1
         for k, s in enumerate(sets):
@@ -228,8 +237,8 @@ def _factor(constant: Tensor, rule: Rule, orthogonal: bool) -> GrowingFactor:
 
 
 def _finish(
-    progress: _Progress, n_variables: int, count: int, path: str, settings: Settings
-) -> Construction:
+    progress: _Progress, n_variables: int, count: int, settings: Settings
+) -> tuple[TermSet, PolynomialSet, Tensor]:
     one = np.zeros((1, 0), dtype=np.int64)
     order_ideal = TermSet(n_variables, (one, *_trim(progress.accepted)))
     leading = TermSet(n_variables, (one[:0], *_trim(progress.leading)))
@@ -243,7 +252,7 @@ def _finish(
     lead = torch.cat([p.lead for p in parts])
     values = torch.cat([p.value for p in parts])
     generators = PolynomialSet(order_ideal, leading, tail, lead, settings.memory_limit)
-    return Construction(order_ideal, generators, values, tuple(progress.degrees), path)
+    return order_ideal, generators, values
 
 
 def _trim(blocks: list[Index]) -> list[Index]:

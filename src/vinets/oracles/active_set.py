@@ -89,8 +89,8 @@ def rebuild(problem: LeastSquaresBatch, weights: Tensor) -> ActiveSet:
 
 def point(problem: LeastSquaresBatch, weights: Tensor) -> Tensor:
     """The points that the weights stand for, shape (N, o)."""
-    plus, minus = weights.split(problem.width, dim=1)
-    return (plus - minus) * problem.radius
+    plus, minus = weights[:, : problem.width], weights[:, problem.width :]
+    return problem.radius * (plus - minus)
 
 
 def best_active(state: ActiveSet, direction: float) -> tuple[Tensor, Tensor]:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from . import l1_ball
-from .accelerated import AcceleratedGradient
-from .loop import finish, solve
+from .frank_wolfe import PairwiseFrankWolfe
+from .loop import finish, solve, target_per_row
 from .problem import LeastSquaresBatch
 from .solution import Solution, Status
+from .solver import Solver
 
 
 def cholesky(gram: Tensor) -> Tensor:
     """Lower Cholesky factors (K, o, o); where a matrix is singular, of a slightly raised one.
 
-    The ridge of ``64 o eps`` times the mean diagonal is far below what a threshold on the value
-    can see; :func:`least_squares` then refines against the matrix itself.
+    Zero rows (padding of a Gram matrix smaller than the others) get a diagonal of 1, which changes
+    no solution. What is singular even so gets a ridge of ``64 o eps`` times the mean diagonal;
+    :func:`least_squares` then refines against the matrix itself.
     """
+    diagonal = gram.diagonal(dim1=1, dim2=2)
+    filled = gram + torch.diag_embed((diagonal == 0).to(gram.dtype))
     factor: Tensor
-    factor, failed = torch.linalg.cholesky_ex(gram)
+    factor, failed = torch.linalg.cholesky_ex(filled)
     if not bool(failed.any()):
         return factor
-    o = gram.shape[1]
-    mean = gram.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(gram.dtype).tiny)
-    ridge = torch.where(failed > 0, 64 * o * torch.finfo(gram.dtype).eps * mean, 0.0)
-    raised = gram + ridge[:, None, None] * torch.eye(o, dtype=gram.dtype, device=gram.device)
-    factor = torch.linalg.cholesky_ex(raised).L
+    scale = 64 * gram.shape[1] * torch.finfo(gram.dtype).eps
+    ridge = torch.where(failed > 0, scale * diagonal.mean(1), 0.0)[:, None]
+    factor = torch.linalg.cholesky_ex(filled + torch.diag_embed(ridge.expand_as(diagonal))).L
     return factor
 
 
@@ -78,39 +82,52 @@ def solve_exact(
     problem: LeastSquaresBatch,
     factor: Tensor | None = None,
     *,
+    solver: Solver[Any] | None = None,
     target: float | Tensor | None = None,
     stop_when_hopeless: bool = False,
     tolerance: float = 1e-7,
     max_steps: int = 10_000,
-    check_every: int = 16,
+    check_every: int = 8,
 ) -> Solution:
-    """Closed form where it lies in the ball, accelerated gradients elsewhere.
+    """Closed form where it lies in the ball, an iterative solver elsewhere.
 
     Rows whose least-squares minimiser is in the ball, with a gap within the tolerance, end with
-    ``CONVERGED`` after 0 steps. The others start at its projection and run under :func:`solve`,
-    where ``target`` and ``stop_when_hopeless`` may end them early.
+    ``CONVERGED`` after 0 steps. The others start at its projection and run under
+    :func:`~vinets.oracles.loop.solve`, where ``target`` and ``stop_when_hopeless`` may end them
+    early.
+
+    Parameters
+    ----------
+    problem, target, stop_when_hopeless, tolerance, max_steps, check_every
+        As for :func:`~vinets.oracles.loop.solve`.
+    factor
+        As for :func:`least_squares`.
+    solver
+        What the rows outside the ball run; ``PairwiseFrankWolfe()`` if None. Its corrections make
+        it far faster than ``AcceleratedGradient()`` where the Gram matrix is ill-conditioned,
+        which is where a minimiser lies outside a large ball.
     """
+    goal = target_per_row(problem, target)
     c = least_squares(problem, factor)
-    norm = c.abs().sum(1)
-    inside = norm.isfinite() & (norm <= problem.radius)
-    c = torch.where(norm.isfinite()[:, None], c, 0.0)
+    finite = c.isfinite().all(1, keepdim=True)
+    c = torch.where(finite, c, 0.0)
+    inside = finite[:, 0] & (c.abs().sum(1) <= problem.radius)
     c = l1_ball.project(c, problem.radius)
-    _, gradient = problem.value_and_gradient(c)
-    inside &= problem.dual_gap(c, gradient) <= tolerance * (1 - 1e-6)
+    gap = problem.dual_gap(c, problem.gradient(c))
+    rest = (~(inside & (gap <= tolerance))).nonzero()[:, 0]
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.CONVERGED)
-    rest = (~inside).nonzero()[:, 0]
-    per_row = isinstance(target, Tensor) and target.ndim > 0
     if rest.numel():
         part = solve(
             problem.select(rest),
-            AcceleratedGradient(),
+            PairwiseFrankWolfe() if solver is None else solver,
             start=c[rest],
-            target=target[rest] if isinstance(target, Tensor) and per_row else target,
+            target=None if goal is None else goal[rest],
             stop_when_hopeless=stop_when_hopeless,
             tolerance=tolerance,
             max_steps=max_steps,
             check_every=check_every,
         )
-        c[rest], steps[rest], status[rest] = part.coefficients, part.steps, part.status
-    return finish(problem, c, steps, status, target=None, tolerance=tolerance)
+        c = c.index_copy(0, rest, part.coefficients)
+        steps[rest], status[rest] = part.steps, part.status
+    return finish(problem, c, steps, status, target=goal, tolerance=tolerance)

@@ -77,7 +77,7 @@ def solve(
             "The 'max_steps' and 'check_every' arguments of solve must be >= 0 and >= 1. "
             f"Got {max_steps} and {check_every}."
         )
-    criteria = _Criteria(_per_row(problem, target), stop_when_hopeless, tolerance)
+    criteria = _Criteria(target_per_row(problem, target), stop_when_hopeless, tolerance)
     points = _start(problem, start)
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.STEP_LIMIT)
@@ -122,9 +122,11 @@ def finish(
     if target is not None:
         broken |= (status == Status.TARGET) & (value > target)
         broken |= (status == Status.INFEASIBLE_TARGET) & (value - gap <= target)
-    return Solution(
-        coefficients, value, gap, steps, torch.where(broken, int(Status.STALLED), status)
-    )
+    status = torch.where(broken, int(Status.STALLED), status)
+    if target is not None:  # a row may end within rounding of its target
+        short = (status == Status.STALLED) | (status == Status.STEP_LIMIT)
+        status = torch.where(short & (value <= target), int(Status.TARGET), status)
+    return Solution(coefficients, value, gap, steps, status)
 
 
 def _judge(
@@ -134,8 +136,7 @@ def _judge(
     value, gradient = problem.value_and_gradient(c)
     gap = problem.dual_gap(c, gradient)
     # Sums over another batch shape round differently: keep clear of the thresholds by that much.
-    eps = torch.finfo(c.dtype).eps
-    slack = 16 * eps * (problem.constant.abs() + value.abs())
+    slack = problem.rounding(c)
     better = (value < progress.value - slack) | (gap < 0.999 * progress.gap)
     progress = replace(
         progress,
@@ -172,7 +173,7 @@ def _start(problem: LeastSquaresBatch, start: Tensor | None) -> Tensor:
     return l1_ball.project(start.to(problem.linear), problem.radius, problem.mask)
 
 
-def _per_row(problem: LeastSquaresBatch, target: float | Tensor | None) -> Tensor | None:
+def target_per_row(problem: LeastSquaresBatch, target: float | Tensor | None) -> Tensor | None:
     """The target as one number per row, shape (N,)."""
     if target is None:
         return None

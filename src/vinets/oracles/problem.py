@@ -39,9 +39,8 @@ class LeastSquaresBatch:
 
     Notes
     -----
-    Values are computed from the Gram matrix and so carry a rounding error of the order of
-    ``eps * radius**2`` at worst: a value of an exactly vanishing polynomial may be slightly
-    negative.
+    Values come from the Gram matrix and carry the error that :meth:`rounding` estimates: that of
+    an exactly vanishing polynomial may be slightly negative.
     """
 
     gram: Tensor
@@ -74,6 +73,11 @@ class LeastSquaresBatch:
         return self.mask.to(self.linear.dtype)
 
     @cached_property
+    def _stacked(self) -> Tensor:
+        """The rows of all Gram matrices under each other, contiguous, shape (K * o, o)."""
+        return self.gram.reshape(-1, self.width).contiguous()
+
+    @cached_property
     def _row_offset(self) -> Tensor:
         """Where a row's Gram matrix begins among the K * o stacked Gram rows, shape (N,)."""
         return self.owner * self.width
@@ -96,8 +100,9 @@ class LeastSquaresBatch:
         if self.gram.shape[0] == 1:
             return rows[None]
         slots, tallest = self._slots
-        padded = rows.new_zeros(self.gram.shape[0] * tallest, self.width)
-        return padded.index_copy_(0, slots, rows).view(-1, tallest, self.width)
+        groups = self.gram.shape[0]
+        padded = rows.new_zeros(groups * tallest, self.width).index_copy_(0, slots, rows)
+        return padded.view(groups, tallest, self.width)
 
     def ungroup(self, groups: Tensor) -> Tensor:
         """Undo :meth:`group`: (K, g, o) back to (N, o)."""
@@ -111,13 +116,12 @@ class LeastSquaresBatch:
 
     def gram_rows(self, index: Tensor) -> Tensor:
         """Row ``index[n]`` of the Gram matrix of row ``n``, shape (N, o)."""
-        stacked = self.gram.view(-1, self.width)
-        return stacked.index_select(0, self._row_offset + index.view(-1))
+        return self._stacked.index_select(0, self._row_offset + index.view(-1))
 
     def gram_entries(self, i: Tensor, j: Tensor) -> Tensor:
         """Entry ``G[i[n], j[n]]`` of the Gram matrix of row ``n``, in the shape of ``i``."""
         flat = (self._row_offset + i.view(-1)) * self.width + j.view(-1)
-        return self.gram.view(-1).index_select(0, flat).view(i.shape)
+        return self._stacked.view(-1).index_select(0, flat).view(i.shape)
 
     def value(self, c: Tensor) -> Tensor:
         """``f(c)`` of every row, shape (N,)."""
@@ -141,6 +145,16 @@ class LeastSquaresBatch:
         """
         gap: Tensor = (gradient * c).sum(1) + self.radius * gradient.abs().amax(1)
         return gap.clamp(min=0.0)  # at the optimum rounding may leave a negative number
+
+    def rounding(self, c: Tensor) -> Tensor:
+        r"""Size of the rounding error in ``value(c)``, shape (N,).
+
+        :math:`\epsilon (\sqrt{\beta} + \|c\|_1 \max_i \sqrt{G_{ii}})^2`, since no term of the
+        sum is larger than that.
+        """
+        largest = self.gram.diagonal(dim1=1, dim2=2).amax(1).clamp(min=0.0)[self.owner]
+        reach = c.abs().sum(1) * largest.sqrt()
+        return torch.finfo(c.dtype).eps * (self.constant.abs().sqrt() + reach).square()
 
     def select(self, rows: Tensor) -> LeastSquaresBatch:
         """The sub-batch of the rows listed in ``rows``, with the Gram matrices they use."""

@@ -1,0 +1,108 @@
+"""The Approximate Buchberger-Möller algorithm (Limbeck 2014), by factorisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vinets.checks import bounded_float, one_of
+from vinets.ideals.construct import Rule
+from vinets.ideals.monomial import MonomialIdeal
+
+__all__ = ["ABM", "check_psi"]
+
+NORMALIZATIONS = ("unit", "leading")
+
+
+class ABM(MonomialIdeal):
+    r"""Approximate Buchberger-Möller algorithm.
+
+    Goes through the border of the order ideal :math:`O` degree by degree. A border term :math:`u`
+    gives a generator if some combination of :math:`u` and the terms of :math:`O` nearly vanishes on
+    the points; otherwise it joins :math:`O`.
+
+    Parameters
+    ----------
+    psi : float, default=0.1
+        Tolerance in [0, 1) on the mean squared value of a generator. 0 finds the exact ideal.
+    normalization : {"unit", "leading"}, default="unit"
+        What keeps a polynomial from vanishing by being small. ``"unit"``: its coefficient vector
+        has norm 1, so the test is :math:`\lambda_{\min}(A^\top A)/m \le \psi`. ``"leading"``: its
+        leading coefficient is 1, so the test is on the least-squares residual. They give different
+        ideals.
+    max_degree : int or None, default=5
+        Largest degree of a generator; None goes on until the border is empty.
+    border : {"groebner", "full"}, default="groebner"
+        Border terms with all proper divisors in :math:`O`, or all products of :math:`O` with a
+        variable.
+    variable_order : {"ascending", "descending", "pearson"}, default="ascending"
+        Degree first, then x0 < x1 < ..., or x0 > x1 > ..., or variables by increasing total
+        absolute correlation with the others.
+    n_samples : int or None, default=None
+        Fit on this many points drawn at random; report values on the rest.
+    random_state : int, RandomState or None, default=0
+        Seed of that draw.
+    precision : {"float64", "float32", "float16", "bfloat16"}, default="float64"
+        Storage of the evaluated terms. Decisions and coefficients are computed in float64.
+    memory_limit : int or None, default=None
+        Bytes of working memory for a block of candidates; None means 1 GiB.
+
+    Attributes
+    ----------
+    order_ideal_ : ndarray of shape (|O|, n)
+        Exponents of the terms that do not vanish, in the order accepted.
+    leading_terms_ : ndarray of shape (|G|, n)
+        Exponents of the leading terms of the generators.
+    generators_ : PolynomialSet
+        The generators.
+    mean_squares_ : ndarray of shape (|G|,)
+        Mean squared value of every generator on the points used.
+    report_ : FitReport
+        Counts per degree, time, path taken, held-out values.
+
+    References
+    ----------
+    J. Limbeck, *Computation of approximate border bases and applications*, 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vinets import ABM
+    >>> angle = np.linspace(0, 6, 40)
+    >>> circle = np.c_[np.cos(angle), np.sin(angle)]
+    >>> model = ABM(psi=1e-3, max_degree=2).fit(circle)
+    >>> print(model.generators_)
+    0.577*x1^2 - 0.577 + 0.577*x0^2
+    """
+
+    def __init__(
+        self,
+        psi: float = 0.1,
+        *,
+        normalization: str = "unit",
+        max_degree: int | None = 5,
+        border: str = "groebner",
+        variable_order: str = "ascending",
+        n_samples: int | None = None,
+        random_state: Any = 0,
+        precision: str = "float64",
+        memory_limit: int | None = None,
+    ) -> None:
+        self.psi = psi
+        self.normalization = normalization
+        self.max_degree = max_degree
+        self.border = border
+        self.variable_order = variable_order
+        self.n_samples = n_samples
+        self.random_state = random_state
+        self.precision = precision
+        self.memory_limit = memory_limit
+
+    def _rule(self) -> Rule:
+        kind = one_of("ABM", "normalization", self.normalization, NORMALIZATIONS)
+        return Rule(check_psi("ABM", self.psi), unit=kind == "unit")
+
+
+def check_psi(owner: str, psi: Any) -> float:
+    """Validate a tolerance: at 1 the constant polynomial 1 already vanishes."""
+    remedy = "At psi >= 1 the constant 1 counts as vanishing; rescale the data instead."
+    return bounded_float(owner, "psi", psi, 0.0, 1.0, remedy=remedy)

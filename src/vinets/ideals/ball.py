@@ -1,0 +1,130 @@
+r"""The l1 ball of OAVI: which candidates it keeps from vanishing, and sparse coefficients in it.
+
+Least squares decides all but a few candidates: a residual above :math:`\psi` does not vanish for
+certain, a residual of at most :math:`\psi` with coefficients inside the ball vanishes for certain.
+For the rest the constrained problem is solved until its value, or its value minus the dual gap,
+settles the question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from vinets.algebra.gram import inner
+from vinets.algebra.growing import Candidates, GrowingFactor
+from vinets.oracles import (
+    ORACLES,
+    LeastSquaresBatch,
+    Solution,
+    Status,
+    solve,
+    solve_exact,
+)
+
+__all__ = ["OracleLog", "outside_ball", "sparse_solutions"]
+
+SPARSE = ("cg", "pcg", "bpcg")
+
+
+@dataclass
+class OracleLog:
+    """Running statistics of the oracle over the blocks of a fit."""
+
+    rows: int = 0
+    kept: int = 0
+    steps: int = 0
+    max_steps: int = 0
+    worst_gap: float = 0.0
+    status: dict[str, int] = field(default_factory=dict)
+
+    def add(self, solution: Solution, kept: int) -> None:
+        """Count one batch of solutions, ``kept`` of which were used."""
+        summary = solution.summary()
+        self.rows += summary.rows
+        self.kept += kept
+        self.steps += summary.total_steps
+        self.max_steps = max(self.max_steps, summary.max_steps)
+        self.worst_gap = max(self.worst_gap, summary.worst_gap)
+        for status, count in summary.per_status.items():
+            name = Status(status).name.lower()
+            self.status[name] = self.status.get(name, 0) + count
+
+
+def _problem(
+    factor: GrowingFactor, block: Candidates, prefix: Tensor, at: tuple[Tensor, Tensor], radius: float
+) -> LeastSquaresBatch:
+    """The constrained problems of the candidates ``at`` (sets, positions)."""
+    sets, positions = at
+    width = block.coordinates.shape[-1]
+    rows = factor.rows[:, :width]
+    gram = inner(rows, rows).to(factor.work_dtype)
+    linear = gram.new_zeros(len(sets), width)
+    for k in torch.unique(sets).tolist():
+        here = sets == k
+        linear[here] = inner(block.values[k, positions[here]], rows[k]).to(factor.work_dtype)
+    return LeastSquaresBatch(gram, linear, block.square[at], prefix[at], sets, radius)
+
+
+def outside_ball(
+    factor: GrowingFactor,
+    block: Candidates,
+    prefix: Tensor,
+    tail: Tensor,
+    value: Tensor,
+    doubtful: Tensor,
+    psi: float,
+    radius: float,
+) -> tuple[int, int] | None:
+    """Settle the candidates whose least-squares coefficients leave the ball.
+
+    Those that vanish inside the ball get their coefficients in ``tail`` and ``value``. Returns the
+    set and position of the first that does not, or None.
+    """
+    at = doubtful.nonzero(as_tuple=True)
+    problem = _problem(factor, block, prefix, at, radius)
+    solution = solve_exact(problem, target=psi, stop_when_hopeless=True)
+    vanishes = solution.value <= psi
+    sets, positions = at
+    tail[sets, positions] = solution.coefficients
+    value[sets, positions] = solution.value.clamp(min=0)
+    refused = (~vanishes).nonzero()[:, 0]
+    if len(refused) == 0:
+        return None
+    first = refused[positions[refused].argmin()]
+    return int(sets[first]), int(positions[first])
+
+
+def sparse_solutions(
+    factor: GrowingFactor,
+    block: Candidates,
+    prefix: Tensor,
+    tail: Tensor,
+    value: Tensor,
+    vanished: Tensor,
+    oracle: str,
+    psi: float,
+    radius: float,
+    log: OracleLog,
+) -> None:
+    """Re-solve every generator with the oracle; keep what still vanishes.
+
+    The sparse oracles start from zero and stop as soon as they vanish (weak boosting: the closed
+    form has decided, and stands in where the oracle falls short). ``agd`` starts from the closed
+    form (full boosting).
+    """
+    at = vanished.nonzero(as_tuple=True)
+    if len(at[0]) == 0:
+        return
+    problem = _problem(factor, block, prefix, at, radius)
+    if oracle in SPARSE:
+        solution = solve(problem, ORACLES[oracle], target=psi, max_steps=2000)
+    else:
+        solution = solve(problem, ORACLES[oracle], start=tail[at])
+    keep = solution.value <= psi
+    sets, positions = at[0][keep], at[1][keep]
+    tail[sets, positions] = solution.coefficients[keep]
+    value[sets, positions] = solution.value[keep].clamp(min=0)
+    log.add(solution, int(keep.sum()))

@@ -1,0 +1,185 @@
+"""What ABM, OAVI and VCA share: input, output, sampling, reports, the scikit-learn contract."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any, Protocol, Self, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from torch import Tensor
+
+from vinets.checks import optional_positive_int
+from vinets.ideals.report import FitReport
+
+__all__ = ["FittedIdeal", "Generators", "NoGeneratorsWarning", "ScaleWarning", "VanishingIdeal"]
+
+Array: TypeAlias = Any  # numpy array or torch tensor
+
+
+class ScaleWarning(UserWarning):
+    """Data leave [-1, 1], where the tolerance has its meaning."""
+
+
+class NoGeneratorsWarning(UserWarning):
+    """Nothing vanishes up to the maximal degree."""
+
+
+class Generators(Protocol):
+    """What ``generators_`` offers, whichever algorithm made it."""
+
+    def __len__(self) -> int: ...
+
+    def evaluate(self, points: Array) -> Array: ...
+
+    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> Any: ...
+
+
+class FittedIdeal(Protocol):
+    """Outcome of a fit on one point set, before it is written to an estimator."""
+
+    generators: Any
+    report: FitReport
+
+
+class VanishingIdeal(TransformerMixin, BaseEstimator):
+    """Base of the vanishing-ideal estimators; subclasses provide ``_check`` and ``_fit_sets``."""
+
+    n_samples: int | None
+    random_state: Any
+
+    def _check(self) -> None:
+        """Raise for parameters outside their domain."""
+        raise NotImplementedError
+
+    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
+        """Fit one ideal per point set, all of them together where that pays."""
+        raise NotImplementedError
+
+    def _store(self, fitted: FittedIdeal) -> None:
+        """Write a fit to the attributes with a trailing underscore."""
+        self.generators_ = fitted.generators
+        self.report_ = fitted.report
+
+    def fit(self, X: Array, y: Any = None) -> Self:
+        """Find the generators of the approximate vanishing ideal of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : array or Tensor of shape (m, n)
+            The points, best scaled to [-1, 1]. A tensor is worked on where it lies.
+        y : ignored
+            Present for scikit-learn's interface.
+
+        Returns
+        -------
+        self
+        """
+        self._check()
+        points = self._points(X, reset=True)
+        fit_ideals([self], [points])
+        if len(self.generators_) == 0:
+            warnings.warn(no_generators(self), NoGeneratorsWarning, stacklevel=2)
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Absolute values of the generators at the rows of ``X``: (m, |G|)."""
+        check_is_fitted(self)
+        points = self._points(X, reset=False)
+        values = self.generators_.evaluate(points).abs()
+        return values if isinstance(X, Tensor) else values.cpu().numpy()
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """The generators, written out as polynomials in the input features."""
+        check_is_fitted(self)
+        names = [str(name) for name in _check_feature_names_in(self, input_features)]
+        return np.array(list(self.generators_.strings(names)), dtype=object)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.generators_)
+
+    def _points(self, X: Array, *, reset: bool) -> Tensor:
+        """Validate ``X`` and hand it on as a float tensor."""
+        if not isinstance(X, Tensor):
+            array = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
+            return torch.from_numpy(np.ascontiguousarray(array))
+        owner = type(self).__name__
+        if X.ndim != 2 or X.shape[0] == 0 or X.shape[1] == 0:
+            raise ValueError(
+                f"X given to {owner} must have shape (m, n) with m, n >= 1. Got {tuple(X.shape)} "
+                "instead. Put one point in every row."
+            )
+        if not X.is_floating_point():
+            X = X.to(torch.float64)
+        if not bool(torch.isfinite(X).all()):
+            raise ValueError(f"X given to {owner} contains NaN or infinity. Drop or impute those rows.")
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        elif X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {owner} is expecting {self.n_features_in_} "
+                "features as input."
+            )
+        return X
+
+
+def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> None:
+    """Fit estimators of equal parameters to one point set each, together."""
+    first = estimators[0]
+    name, n_samples = type(first).__name__, optional_positive_int(
+        type(first).__name__, "n_samples", first.n_samples
+    )
+    top = max(float(points.abs().max()) for points in sets)
+    if top > 1 + 1e-6:
+        warnings.warn(
+            f"X given to {name} reaches {top:.3g} in absolute value; psi is meant for data in "
+            "[-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1)).",
+            ScaleWarning,
+            stacklevel=3,
+        )
+    random = check_random_state(first.random_state)
+    samples = [_sample(points, n_samples, random) for points in sets]
+    begin = time.perf_counter()
+    fitted = first._fit_sets([used.to(torch.float64) for used, _ in samples])
+    seconds = time.perf_counter() - begin
+    for estimator, points, (_, left_out), ideal in zip(
+        estimators, sets, samples, fitted, strict=True
+    ):
+        estimator.n_features_in_ = points.shape[1]
+        estimator._store(ideal)
+        held_out = _mean_squares(ideal.generators, left_out)
+        changes = {"seconds": seconds, "held_out": held_out}
+        estimator.report_ = FitReport(**{**vars(ideal.report), **changes})
+
+
+def no_generators(estimator: VanishingIdeal) -> str:
+    """The sentence for a fit that found nothing."""
+    degree = getattr(estimator, "max_degree", None)
+    return (
+        f"{type(estimator).__name__} found no generators up to max_degree={degree} at "
+        f"psi={getattr(estimator, 'psi', None)}: raise psi or max_degree."
+    )
+
+
+def _sample(
+    points: Tensor, n_samples: int | None, random: np.random.RandomState
+) -> tuple[Tensor, Tensor]:
+    """The rows to fit on and the rows left out."""
+    if n_samples is None or n_samples >= len(points):
+        return points, points[:0]
+    order = torch.as_tensor(random.permutation(len(points)), device=points.device)
+    return points[order[:n_samples].sort().values], points[order[n_samples:]]
+
+
+def _mean_squares(generators: Generators, points: Tensor) -> list[float]:
+    if len(points) == 0 or len(generators) == 0:
+        return []
+    total: list[float] = generators.evaluate(points.to(torch.float64)).square().mean(0).tolist()
+    return total

@@ -1,0 +1,158 @@
+"""The part of ABM and OAVI that is the same: variable orders, the choice of path, the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from vinets.algebra.borders import BORDERS
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.algebra.terms import Index, TermSet, locate_rows
+from vinets.checks import one_of, optional_positive_int
+from vinets.ideals.base import VanishingIdeal
+from vinets.ideals.construct import STORAGE, Construction, Rule, Settings, construct
+from vinets.ideals.report import FitReport
+
+__all__ = ["MonomialIdeal"]
+
+VARIABLE_ORDERS = ("ascending", "descending", "pearson")
+DEFAULT_MEMORY = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    order_ideal: TermSet
+    generators: PolynomialSet
+    values: Tensor
+    report: FitReport
+
+
+class MonomialIdeal(VanishingIdeal):
+    """Vanishing ideals built term by term: base of :class:`ABM` and :class:`OAVI`."""
+
+    psi: float
+    max_degree: int | None
+    border: str
+    variable_order: str
+    precision: str
+    memory_limit: int | None
+
+    def _rule(self) -> Rule:
+        raise NotImplementedError
+
+    @property
+    def order_ideal_(self) -> NDArray[np.int16]:
+        """Exponents (|O|, n) of the terms that do not vanish, in the order accepted."""
+        check_is_fitted(self)
+        return self._order_ideal.exponents()
+
+    @property
+    def leading_terms_(self) -> NDArray[np.int16]:
+        """Exponents (|G|, n) of the leading terms of the generators."""
+        check_is_fitted(self)
+        return self.generators_.leading.exponents()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "generators_")
+
+    def _check(self) -> None:
+        owner = type(self).__name__
+        self._rule()
+        optional_positive_int(owner, "max_degree", self.max_degree)
+        one_of(owner, "border", self.border, BORDERS)
+        one_of(owner, "variable_order", self.variable_order, VARIABLE_ORDERS)
+        one_of(owner, "precision", self.precision, tuple(STORAGE))
+        optional_positive_int(owner, "memory_limit", self.memory_limit, "It counts bytes.")
+
+    def _store(self, fitted: Any) -> None:
+        super()._store(fitted)
+        self._order_ideal = fitted.order_ideal
+        self.mean_squares_ = fitted.values.cpu().numpy()
+
+    def _fit_sets(self, points: list[Tensor]) -> list[Any]:
+        rule = self._rule()
+        settings = Settings(
+            max_degree=self.max_degree,
+            border=self.border,
+            precision=self.precision,
+            memory_limit=self.memory_limit or DEFAULT_MEMORY,
+        )
+        orders = [_variable_order(p, self.variable_order) for p in points]
+        permuted = [p[:, torch.as_tensor(o, device=p.device)] for p, o in zip(points, orders, strict=True)]
+        orthogonal = needs_orthogonal(points, rule.psi, settings)
+        built = construct(permuted, rule, settings, orthogonal=orthogonal)
+        return [
+            _describe(c, o, p, settings) for c, o, p in zip(built, orders, points, strict=True)
+        ]
+
+
+def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bool:
+    r"""Whether the Gram matrix is too coarse for this tolerance.
+
+    Forming it loses :math:`\epsilon` relative to the largest mean square of a term, and
+    coefficients amplify that; :math:`64\sqrt\epsilon` of the largest possible mean square leaves
+    several digits in hand. Half-precision terms are coarser than either path.
+    """
+    if settings.precision in ("float16", "bfloat16"):
+        return False
+    top = max(1.0, *(float(p.abs().max()) for p in points))
+    largest = top ** (2 * min(settings.max_degree or 8, 8))
+    return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
+
+
+def _describe(
+    built: Construction, order: Index, points: Tensor, settings: Settings
+) -> _Fitted:
+    order_ideal = _rename(built.order_ideal, order)
+    generators = replace(
+        built.generators, terms=order_ideal, leading=_rename(built.generators.leading, order)
+    )
+    log = built.oracle
+    report = FitReport(
+        seconds=0.0,
+        n_points=len(points),
+        n_variables=points.shape[1],
+        n_terms=len(order_ideal),
+        n_generators=len(generators),
+        degrees=built.degrees,
+        path=built.path,
+        device=str(points.device),
+        precision=settings.precision,
+        closed_under_division=settings.border == "groebner" or _is_closed(order_ideal),
+        oracle=vars(log).copy() if log.rows else {},
+    )
+    return _Fitted(order_ideal, generators, built.values, report)
+
+
+def _variable_order(points: Tensor, kind: str) -> Index:
+    """Variables from smallest to largest in the term order."""
+    n = points.shape[1]
+    if kind == "descending":
+        return np.arange(n)[::-1].copy()
+    if kind == "pearson":
+        centred = points - points.mean(0)
+        norms = torch.linalg.vector_norm(centred, dim=0)
+        scaled = centred / torch.where(norms > 0, norms, torch.ones_like(norms))
+        total = (scaled.mT @ scaled).abs().sum(0)
+        return torch.argsort(total, stable=True).cpu().numpy()
+    return np.arange(n)
+
+
+def _rename(terms: TermSet, order: Index) -> TermSet:
+    """Terms over the caller's variables, given that variable ``i`` here is ``order[i]`` there."""
+    return TermSet(terms.n_variables, tuple(np.sort(order[block], axis=1) for block in terms.blocks))
+
+
+def _is_closed(terms: TermSet) -> bool:
+    for below, block in zip(terms.blocks, terms.blocks[1:], strict=False):
+        for drop in range(block.shape[1]):
+            quotient = np.delete(block, drop, axis=1)
+            if (locate_rows(quotient, below, terms.n_variables) < 0).any():
+                return False
+    return True
