@@ -1,8 +1,11 @@
 """Approximate vanishing ideals for deep learning."""
 
+from vinets.estimators import VanishingIdealClassifier
 from vinets.ideals.abm import ABM
+from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
 from vinets.ideals.oavi import OAVI
+from vinets.ideals.vca import VCA
 
 __version__ = "0.1.0"
 
-__all__ = ["ABM", "OAVI"]
+__all__ = ["ABM", "OAVI", "VCA", "ClassIdeals", "VanishingIdealClassifier", "fit_class_ideals"]

@@ -16,6 +16,7 @@ __all__ = [
     "one_of",
     "optional_positive_int",
     "parameter_error",
+    "point_shape",
     "rows_within",
 ]
 
@@ -29,7 +30,9 @@ def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str 
     The 'tau' parameter of OAVI must be a float in [2, inf). Got 1.0 instead.
     """
     tail = f" {remedy}" if remedy else ""
-    return ValueError(f"The '{name}' parameter of {owner} must be {accepted}. Got {got!r} instead.{tail}")
+    return ValueError(
+        f"The '{name}' parameter of {owner} must be {accepted}. Got {got!r} instead.{tail}"
+    )
 
 
 def bounded_float(
@@ -70,8 +73,16 @@ def one_of(owner: str, name: str, value: Any, choices: Sequence[str], remedy: st
     return value
 
 
+def point_shape(shape: tuple[int, ...], n_variables: int) -> None:
+    """Raise unless ``shape`` is that of points in ``n_variables`` dimensions."""
+    if len(shape) != 2 or shape[1] != n_variables:
+        raise ValueError(
+            f"points must have shape (m, {n_variables}), one point a row. Got {shape} instead."
+        )
+
+
 def rows_within(memory_limit: int, bytes_per_row: int, *, at_least: int = 1) -> int:
-    """How many rows of ``bytes_per_row`` fit into ``memory_limit`` bytes (never below ``at_least``)."""
+    """How many rows fit into ``memory_limit`` bytes; never below ``at_least``."""
     return max(at_least, int(memory_limit // max(1, bytes_per_row)))
 
 

@@ -86,7 +86,7 @@ def _groebner_border(level: Level, n_variables: int) -> Level:
     known = level.parent * n_variables + level.variable
     order = np.argsort(known)
     known = known[order]
-    columns = []
+    columns: list[Index] = []
     for divisor in level.divisors.T:
         wanted = divisor[parent] * n_variables + variable
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)

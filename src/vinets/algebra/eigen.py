@@ -168,9 +168,7 @@ def _scattered(
     return vectors, values + last[..., 0].square() * residual
 
 
-def _brackets(
-    problem: _Bordered, psi: float, open_: Tensor
-) -> list[tuple[float, Tensor, Tensor]]:
+def _brackets(problem: _Bordered, psi: float, open_: Tensor) -> list[tuple[float, Tensor, Tensor]]:
     """Shift, factor and member mask of every non-empty bracket of the grid."""
     eye = torch.eye(problem.gram.shape[-1], dtype=problem.gram.dtype, device=problem.gram.device)
     bracket = torch.zeros_like(problem.square, dtype=torch.long)

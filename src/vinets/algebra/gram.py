@@ -56,7 +56,10 @@ class GramFactor(GrowingFactor):
         )
 
     def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
-        values, coordinates = gather_rows(block.values, index), gather_rows(block.coordinates, index)
+        values, coordinates = (
+            gather_rows(block.values, index),
+            gather_rows(block.coordinates, index),
+        )
         schur = inner(values, values).to(self.work_dtype) - coordinates @ coordinates.mT
         schur.diagonal(dim1=1, dim2=2).sub_(self.shift)
         schur *= (chosen[:, :, None] & chosen[:, None, :]).to(schur.dtype)

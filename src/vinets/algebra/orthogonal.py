@@ -40,7 +40,9 @@ class OrthogonalFactor(GrowingFactor):
         self.unit = unit
         self.basis = self.rows.to(self.work_dtype)  # (K, capacity, m) orthonormal
         self.shifted = self.lower.clone()  # (K, capacity, capacity): K above
-        self.norms = self.lower.new_zeros(len(self.counts), 0)  # (K, capacity) norms of the rows of M
+        self.norms = self.lower.new_zeros(
+            len(self.counts), 0
+        )  # (K, capacity) norms of the rows of M
         self._reserve(1)
         self.rows[:, 0] = constant
         constant = constant.to(self.work_dtype)
@@ -56,7 +58,14 @@ class OrthogonalFactor(GrowingFactor):
         square = wide.square().sum(-1)
         zeros = torch.zeros_like(square)
         block = Candidates(
-            values, square, coordinates, zeros, zeros, valid.clone(), torch.zeros_like(valid), residual
+            values,
+            square,
+            coordinates,
+            zeros,
+            zeros,
+            valid.clone(),
+            torch.zeros_like(valid),
+            residual,
         )
         self._refresh(block)
         return block

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.algebra.evaluation import EvaluationPlan, factor_terms
+from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import Index, TermSet, term_name
-from vinets.checks import rows_within
+from vinets.checks import point_shape, rows_within
 
 if TYPE_CHECKING:
     import sympy
@@ -53,7 +55,7 @@ class PolynomialSet:
     >>> leading = TermSet.from_exponents([[2, 0]])
     >>> p = PolynomialSet(terms, leading, torch.tensor([[-1.0, 0.0, 0.5]]), torch.tensor([1.0]))
     >>> print(p)
-    x0^2 - 1 + 0.5*x1
+    x0^2 + 0.5*x1 - 1
     >>> p.evaluate(np.array([[2.0, 4.0]]))
     array([[5.]])
     """
@@ -68,8 +70,8 @@ class PolynomialSet:
         shape = (len(self.leading), len(self.terms))
         if tuple(self.tail.shape) != shape or tuple(self.lead.shape) != shape[:1]:
             raise ValueError(
-                f"tail must have shape {shape} and lead {shape[:1]}, matching the leading and shared "
-                f"terms. Got {tuple(self.tail.shape)} and {tuple(self.lead.shape)} instead."
+                f"tail must have shape {shape} and lead {shape[:1]}, matching the leading and "
+                f"shared terms. Got {tuple(self.tail.shape)} and {tuple(self.lead.shape)} instead."
             )
 
     def __len__(self) -> int:
@@ -132,7 +134,7 @@ class PolynomialSet:
         return self._evaluate(torch.from_numpy(np.ascontiguousarray(array))).numpy()
 
     def _evaluate(self, points: Tensor) -> Tensor:
-        self._check(points)
+        point_shape(tuple(points.shape), self.n_variables)
         dtype = torch.promote_types(points.dtype, self.tail.dtype)
         tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
         per_point = dtype.itemsize * (len(self.terms) + 2 * self.n_variables)
@@ -147,7 +149,6 @@ class PolynomialSet:
         out = []
         for start, parent, variable, plan in self._leading_steps:
             if plan is not None:
-                rows = slice(start, start + len(plan.outputs if plan.outputs is not None else ()))
                 own = plan.evaluate(points).mT
                 rows = slice(start, start + len(own))
                 out.append(lead[rows, None] * own + tail[rows] @ values)
@@ -165,7 +166,7 @@ class PolynomialSet:
         if not isinstance(points, Tensor):
             array = np.ascontiguousarray(np.asarray(points, dtype=float))
             return self.gradient(torch.from_numpy(array)).numpy()
-        self._check(points)
+        point_shape(tuple(points.shape), self.n_variables)
         dtype = torch.promote_types(points.dtype, self.tail.dtype)
         tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
         width = self.n_variables * (2 * len(self.terms) + 3 * len(self)) * dtype.itemsize
@@ -176,12 +177,6 @@ class PolynomialSet:
             _, own = own_plan.jacobian(part)
             parts.append(torch.einsum("js,msn->mjn", tail, shared) + lead[:, None] * own)
         return torch.cat(parts)
-
-    def _check(self, points: Tensor) -> None:
-        if points.ndim != 2 or points.shape[1] != self.n_variables:
-            raise ValueError(
-                f"points must have shape (m, {self.n_variables}). Got {tuple(points.shape)} instead."
-            )
 
     def select(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> PolynomialSet:
         """The polynomials at the given increasing positions or boolean mask."""
@@ -207,9 +202,15 @@ class PolynomialSet:
         """The polynomials as SymPy expressions (extra ``symbolic``)."""
         import sympy
 
-        names = symbols or sympy.symbols(" ".join(f"x{i}" for i in range(self.n_variables)), seq=True)
-        shared = [sympy.Mul(*(names[v] for v in row)) for block in self.terms.blocks for row in block]
-        own = [sympy.Mul(*(names[v] for v in row)) for block in self.leading.blocks for row in block]
+        names = symbols or sympy.symbols(
+            " ".join(f"x{i}" for i in range(self.n_variables)), seq=True
+        )
+        shared = [
+            sympy.Mul(*(names[v] for v in row)) for block in self.terms.blocks for row in block
+        ]
+        own = [
+            sympy.Mul(*(names[v] for v in row)) for block in self.leading.blocks for row in block
+        ]
         tail, lead = self.tail.cpu().double().tolist(), self.lead.cpu().double().tolist()
         return [
             sympy.Add(a * u, *(c * t for c, t in zip(row, shared, strict=True) if c))
@@ -224,8 +225,25 @@ class PolynomialSet:
         for row, lead, tail in zip(rows, self.lead, self.tail, strict=True):
             used = tail.nonzero()[:, 0].tolist()
             parts = [(float(lead), term_name(row, labels))]
-            parts += [(float(tail[i]), shared[i]) for i in used]
+            parts += [(float(tail[i]), shared[i]) for i in reversed(used)]
             yield _write(parts, digits)
+
+    def save(self, path: str | Path) -> None:
+        """Write to one safetensors file."""
+        tensors = {"tail": self.tail, "lead": self.lead}
+        tensors |= self.terms.tensors("terms") | self.leading.tensors("leading")
+        write_tensors(path, "polynomials", tensors, {"n_variables": self.n_variables})
+
+    @classmethod
+    def load(cls, path: str | Path) -> PolynomialSet:
+        """Read what :meth:`save` wrote; other files are refused."""
+        tensors, facts = read_tensors(path, "polynomials")
+        n = facts.get("n_variables")
+        if not isinstance(n, int) or n < 1 or not {"tail", "lead"} <= tensors.keys():
+            raise ValueError(f"{path} is not a complete set of polynomials.")
+        terms = TermSet.from_tensors(n, "terms", tensors)
+        leading = TermSet.from_tensors(n, "leading", tensors)
+        return cls(terms, leading, tensors["tail"], tensors["lead"])
 
     def __str__(self) -> str:
         shown = [text for text, _ in zip(self.strings(), range(20), strict=False)]

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 __all__ = ["TermSet", "locate_rows", "row_codes", "term_name"]
 
@@ -40,7 +42,7 @@ class TermSet:
         for degree, block in enumerate(self.blocks):
             if block.ndim != 2 or block.shape[1] != degree:
                 raise ValueError(
-                    f"blocks[{degree}] must have shape (count, {degree}). Got {block.shape} instead."
+                    f"blocks[{degree}] must have shape (count, {degree}). Got {block.shape}."
                 )
 
     @classmethod
@@ -103,6 +105,26 @@ class TermSet:
             blocks.append(block[positions[inside] - start])
             start += len(block)
         return TermSet(self.n_variables, tuple(_trim(blocks)))
+
+    def tensors(self, prefix: str) -> dict[str, Tensor]:
+        """The blocks as named tensors, for storage."""
+        return {f"{prefix}.{d}": torch.from_numpy(b) for d, b in enumerate(self.blocks)}
+
+    @classmethod
+    def from_tensors(cls, n_variables: int, prefix: str, tensors: dict[str, Tensor]) -> TermSet:
+        """Rebuild from :meth:`tensors`, refusing anything that is not a set of terms."""
+        blocks: list[Index] = []
+        while (block := tensors.get(f"{prefix}.{len(blocks)}")) is not None:
+            rows = block.numpy()
+            if rows.dtype != np.int64 or rows.ndim != 2:
+                raise ValueError(f"{prefix}.{len(blocks)} must be a two-dimensional int64 table.")
+            outside = (rows < 0).any() or (rows >= n_variables).any()
+            if outside or (np.diff(rows, axis=1) < 0).any():
+                raise ValueError(
+                    f"{prefix}.{len(blocks)} must hold sorted variable indices below {n_variables}."
+                )
+            blocks.append(rows)
+        return cls(n_variables, tuple(blocks))
 
     def names(self, variables: Sequence[str] | None = None) -> list[str]:
         """Readable names such as ``x0^2*x3``."""

@@ -71,7 +71,7 @@ class ABM(MonomialIdeal):
     >>> circle = np.c_[np.cos(angle), np.sin(angle)]
     >>> model = ABM(psi=1e-3, max_degree=2).fit(circle)
     >>> print(model.generators_)
-    0.577*x1^2 - 0.577 + 0.577*x0^2
+    0.577*x1^2 + 0.577*x0^2 - 0.577
     """
 
     def __init__(

@@ -53,8 +53,18 @@ class OracleLog:
             self.status[name] = self.status.get(name, 0) + count
 
 
+def _entries(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Sets and positions of the true entries of a mask (K, b)."""
+    sets, positions = mask.nonzero(as_tuple=True)
+    return sets, positions
+
+
 def _problem(
-    factor: GrowingFactor, block: Candidates, prefix: Tensor, at: tuple[Tensor, Tensor], radius: float
+    factor: GrowingFactor,
+    block: Candidates,
+    prefix: Tensor,
+    at: tuple[Tensor, Tensor],
+    radius: float,
 ) -> LeastSquaresBatch:
     """The constrained problems of the candidates ``at`` (sets, positions)."""
     sets, positions = at
@@ -83,7 +93,7 @@ def outside_ball(
     Those that vanish inside the ball get their coefficients in ``tail`` and ``value``. Returns the
     set and position of the first that does not, or None.
     """
-    at = doubtful.nonzero(as_tuple=True)
+    at = _entries(doubtful)
     problem = _problem(factor, block, prefix, at, radius)
     solution = solve_exact(problem, target=psi, stop_when_hopeless=True)
     vanishes = solution.value <= psi
@@ -115,7 +125,7 @@ def sparse_solutions(
     form has decided, and stands in where the oracle falls short). ``agd`` starts from the closed
     form (full boosting).
     """
-    at = vanished.nonzero(as_tuple=True)
+    at = _entries(vanished)
     if len(at[0]) == 0:
         return
     problem = _problem(factor, block, prefix, at, radius)

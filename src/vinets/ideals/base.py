@@ -119,7 +119,9 @@ class VanishingIdeal(TransformerMixin, BaseEstimator):
         if not X.is_floating_point():
             X = X.to(torch.float64)
         if not bool(torch.isfinite(X).all()):
-            raise ValueError(f"X given to {owner} contains NaN or infinity. Drop or impute those rows.")
+            raise ValueError(
+                f"X given to {owner} contains NaN or infinity. Drop or impute those rows."
+            )
         if reset:
             self.n_features_in_ = X.shape[1]
         elif X.shape[1] != self.n_features_in_:
@@ -133,8 +135,9 @@ class VanishingIdeal(TransformerMixin, BaseEstimator):
 def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> None:
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
-    name, n_samples = type(first).__name__, optional_positive_int(
-        type(first).__name__, "n_samples", first.n_samples
+    name, n_samples = (
+        type(first).__name__,
+        optional_positive_int(type(first).__name__, "n_samples", first.n_samples),
     )
     top = max(float(points.abs().max()) for points in sets)
     if top > 1 + 1e-6:

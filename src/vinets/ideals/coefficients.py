@@ -68,7 +68,16 @@ def generator_coefficients(
             vanished = _undo(factor, block, vanished, before, refused)
         if rule.oracle != "exact":
             sparse_solutions(
-                factor, block, prefix, tail, value, vanished, rule.oracle, rule.psi, rule.radius, log
+                factor,
+                block,
+                prefix,
+                tail,
+                value,
+                vanished,
+                rule.oracle,
+                rule.psi,
+                rule.radius,
+                log,
             )
     found, accepted = [], []
     for k in range(len(before)):
@@ -93,9 +102,7 @@ def _check_ball(
     doubtful = vanished & (tail.abs().sum(-1) > rule.radius)
     if not bool(doubtful.any()):
         return None
-    refused = outside_ball(
-        factor, block, prefix, tail, value, doubtful, rule.psi, rule.radius
-    )
+    refused = outside_ball(factor, block, prefix, tail, value, doubtful, rule.psi, rule.radius)
     if refused is None:
         return None
     if len(factor.counts) > 1:

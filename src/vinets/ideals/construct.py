@@ -206,9 +206,7 @@ def _evaluate(
     return values, exists
 
 
-def _block_width(
-    factor: GrowingFactor, columns: Tensor, rule: Rule, settings: Settings
-) -> int:
+def _block_width(factor: GrowingFactor, columns: Tensor, rule: Rule, settings: Settings) -> int:
     """Candidates per block such that values, coordinates and coefficients fit the limit."""
     n_sets, _, m = columns.shape
     copies = 3 if isinstance(factor, GramFactor) else 6

@@ -84,12 +84,12 @@ class MonomialIdeal(VanishingIdeal):
             memory_limit=self.memory_limit or DEFAULT_MEMORY,
         )
         orders = [_variable_order(p, self.variable_order) for p in points]
-        permuted = [p[:, torch.as_tensor(o, device=p.device)] for p, o in zip(points, orders, strict=True)]
+        permuted = [
+            p[:, torch.as_tensor(o, device=p.device)] for p, o in zip(points, orders, strict=True)
+        ]
         orthogonal = needs_orthogonal(points, rule.psi, settings)
         built = construct(permuted, rule, settings, orthogonal=orthogonal)
-        return [
-            _describe(c, o, p, settings) for c, o, p in zip(built, orders, points, strict=True)
-        ]
+        return [_describe(c, o, p, settings) for c, o, p in zip(built, orders, points, strict=True)]
 
 
 def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bool:
@@ -106,9 +106,7 @@ def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bo
     return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
 
 
-def _describe(
-    built: Construction, order: Index, points: Tensor, settings: Settings
-) -> _Fitted:
+def _describe(built: Construction, order: Index, points: Tensor, settings: Settings) -> _Fitted:
     order_ideal = _rename(built.order_ideal, order)
     generators = replace(
         built.generators, terms=order_ideal, leading=_rename(built.generators.leading, order)
@@ -146,7 +144,9 @@ def _variable_order(points: Tensor, kind: str) -> Index:
 
 def _rename(terms: TermSet, order: Index) -> TermSet:
     """Terms over the caller's variables, given that variable ``i`` here is ``order[i]`` there."""
-    return TermSet(terms.n_variables, tuple(np.sort(order[block], axis=1) for block in terms.blocks))
+    return TermSet(
+        terms.n_variables, tuple(np.sort(order[block], axis=1) for block in terms.blocks)
+    )
 
 
 def _is_closed(terms: TermSet) -> bool:

@@ -67,7 +67,7 @@ class OAVI(MonomialIdeal):
     >>> x = np.linspace(-1, 1, 30)
     >>> parabola = np.c_[x, x**2]
     >>> print(OAVI(psi=0.0, oracle="exact", max_degree=2).fit(parabola).generators_)
-    x0^2 - 1*x1
+    x0^2 - x1
     """
 
     def __init__(

@@ -121,8 +121,8 @@ def apply(problem: LeastSquaresBatch, state: ActiveSet, move: Move) -> ActiveSet
     """
     o, r = problem.width, problem.radius
     i, j = move.toward % o, move.away % o
-    v = r - 2 * r * (move.toward >= o)  # the vertex is v e_i
-    y = r - 2 * r * (move.away >= o)
+    v = r * (1 - 2 * (move.toward >= o).to(state.slope.dtype))  # the vertex is v e_i
+    y = r * (1 - 2 * (move.away >= o).to(state.slope.dtype))
     b_v = v * problem.linear.gather(1, i)
     b_y = torch.where(move.whole, state.linear, y * problem.linear.gather(1, j))
     vv = r * r * problem.gram_entries(i, i)

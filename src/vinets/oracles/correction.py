@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from . import l1_ball
 from .problem import LeastSquaresBatch
 
 
@@ -36,56 +37,62 @@ def correct(problem: LeastSquaresBatch, c: Tensor, rounds: int) -> Tensor:
     Gould, Hribar, Nocedal: On the solution of equality constrained quadratic programming problems
     arising in optimization. SIAM J. Sci. Comput. 2001 (conjugate gradients in a subspace).
     """
+    eps, tiny = torch.finfo(c.dtype).eps, torch.finfo(c.dtype).tiny
     norm = c.abs().sum(1, keepdim=True)
-    margin = torch.finfo(c.dtype).eps ** 0.5
-    on_face = norm > problem.radius * (1 - margin)  # (N, 1)
-    direction, change = _conjugate_gradients(problem, c, on_face, rounds)
-    # f(c + t d) - f(c) = t (2 <Gc + b, d> + t <d, Gd>); change holds the two inner products
-    moved = c + direction
-    flips = moved * c < 0
-    ratio = torch.where(on_face & flips, -c / direction, torch.inf)
-    far = moved.abs().sum(1, keepdim=True)
-    room = (problem.radius - norm) / (far - norm).clamp(min=torch.finfo(c.dtype).tiny)
+    on_face = norm > problem.radius * (1 - eps**0.5)  # (N, 1)
+    d, slope_d, d_gram_d = _conjugate_gradients(problem, c, on_face, rounds)
+    far = (c + d).abs().sum(1, keepdim=True)
+    room = (problem.radius - norm) / (far - norm).clamp(min=tiny)  # the norm is convex along d
     inside = torch.where(far <= problem.radius, 1.0, room.clamp(0.0, 1.0))
-    first = ratio.amin(1, keepdim=True)
-    t = torch.where(on_face, first.clamp(max=1.0), inside)
-    gained = 2 * change[0] + t * change[1] < 0
-    moved = torch.where(ratio <= t, 0.0, c + t * direction)
-    return torch.where(gained, moved, c)
+    ratio = torch.where(on_face & ((c + d) * c < 0), -c / d, torch.inf)
+    t = torch.where(on_face, ratio.amin(1, keepdim=True).clamp(max=1.0), inside)
+    moved = torch.where(ratio <= t, 0.0, c + t * d)
+    # f(c + t d) - f(c) = t (2 <Gc + b, d> + t <d, Gd>)
+    lower = 2 * slope_d + t * d_gram_d < 0
+    in_ball = moved.abs().sum(1, keepdim=True) <= problem.radius * (1 + 4 * problem.width * eps)
+    return torch.where(lower & in_ball, l1_ball.scale_into(moved, problem.radius), c)
 
 
 def _conjugate_gradients(
     problem: LeastSquaresBatch, c: Tensor, on_face: Tensor, rounds: int
-) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Direction ``d`` towards the minimiser, and ``<Gc + b, d>`` and ``<d, Gd>`` (N, 1)."""
-    tiny, eps = torch.finfo(c.dtype).tiny, torch.finfo(c.dtype).eps
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Direction ``d`` (N, o) towards the minimiser, ``<Gc + b, d>`` and ``<d, Gd>`` (N, 1)."""
+    eps, tiny = torch.finfo(c.dtype).eps, torch.finfo(c.dtype).tiny
     sign = torch.sign(c)
     support = sign.abs()
     diagonal = problem.gram.diagonal(dim1=1, dim2=2)[problem.owner].clamp(min=tiny)  # (N, o)
     scale = support / diagonal
     normal = sign * on_face.to(c.dtype)
     scaled_normal = scale * normal
-    length = (scaled_normal * normal).sum(1, keepdim=True).clamp(min=tiny)
-
-    def precondition(residual: Tensor) -> Tensor:
-        z = scale * residual
-        return z.addcmul_(scaled_normal, (normal * z).sum(1, keepdim=True) / length, value=-1.0)
+    length = _dot(scaled_normal, normal).clamp(min=tiny)
 
     slope = problem.product(c).add_(problem.linear).mul_(support)
-    residual, direction = -slope, torch.zeros_like(c)
-    z = precondition(residual)
-    search, energy = z, (residual * z).sum(1, keepdim=True)
+    least = (problem.width * eps) ** 2 * _dot(slope * scale, slope)  # below it all is noise
+    residual = -slope
+    direction, search = torch.zeros_like(c), torch.zeros_like(c)
+    previous = torch.full_like(least, torch.inf)
     for _ in range(rounds):
-        image = problem.product(search).mul_(support)
-        curvature = (search * image).sum(1, keepdim=True)
-        # a search direction that the Gram matrix all but annihilates carries noise only
-        floor = problem.width * eps * (search.square() * diagonal).sum(1, keepdim=True)
-        length_along = torch.where(curvature > floor, energy / curvature.clamp(min=tiny), 0.0)
-        direction = torch.addcmul(direction, search, length_along)
-        residual = torch.addcmul(residual, image, length_along, value=-1.0)
-        z = precondition(residual)
-        previous, energy = energy, (residual * z).sum(1, keepdim=True)
+        # Taking the normal part out of the residual itself keeps its energy free of cancellation.
+        residual = torch.addcmul(
+            residual, normal, _dot(scaled_normal, residual) / length, value=-1.0
+        )
+        z = scale * residual
+        energy = _dot(residual, z)
         search = torch.addcmul(z, search, energy / previous.clamp(min=tiny))
-    linear = (slope * direction).sum(1, keepdim=True)
-    quadratic = -(direction * (slope + residual)).sum(1, keepdim=True)
-    return direction, (linear, quadratic)
+        image = problem.product(search).mul_(support)
+        curvature = _dot(search, image)
+        # The Gram matrix all but annihilates some directions: those carry noise only.
+        flat = curvature <= problem.width * eps * _dot(search.square(), diagonal)
+        step = torch.where(flat | (energy <= least), 0.0, energy / curvature.clamp(min=tiny))
+        direction = torch.addcmul(direction, search, step)
+        residual = torch.addcmul(residual, image, step, value=-1.0)
+        previous = energy
+    direction = torch.addcmul(
+        direction, scaled_normal, _dot(normal, direction) / length, value=-1.0
+    )
+    image = problem.product(direction)
+    return direction, _dot(slope, direction), _dot(direction, image)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).sum(1, keepdim=True)

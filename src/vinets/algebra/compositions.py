@@ -1,0 +1,261 @@
+r"""Polynomials given by the products and projections that made them, as VCA builds them.
+
+Level :math:`t` starts from the products of the polynomials kept at level :math:`t-1` with the
+linear ones, subtracts their projection on everything kept below, and rotates the result: some of
+the rotated polynomials are kept for the next level, some vanish and are the generators. Expanded
+into monomials they would be dense; evaluated level by level they are a few matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet
+from vinets.algebra.storage import read_tensors, write_tensors
+from vinets.algebra.terms import Index, TermSet, locate_rows
+from vinets.checks import point_shape, rows_within
+
+if TYPE_CHECKING:
+    import sympy
+
+__all__ = ["CompositionLevel", "CompositionSet"]
+
+EXPAND_LIMIT = 50_000
+LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")
+
+
+@dataclass(frozen=True, eq=False)
+class CompositionLevel:
+    """One level: ``(products - kept @ projection) @ rotation``.
+
+    Parameters
+    ----------
+    left, right : Tensor of shape (c,)
+        Candidates are products of ``left`` among the polynomials kept one level below and ``right``
+        among the linear ones; at level 1 candidate ``i`` is variable ``right[i]``.
+    projection : Tensor of shape (f, c)
+        Onto all polynomials kept below.
+    keep : Tensor of shape (c, k)
+        Rotation to the polynomials kept.
+    vanish : Tensor of shape (c, v)
+        Rotation to the generators.
+    """
+
+    left: Tensor
+    right: Tensor
+    projection: Tensor
+    keep: Tensor
+    vanish: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class CompositionSet:
+    """Generators found by VCA; the interface of :class:`PolynomialSet` where it makes sense."""
+
+    n_variables: int
+    levels: tuple[CompositionLevel, ...]
+    memory_limit: int = DEFAULT_MEMORY
+
+    def __len__(self) -> int:
+        return sum(level.vanish.shape[1] for level in self.levels)
+
+    @property
+    def degrees(self) -> Index:
+        """Degree of the level that produced each generator."""
+        counts = [level.vanish.shape[1] for level in self.levels]
+        return np.repeat(np.arange(1, len(counts) + 1), counts)
+
+    def evaluate(self, points: Any) -> Any:
+        """Values at ``points`` (m, n) as (m, N): numpy in, numpy out; torch in, torch out."""
+        if not isinstance(points, Tensor):
+            array = np.ascontiguousarray(np.asarray(points, dtype=float))
+            return self.evaluate(torch.from_numpy(array)).numpy()
+        point_shape(tuple(points.shape), self.n_variables)
+        width = sum(level.left.shape[0] * 4 for level in self.levels) + 2 * self.n_variables
+        chunk = rows_within(self.memory_limit, 8 * width)
+        return torch.cat([self._evaluate(part.double()) for part in points.split(chunk)])
+
+    def _evaluate(self, points: Tensor) -> Tensor:
+        kept = torch.ones(len(points), 1, dtype=points.dtype, device=points.device)
+        linear, newest = kept, kept
+        values = []
+        for t, level in enumerate(self.levels):
+            moved = _on(level, points)
+            products = (
+                points[:, moved.right] if t == 0 else newest[:, moved.left] * linear[:, moved.right]
+            )
+            remainder = products - kept @ moved.projection
+            values.append(remainder @ moved.vanish)
+            newest = remainder @ moved.keep
+            linear = newest if t == 0 else linear
+            kept = torch.cat([kept, newest], dim=1)
+        return torch.cat(values, dim=1) if values else points.new_zeros(len(points), 0)
+
+    def gradient(self, points: Any) -> Any:
+        """Derivatives at ``points`` (m, n) as (m, N, n), through the expanded polynomials."""
+        return self.expanded.gradient(points)
+
+    @cached_property
+    def expanded(self) -> PolynomialSet:
+        """The same polynomials over monomials; refused where those are too many."""
+        terms, shifts = _all_terms(self.n_variables, len(self.levels))
+        dtype = self.levels[0].vanish.dtype if self.levels else torch.float64
+        kept = torch.zeros(1, len(terms), dtype=dtype)
+        kept[0, 0] = 1.0
+        linear, newest, found = kept, kept, []
+        for t, level in enumerate(self.levels):
+            level = _on(level, kept)
+            factors = kept[:1].expand(len(level.left), -1) if t == 0 else newest[level.left]
+            by = torch.zeros(len(level.right), self.n_variables + 1, dtype=dtype)
+            if t == 0:
+                by[torch.arange(len(by)), level.right + 1] = 1.0
+            else:
+                by = linear[level.right][:, : self.n_variables + 1]
+            remainder = _multiply(factors, by, shifts) - level.projection.mT @ kept
+            found.append(level.vanish.mT @ remainder)
+            newest = level.keep.mT @ remainder
+            linear = newest if t == 0 else linear
+            kept = torch.cat([kept, newest])
+        return _as_polynomials(terms, torch.cat(found), self.degrees, self.memory_limit)
+
+    @property
+    def sparsity(self) -> float:
+        """Share of exact zeros among the expanded coefficients."""
+        return self.expanded.sparsity
+
+    def to_sympy(self, symbols: Sequence[Any] | None = None) -> list[sympy.Expr]:
+        """The expanded polynomials as SymPy expressions (extra ``symbolic``)."""
+        return self.expanded.to_sympy(symbols)
+
+    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> Iterator[str]:
+        """Readable polynomials; numbered names where the expansion would be too long."""
+        try:
+            yield from self.expanded.strings(variables, digits)
+        except ValueError:
+            yield from (f"degree {d} polynomial {i}" for i, d in enumerate(self.degrees.tolist()))
+
+    def save(self, path: str | Path) -> None:
+        """Write to one safetensors file."""
+        tensors = {
+            f"{t}.{name}": getattr(level, name)
+            for t, level in enumerate(self.levels)
+            for name in LEVEL_FIELDS
+        }
+        facts = {"n_variables": self.n_variables, "levels": len(self.levels)}
+        write_tensors(path, "compositions", tensors, facts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> CompositionSet:
+        """Read what :meth:`save` wrote; other files are refused."""
+        tensors, facts = read_tensors(path, "compositions")
+        n, count = facts.get("n_variables"), facts.get("levels")
+        names = [f"{t}.{name}" for t in range(int(count or 0)) for name in LEVEL_FIELDS]
+        if not isinstance(n, int) or not isinstance(count, int) or set(names) != tensors.keys():
+            raise ValueError(f"{path} is not a complete set of compositions.")
+        rows = [names[i : i + len(LEVEL_FIELDS)] for i in range(0, len(names), len(LEVEL_FIELDS))]
+        levels = tuple(CompositionLevel(*(tensors[name] for name in row)) for row in rows)
+        if not _consistent(n, levels):
+            raise ValueError(f"{path} holds compositions whose tables do not fit together.")
+        return cls(n, levels)
+
+    def __str__(self) -> str:
+        return str(self.expanded)
+
+    def __repr__(self) -> str:
+        return (
+            f"CompositionSet({len(self)} polynomials in {self.n_variables} variables, "
+            f"{len(self.levels)} levels)"
+        )
+
+
+def _consistent(n_variables: int, levels: tuple[CompositionLevel, ...]) -> bool:
+    """Whether shapes and indices of stored levels fit together."""
+    linear, newest, kept = n_variables, 1, 1
+    for t, level in enumerate(levels):
+        c = len(level.right)
+        shapes_fit = (
+            tuple(level.projection.shape) == (kept, c)
+            and level.left.shape == level.right.shape
+            and level.keep.ndim == level.vanish.ndim == 2
+            and len(level.keep) == len(level.vanish) == c
+            and not level.left.is_floating_point()
+            and not level.right.is_floating_point()
+        )
+        if not shapes_fit:
+            return False
+        for index, bound in ((level.left, newest), (level.right, linear)):
+            if c and not (0 <= int(index.min()) and int(index.max()) < bound):
+                return False
+        newest = level.keep.shape[1]
+        linear = newest if t == 0 else linear
+        kept += newest
+    return True
+
+
+def _on(level: CompositionLevel, like: Tensor) -> CompositionLevel:
+    d, t = like.device, like.dtype
+    return CompositionLevel(
+        level.left.to(d),
+        level.right.to(d),
+        level.projection.to(d, t),
+        level.keep.to(d, t),
+        level.vanish.to(d, t),
+    )
+
+
+def _all_terms(n: int, degree: int) -> tuple[TermSet, Tensor]:
+    """All terms up to a degree, and where each goes when multiplied by a variable (or -1)."""
+    blocks = []
+    for d in range(degree + 1):
+        rows = np.array(list(combinations_with_replacement(range(n), d)), dtype=np.int64)
+        blocks.append(rows.reshape(-1, d))
+        if sum(len(b) for b in blocks) > EXPAND_LIMIT:
+            raise ValueError(
+                f"expanding polynomials of degree {degree} in {n} variables needs more than "
+                f"{EXPAND_LIMIT} monomials. Evaluate them without expanding instead."
+            )
+    starts = np.cumsum([0] + [len(b) for b in blocks])
+    shifts = np.full((n, starts[-1]), -1, dtype=np.int64)
+    for d in range(degree):
+        for v in range(n):
+            by = np.full((len(blocks[d]), 1), v)
+            product = np.sort(np.concatenate([blocks[d], by], axis=1), axis=1)
+            shifts[v, starts[d] : starts[d + 1]] = starts[d + 1] + locate_rows(
+                product, blocks[d + 1], n
+            )
+    return TermSet(n, tuple(blocks)), torch.from_numpy(shifts)
+
+
+def _multiply(factors: Tensor, by: Tensor, shifts: Tensor) -> Tensor:
+    """Products of polynomials (c, S) with linear ones (c, 1 + n), over the same terms."""
+    out = factors * by[:, :1]
+    for v, shift in enumerate(shifts):
+        inside = shift >= 0
+        out[:, shift[inside]] += by[:, v + 1 : v + 2] * factors[:, inside]
+    return out
+
+
+def _as_polynomials(
+    terms: TermSet, table: Tensor, degrees: Index, memory_limit: int
+) -> PolynomialSet:
+    """Coefficient rows (N, S) of known degrees as a set, led by their largest top coefficient."""
+    starts = np.cumsum([0] + [len(block) for block in terms.blocks])
+    tail, blocks, leads = table.clone(), [terms.blocks[0][:0]], []
+    for degree in range(1, len(terms.blocks)):
+        rows = torch.from_numpy(np.flatnonzero(degrees == degree))
+        top = table[rows, starts[degree] : starts[degree + 1]].abs().argmax(1)
+        column = top + int(starts[degree])
+        leads.append(table[rows, column])
+        tail[rows, column] = 0.0
+        blocks.append(terms.blocks[degree][top.numpy()])
+    leading = TermSet(terms.n_variables, tuple(blocks))
+    return PolynomialSet(terms, leading, tail, torch.cat(leads), memory_limit)

@@ -1,0 +1,118 @@
+"""One vanishing ideal per class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import Tensor
+
+from vinets.checks import one_of
+from vinets.ideals.base import Array, VanishingIdeal, fit_ideals
+
+__all__ = ["ClassIdeals", "fit_class_ideals"]
+
+BACKENDS = ("auto", "batched", "joblib")
+
+
+@dataclass(frozen=True, eq=False)
+class ClassIdeals:
+    """Fitted ideals, one per class.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (K,)
+        The labels, sorted.
+    ideals : tuple of estimators
+        ``ideals[k]`` is fitted to the points of ``classes[k]``.
+    """
+
+    classes: NDArray[Any]
+    ideals: tuple[VanishingIdeal, ...]
+
+    def __len__(self) -> int:
+        return len(self.ideals)
+
+    def __iter__(self) -> Iterator[tuple[Any, VanishingIdeal]]:
+        return zip(self.classes.tolist(), self.ideals, strict=True)
+
+    def __getitem__(self, label: Any) -> VanishingIdeal:
+        found = np.flatnonzero(self.classes == label)
+        if len(found) == 0:
+            raise KeyError(f"no class {label!r}; the classes are {self.classes.tolist()}")
+        return self.ideals[int(found[0])]
+
+    @property
+    def n_generators(self) -> int:
+        """Number of generators over all classes."""
+        return sum(len(ideal.generators_) for ideal in self.ideals)
+
+    def transform(self, X: Array) -> Array:
+        """Absolute values of all generators, class by class: (m, N)."""
+        parts = [ideal.transform(X) for ideal in self.ideals]
+        return torch.cat(parts, dim=1) if isinstance(X, Tensor) else np.concatenate(parts, axis=1)
+
+
+def fit_class_ideals(
+    Z: Array,
+    y: Any,
+    estimator: VanishingIdeal,
+    *,
+    backend: str = "auto",
+    n_jobs: int | None = None,
+) -> ClassIdeals:
+    """Fit one vanishing ideal to the points of every class.
+
+    Parameters
+    ----------
+    Z : array or Tensor of shape (m, n)
+        Points of all classes.
+    y : array or Tensor of shape (m,)
+        Class labels.
+    estimator : ABM, OAVI or VCA
+        Parameters of the fits; it is cloned, not changed.
+    backend : {"auto", "batched", "joblib"}, default="auto"
+        ``"batched"`` advances all classes together in batched matrix products; ``"joblib"`` runs
+        them in threads. Auto batches on a GPU. The result is the same.
+    n_jobs : int or None, default=None
+        Threads of the joblib backend, in joblib's convention.
+
+    Returns
+    -------
+    ClassIdeals
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vinets import ABM, fit_class_ideals
+    >>> x = np.linspace(-1, 1, 20)
+    >>> Z, y = np.r_[np.c_[x, x], np.c_[x, -x]], np.repeat(["up", "down"], 20)
+    >>> ideals = fit_class_ideals(Z, y, ABM(psi=1e-6, max_degree=1))
+    >>> print(ideals["up"].generators_)
+    0.707*x1 - 0.707*x0
+    """
+    one_of("fit_class_ideals", "backend", backend, BACKENDS)
+    estimator._check()
+    points = clone(estimator)._points(Z, reset=True)
+    labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if labels.shape != (len(points),):
+        raise ValueError(
+            f"y must have shape ({len(points)},), one label a row of Z. Got {labels.shape} instead."
+        )
+    classes, codes = np.unique(labels, return_inverse=True)
+    groups = [
+        points[torch.as_tensor(codes == k, device=points.device)] for k in range(len(classes))
+    ]
+    fitted = [clone(estimator) for _ in classes]
+    if backend == "batched" or (backend == "auto" and points.device.type == "cuda"):
+        fit_ideals(fitted, groups)
+    else:
+        jobs = (delayed(fit_ideals)([e], [g]) for e, g in zip(fitted, groups, strict=True))
+        Parallel(n_jobs=n_jobs, prefer="threads")(jobs)
+    return ClassIdeals(classes, tuple(fitted))

@@ -1,0 +1,167 @@
+"""Vanishing Component Analysis (Livni et al. 2013)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vinets.algebra.compositions import CompositionLevel, CompositionSet
+from vinets.checks import format_bytes, optional_positive_int
+from vinets.ideals.abm import check_psi
+from vinets.ideals.base import VanishingIdeal
+from vinets.ideals.monomial import DEFAULT_MEMORY
+from vinets.ideals.report import DegreeReport, FitReport
+
+__all__ = ["VCA"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    generators: CompositionSet
+    report: FitReport
+
+
+class VCA(VanishingIdeal):
+    r"""Vanishing component analysis: generators without monomials or a term order.
+
+    Keeps a set :math:`F` of polynomials that are orthonormal on the points. Candidates of degree
+    :math:`t` are products of the degree :math:`t-1` and degree 1 members of :math:`F`; what is left
+    of them outside the span of :math:`F` is rotated by a singular value decomposition. Directions
+    whose mean square is at most ``psi`` are generators, the others are normalised and join
+    :math:`F`.
+
+    This differs from the paper of Livni et al. in:
+
+    1. members of :math:`F` have mean square 1 rather than sum of squares 1 on the points, so that
+       ``psi`` does not depend on the number of points;
+    2. the threshold is on the mean square, as for :class:`ABM` and :class:`OAVI`, rather than on
+       the singular value.
+
+    Parameters
+    ----------
+    psi : float, default=0.1
+        Tolerance in [0, 1) on the mean square of a unit combination of candidates.
+    max_degree : int or None, default=5
+        Largest degree of a generator; None goes on until nothing is left.
+    n_samples : int or None, default=None
+        Fit on this many points drawn at random; report values on the rest.
+    random_state : int, RandomState or None, default=0
+        Seed of that draw.
+    memory_limit : int or None, default=None
+        Bytes that the decomposition of a level may take; None means 1 GiB.
+
+    Attributes
+    ----------
+    generators_ : CompositionSet
+        The generators.
+    report_ : FitReport
+        Counts per degree, time, held-out values.
+
+    References
+    ----------
+    R. Livni et al., *Vanishing component analysis*, ICML 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vinets import VCA
+    >>> x = np.linspace(-1, 1, 30)
+    >>> model = VCA(psi=1e-6, max_degree=2).fit(np.c_[x, 0.5 * x])
+    >>> print(model.generators_)
+    0.894*x1 - 0.447*x0
+    """
+
+    def __init__(
+        self,
+        psi: float = 0.1,
+        *,
+        max_degree: int | None = 5,
+        n_samples: int | None = None,
+        random_state: Any = 0,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.psi = psi
+        self.max_degree = max_degree
+        self.n_samples = n_samples
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+
+    def _check(self) -> None:
+        check_psi("VCA", self.psi)
+        optional_positive_int("VCA", "max_degree", self.max_degree)
+        optional_positive_int("VCA", "memory_limit", self.memory_limit, "It counts bytes.")
+
+    def _fit_sets(self, points: list[Tensor]) -> list[Any]:
+        limit = self.memory_limit or DEFAULT_MEMORY
+        return [_components(p, float(self.psi), self.max_degree, limit) for p in points]
+
+
+def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) -> _Fitted:
+    """Run the algorithm on one point set (m, n)."""
+    m, n = points.shape
+    scaled = points / m**0.5  # inner products of columns are then means over the points
+    kept = torch.full((m, 1), m**-0.5, dtype=points.dtype, device=points.device)
+    variables = torch.arange(n, device=points.device)
+    left, right = torch.zeros_like(variables), variables
+    products, linear, newest = scaled, kept, kept
+    levels: list[CompositionLevel] = []
+    counts: list[DegreeReport] = []
+    while len(right) and (max_degree is None or len(levels) < max_degree):
+        begin = time.perf_counter()
+        _afford(len(right), limit)
+        level, newest = _range_and_null(products, kept, left, right, psi)
+        levels.append(level)
+        linear = newest if len(levels) == 1 else linear
+        kept = torch.cat([kept, newest], dim=1)
+        sizes = (len(right), level.keep.shape[1], level.vanish.shape[1])
+        counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
+        left, right = _pairs(newest.shape[1], linear.shape[1], points.device)
+        products = newest[:, left] * linear[:, right] * m**0.5
+    generators = CompositionSet(n, tuple(levels), limit)
+    report = FitReport(
+        seconds=0.0,
+        n_points=m,
+        n_variables=n,
+        n_terms=kept.shape[1],
+        n_generators=len(generators),
+        degrees=tuple(counts),
+        path="singular values",
+        device=str(points.device),
+        precision="float64",
+    )
+    return _Fitted(generators, report)
+
+
+def _range_and_null(
+    products: Tensor, kept: Tensor, left: Tensor, right: Tensor, psi: float
+) -> tuple[CompositionLevel, Tensor]:
+    """Split what is new in the candidates (m, c) into components that vanish or do not."""
+    projection = kept.mT @ products
+    remainder = products - kept @ projection
+    again = kept.mT @ remainder
+    remainder = remainder - kept @ again
+    _, sizes, rotation = torch.linalg.svd(remainder, full_matrices=True)
+    noise = 64 * torch.finfo(products.dtype).eps * float(products.square().sum().sqrt() + 1e-300)
+    above = int((sizes > max(psi**0.5, noise)).sum())
+    keep = rotation[:above].mT / sizes[:above]
+    level = CompositionLevel(left, right, projection + again, keep, rotation[above:].mT)
+    return level, remainder @ keep
+
+
+def _pairs(newest: int, linear: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    left = torch.arange(newest, device=device).repeat_interleave(linear)
+    return left, torch.arange(linear, device=device).repeat(newest)
+
+
+def _afford(candidates: int, limit: int) -> None:
+    need = 3 * 8 * candidates**2
+    if need > limit:
+        raise MemoryError(
+            f"VCA has {candidates} candidates in the next degree, whose decomposition takes about "
+            f"{format_bytes(need)}, more than memory_limit ({format_bytes(limit)}): lower "
+            "max_degree, raise psi, or raise memory_limit."
+        )

@@ -1,0 +1,37 @@
+"""Accelerated gradients: the step length, the restarts, the warm start."""
+
+from __future__ import annotations
+
+import torch
+
+from vinets.oracles import AcceleratedGradient, solve, solve_exact
+
+
+def test_the_first_step_is_a_plain_projected_gradient_step(instance):
+    p, solver = instance.problem, AcceleratedGradient()
+    start = torch.zeros_like(p.linear)
+    state = solver.init(p, start)
+    after = solver.step(p, state)
+    assert (p.value(after.point) <= p.value(start) + 1e-14).all()
+    lipschitz = torch.linalg.matrix_norm(p.gram, 2)[p.owner]
+    assert (after.length[:, 0] <= 1 / lipschitz.clamp(min=1e-12) + 1e-12).all()
+
+
+def test_restarts_happen_and_forget_the_momentum(make_instance):
+    p, solver = make_instance(60, radius=50.0).problem, AcceleratedGradient()
+    state = solver.init(p, torch.zeros_like(p.linear))
+    restarted = torch.zeros(len(p), dtype=torch.bool)
+    for _ in range(100):
+        state = solver.step(p, state)
+        fresh = state.count[:, 0] == 1
+        assert torch.equal(state.ahead[fresh], state.point[fresh])
+        restarted |= fresh
+    assert restarted.all()
+
+
+def test_a_warm_start_saves_steps(make_instance):
+    p = make_instance(61, rows=20, width=15, points=30, radius=1.0).problem
+    near = solve_exact(p, tolerance=1e-4).coefficients
+    warm = solve(p, AcceleratedGradient(), start=near).summary().total_steps
+    cold = solve(p, AcceleratedGradient()).summary().total_steps
+    assert warm < cold

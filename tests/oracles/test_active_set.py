@@ -1,0 +1,72 @@
+"""The weights stay a convex combination, and the quantities carried along stay true to them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vinets.oracles import BlendedPairwise, FrankWolfe, PairwiseFrankWolfe, active_set
+from vinets.oracles.l1_ball import project
+
+PLAIN = [FrankWolfe(), PairwiseFrankWolfe(corrections=0), BlendedPairwise(corrections=0)]
+
+
+def test_a_point_survives_its_representation(instance):
+    p = instance.problem
+    g = torch.Generator().manual_seed(0)
+    c = project(torch.randn(p.linear.shape, generator=g).double(), p.radius, p.mask)
+    c[:, ::3] = 0.0
+    state = active_set.from_point(p, c)
+    back = active_set.point(p, state.weights)
+    torch.testing.assert_close(back, c, rtol=1e-12, atol=1e-12 * p.radius)
+    assert (back[~p.mask] == 0).all()
+    torch.testing.assert_close(state.weights.sum(1), torch.ones(len(p), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("solver", PLAIN, ids=lambda s: type(s).__name__)
+def test_steps_keep_the_state_consistent_and_never_raise_the_value(instance, solver):
+    p = instance.problem
+    state = solver.init(p, torch.zeros_like(p.linear))
+    value = p.constant.clone()
+    for _ in range(30):
+        state = solver.step(p, state)
+        now = p.value(solver.coefficients(p, state))
+        assert (now <= value + 4 * p.rounding(solver.coefficients(p, state)) + 1e-15).all()
+        value = now
+    assert (state.weights >= 0).all()
+    assert torch.equal(state.barrier == 0, state.weights > 0) or isinstance(solver, FrankWolfe)
+    fresh = active_set.rebuild(p, state.weights.clone())
+    for name in ("weights", "slope", "quadratic", "linear"):
+        torch.testing.assert_close(getattr(state, name), getattr(fresh, name), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", PLAIN[1:], ids=lambda s: type(s).__name__)
+def test_a_vertex_that_is_left_leaves_with_weight_zero(make_instance, solver):
+    """With the ball tight and the start at a poor vertex, that vertex has to go entirely."""
+    p = make_instance(30, radius=0.05, rows=12).problem
+    worst = p.linear.abs().argmin(1)
+    start = torch.zeros_like(p.linear)
+    start[torch.arange(12), worst] = p.radius * torch.sign(p.linear.gather(1, worst[:, None]))[:, 0]
+    state = solver.init(p, start)
+    for _ in range(20):
+        state = solver.step(p, state)
+    c = solver.coefficients(p, state)
+    assert (c.gather(1, worst[:, None]) == 0).double().mean() > 0.8
+
+
+def test_the_best_active_vertex_equals_a_search_over_all_vertices(instance):
+    p = instance.problem
+    solver = BlendedPairwise(corrections=0)
+    state = solver.init(p, torch.zeros_like(p.linear))
+    for _ in range(7):
+        state = solver.step(p, state)
+    scores = torch.cat([state.slope, -state.slope], dim=1)
+    for direction in (1.0, -1.0):
+        vertex, score = active_set.best_active(state, direction)
+        wanted = torch.where(state.weights > 0, direction * scores, -torch.inf).amax(1)
+        assert torch.equal(score[:, 0], wanted)
+        assert torch.equal(direction * scores.gather(1, vertex), score)
+        assert (state.weights.gather(1, vertex) > 0).all()
+    vertex, score = active_set.best_of_all(state)
+    assert torch.equal(-scores.gather(1, vertex), score)
+    assert torch.equal(-score[:, 0], scores.amin(1))

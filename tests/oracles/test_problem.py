@@ -1,0 +1,92 @@
+"""The batch computes what the plain formulas say, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vinets.oracles import LeastSquaresBatch
+from vinets.oracles.l1_ball import project
+
+
+def points(problem, seed=0, spread=1.0):
+    """Random points of the ball within the prefix."""
+    g = torch.Generator().manual_seed(seed)
+    c = spread * torch.randn(problem.linear.shape, generator=g, dtype=problem.linear.dtype)
+    return project(c, problem.radius, problem.mask)
+
+
+def test_value_is_the_mean_square_of_the_polynomial(instance):
+    p, c = instance.problem, points(instance.problem)
+    residual = torch.einsum("nmo,no->nm", instance.matrices[p.owner], c) + instance.columns
+    torch.testing.assert_close(p.value(c), residual.square().sum(1))
+
+
+def test_gradient_is_that_of_autograd_within_the_prefix(instance):
+    p = instance.problem
+    c = points(p).requires_grad_()
+    (wanted,) = torch.autograd.grad(p.value(c).sum(), c)
+    torch.testing.assert_close(p.gradient(c.detach()), torch.where(p.mask, wanted, 0.0))
+    assert (p.gradient(c.detach())[~p.mask] == 0).all()
+
+
+def test_product_and_lookups_equal_the_plain_loop(make_instance):
+    p = make_instance(3, classes=5, rows=7).problem
+    p = replace(p, owner=torch.tensor([4, 0, 0, 2, 4, 4, 0]))  # two classes own no row
+    c = points(p)
+    i, j = torch.arange(7) % p.width, torch.arange(7).flip(0) % p.width
+    for n, k in enumerate(p.owner.tolist()):
+        torch.testing.assert_close(p.product(c)[n], p.gram[k] @ c[n])
+        assert torch.equal(p.gram_rows(i)[n], p.gram[k, i[n]])
+        assert p.gram_entries(i, j)[n] == p.gram[k, i[n], j[n]]
+    assert torch.equal(p.ungroup(p.group(c)), c)
+
+
+@given(seed=st.integers(0, 10**6), spread=st.floats(1e-3, 10))
+@settings(max_examples=10, deadline=None)
+def test_dual_gap_bounds_the_error(instance, seed, spread):
+    p, c = instance.problem, points(instance.problem, seed, spread)
+    error = p.value(c) - instance.optimum
+    assert (p.dual_gap(c, p.gradient(c)) >= error - 1e-7).all()
+
+
+def test_select_is_the_same_problem_on_fewer_rows(instance):
+    p, c = instance.problem, points(instance.problem)
+    rows = torch.tensor([len(p) - 1, 0, 2])
+    torch.testing.assert_close(p.select(rows).value(c[rows]), p.value(c)[rows])
+    assert torch.equal(p.select(rows).mask, p.mask[rows])
+    assert len(p.select(rows[:0])) == 0
+
+
+def test_rounding_covers_what_another_summation_order_changes(make_instance):
+    p = make_instance(5, width=30, radius=100.0).problem
+    c = 30 * points(p, spread=1.0)
+    flipped = LeastSquaresBatch(
+        p.gram.flip(1, 2), p.linear.flip(1), p.constant, p.prefix, p.owner, p.radius
+    )
+    assert ((p.value(c) - flipped.value(c.flip(1))).abs() <= p.rounding(c)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("gram", torch.zeros(8, 8, dtype=torch.float64)),
+        ("gram", torch.zeros(1, 8, 8, dtype=torch.int64)),
+        ("linear", torch.zeros(6, 7, dtype=torch.float64)),
+        ("linear", torch.zeros(6, 8)),
+        ("constant", torch.zeros(5, dtype=torch.float64)),
+        ("prefix", torch.full((6,), 9)),
+        ("prefix", torch.full((6,), -1)),
+        ("prefix", torch.full((6,), 8, dtype=torch.int32)),
+        ("owner", torch.ones(6, dtype=torch.int64)),
+        ("radius", 0.0),
+        ("radius", float("nan")),
+    ],
+)
+def test_errors_name_the_argument(make_instance, name, bad):
+    with pytest.raises(ValueError, match=f"'{name}' argument of LeastSquaresBatch must be"):
+        replace(make_instance(0).problem, **{name: bad})
