@@ -193,7 +193,7 @@ def _consistent(n_variables: int, levels: tuple[CompositionLevel, ...]) -> bool:
         if not shapes_fit:
             return False
         for index, bound in ((level.left, newest), (level.right, linear)):
-            if c and not (0 <= int(index.min()) and int(index.max()) < bound):
+            if c and not (int(index.min()) >= 0 and int(index.max()) < bound):
                 return False
         newest = level.keep.shape[1]
         linear = newest if t == 0 else linear
@@ -216,8 +216,8 @@ def _all_terms(n: int, degree: int) -> tuple[TermSet, Tensor]:
     """All terms up to a degree, and where each goes when multiplied by a variable (or -1)."""
     blocks = []
     for d in range(degree + 1):
-        rows = np.array(list(combinations_with_replacement(range(n), d)), dtype=np.int64)
-        blocks.append(rows.reshape(-1, d))
+        rows = list(combinations_with_replacement(range(n), d))
+        blocks.append(np.array(rows, dtype=np.int64).reshape(len(rows), d))
         if sum(len(b) for b in blocks) > EXPAND_LIMIT:
             raise ValueError(
                 f"expanding polynomials of degree {degree} in {n} variables needs more than "

@@ -162,6 +162,7 @@ def _scattered(
             rest = _where(index, chosen & ~settled)
             vectors[rest] = _dense(problem, rest)
     vectors = vectors * torch.where(vectors[..., -1:] < 0, -1.0, 1.0)
+    vectors[..., :-1] *= mask  # rounding may leave dust beyond the prefix
     head, last = vectors[..., :-1], vectors[..., -1:]
     # through the factor, so that a small value is not the difference of large ones
     values = (head @ lower + last * coordinates).square().sum(-1)

@@ -218,12 +218,16 @@ class PolynomialSet:
         ]
 
     def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> Iterator[str]:
-        """One readable polynomial after the other, leading term first."""
+        """One readable polynomial after the other, leading term first.
+
+        Coefficients at rounding level, below 1e-9 of the largest, are left out of the text.
+        """
         labels = variables or [f"x{i}" for i in range(self.n_variables)]
         shared = self.terms.names(labels)
         rows = (row for block in self.leading.blocks for row in block)
         for row, lead, tail in zip(rows, self.lead, self.tail, strict=True):
-            used = tail.nonzero()[:, 0].tolist()
+            visible = 1e-9 * max(float(lead.abs()), float(tail.abs().sum()))
+            used = (tail.abs() > visible).nonzero()[:, 0].tolist()
             parts = [(float(lead), term_name(row, labels))]
             parts += [(float(tail[i]), shared[i]) for i in reversed(used)]
             yield _write(parts, digits)

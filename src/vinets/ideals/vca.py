@@ -145,6 +145,8 @@ def _range_and_null(
     again = kept.mT @ remainder
     remainder = remainder - kept @ again
     _, sizes, rotation = torch.linalg.svd(remainder, full_matrices=True)
+    largest = rotation.gather(1, rotation.abs().argmax(1, keepdim=True))
+    rotation = rotation * torch.where(largest < 0, -1.0, 1.0)  # signs are ours to choose
     noise = 64 * torch.finfo(products.dtype).eps * float(products.square().sum().sqrt() + 1e-300)
     above = int((sizes > max(psi**0.5, noise)).sum())
     keep = rotation[:above].mT / sizes[:above]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from . import l1_ball
 from .problem import LeastSquaresBatch
 from .solver import RowState
 
@@ -108,8 +109,8 @@ def best_active(state: ActiveSet, direction: float) -> tuple[Tensor, Tensor]:
 
 def best_of_all(state: ActiveSet) -> tuple[Tensor, Tensor]:
     """Vertex with the smallest ``<slope, vertex>``: its number, and minus that score (N, 1)."""
-    score, index = state.slope.abs().max(dim=1, keepdim=True)
-    return index + state.slope.shape[1] * (state.slope.gather(1, index) > 0), score
+    index, sign = l1_ball.best_vertex(state.slope)
+    return index + state.slope.shape[1] * (sign < 0), -sign * state.slope.gather(1, index)
 
 
 def apply(problem: LeastSquaresBatch, state: ActiveSet, move: Move) -> ActiveSet:

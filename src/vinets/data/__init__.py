@@ -1,0 +1,1 @@
+"""Point sets to try things on."""

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vinets.algebra.terms import TermSet, locate_rows
+
+exponent_tables = st.integers(1, 5).flatmap(
+    lambda n: st.lists(st.lists(st.integers(0, 4), min_size=n, max_size=n), min_size=1, max_size=12)
+)
+
+
+@given(exponent_tables)
+def test_exponents_survive_the_round_trip(table):
+    table = sorted(table, key=sum)
+    assert TermSet.from_exponents(table).exponents().tolist() == table
+
+
+@given(exponent_tables, st.data())
+def test_select_keeps_what_a_list_would(table, data):
+    table = sorted(table, key=sum)
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
+    chosen = TermSet.from_exponents(table).select(mask)
+    assert chosen.exponents().tolist() == [row for row, keep in zip(table, mask, strict=True) if keep]
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(0, 6)] * 3), max_size=20),
+    st.lists(st.tuples(*[st.integers(0, 6)] * 3), max_size=20, unique=True),
+)
+def test_locate_rows_is_list_index(rows, table):
+    found = locate_rows(
+        np.array(rows, dtype=np.int64).reshape(-1, 3),
+        np.array(table, dtype=np.int64).reshape(-1, 3),
+        base=7,
+    )
+    assert found.tolist() == [table.index(r) if r in table else -1 for r in rows]
+
+
+def test_locate_rows_does_not_overflow_at_high_degree():
+    rows = np.full((1, 40), 999)
+    table = np.stack([np.full(40, 998), rows[0]])
+    assert locate_rows(rows, table, base=1000).tolist() == [1]
+
+
+def test_names_read_like_algebra():
+    terms = TermSet.from_exponents([[0, 0], [1, 0], [2, 1]])
+    assert terms.names() == ["1", "x0", "x0^2*x1"]
+    assert terms.names(["a", "b"]) == ["1", "a", "a^2*b"]
+
+
+@pytest.mark.parametrize("bad", [[[1, 0], [0, 0]], [[-1, 0]], [0, 1]])
+def test_tables_that_are_not_terms_are_refused(bad):
+    with pytest.raises(ValueError, match="exponents must be"):
+        TermSet.from_exponents(bad)

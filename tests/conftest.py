@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    """Small matrices: threads cost more than they bring."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)

@@ -1,0 +1,83 @@
+"""The textbook algorithms, one term at a time on LAPACK: what the engine must agree with.
+
+Nothing here is shared with the package. Terms are tuples of variable indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg
+
+Term = tuple[int, ...]
+
+
+@dataclass
+class Plain:
+    """Order ideal and generators (leading term, coefficients over O then itself, value)."""
+
+    order_ideal: list[Term] = field(default_factory=list)
+    generators: list[tuple[Term, np.ndarray, float]] = field(default_factory=list)
+
+    @property
+    def leading(self) -> list[Term]:
+        return [term for term, _, _ in self.generators]
+
+
+Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, float]]
+
+
+def smallest_eigenvector(A: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, float]:
+    """Unit-norm rule: eigenvector of the smallest eigenvalue of [A u]^T [A u] / m."""
+    full = np.column_stack([A, u])
+    values, vectors = scipy.linalg.eigh(full.T @ full / len(u), subset_by_index=[0, 0])
+    return vectors[:, 0], float(values[0])
+
+
+def least_squares(A: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, float]:
+    """Leading-coefficient rule: least squares with the leading coefficient fixed to 1."""
+    c = scipy.linalg.lstsq(A, -u, lapack_driver="gelsd")[0]
+    return np.append(c, 1.0), float(np.mean((A @ c + u) ** 2))
+
+
+def in_l1_ball(radius: float) -> Solve:
+    """Least squares over the l1 ball, by an independent convex solver."""
+    import cvxpy
+
+    def solve(A: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, float]:
+        c = cvxpy.Variable(A.shape[1])
+        objective = cvxpy.Minimize(cvxpy.sum_squares(A @ c + u) / len(u))
+        problem = cvxpy.Problem(objective, [cvxpy.norm1(c) <= radius])
+        problem.solve(solver=cvxpy.CLARABEL)
+        return np.append(c.value, 1.0), float(problem.value)
+
+    return solve
+
+
+def plain_loop(
+    Z: np.ndarray, psi: float, solve: Solve, max_degree: int, border: str = "groebner"
+) -> Plain:
+    """Decide the border term by term, exactly as the algorithms are written down."""
+    m, n = Z.shape
+    found = Plain([()])
+    columns, level, known = [np.ones(m)], [()], {()}
+    for degree in range(1, max_degree + 1):
+        candidates = {tuple(sorted((*t, i))) for t in level for i in range(n)}
+        if border == "groebner":
+            candidates = {
+                u for u in candidates if all(u[:j] + u[j + 1 :] in known for j in range(degree))
+            }
+        level = []
+        for u in sorted(candidates, key=lambda t: t[::-1]):
+            values = np.prod(Z[:, list(u)], axis=1)
+            coefficients, value = solve(np.column_stack(columns), values)
+            if value <= psi:
+                found.generators.append((u, coefficients, value))
+            else:
+                found.order_ideal.append(u)
+                known.add(u)
+                level.append(u)
+                columns.append(values)
+    return found
