@@ -130,7 +130,7 @@ def test_files_of_another_kind_are_refused(tmp_path):
     with pytest.raises(ValueError, match="not a readable safetensors file"):
         PolynomialSet.load(tmp_path / "a")
     write_tensors(tmp_path / "b", "weights", {"x": torch.zeros(1)}, {})
-    with pytest.raises(ValueError, match="must hold vinets.polynomials"):
+    with pytest.raises(ValueError, match=r"must hold vinets\.polynomials"):
         PolynomialSet.load(tmp_path / "b")
     bad = {"tail": torch.zeros(1, 1), "lead": torch.zeros(1)}
     bad |= {"terms.0": torch.zeros(1, 0, dtype=torch.int64), "leading.0": torch.zeros(0, 0).long()}

@@ -23,7 +23,9 @@ def test_select_keeps_what_a_list_would(table, data):
     table = sorted(table, key=sum)
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
     chosen = TermSet.from_exponents(table).select(mask)
-    assert chosen.exponents().tolist() == [row for row, keep in zip(table, mask, strict=True) if keep]
+    assert chosen.exponents().tolist() == [
+        row for row, keep in zip(table, mask, strict=True) if keep
+    ]
 
 
 @given(

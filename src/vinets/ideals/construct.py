@@ -160,6 +160,11 @@ def _run_degree(
         width = _block_width(factor, columns, rule, settings)
         stop = min(longest, start + width)
         values, valid = _evaluate(factor, columns, sets, start, stop)
+        if not bool(torch.isfinite(values.square().sum(-1)).all()):
+            raise ValueError(
+                f"terms of degree {degree} overflow on these points in {settings.precision}. "
+                "Rescale the points to [-1, 1]."
+            )
         before = list(factor.counts)
         block = factor.decide(values, valid, settings.panel)
         outcome = generator_coefficients(factor, block, valid, before, rule, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,7 +103,7 @@ def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bo
     if settings.precision in ("float16", "bfloat16"):
         return False
     top = max(1.0, *(float(p.abs().max()) for p in points))
-    largest = top ** (2 * min(settings.max_degree or 8, 8))
+    largest = math.exp(min(700.0, 2 * min(settings.max_degree or 8, 8) * math.log(top)))
     return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
 
 

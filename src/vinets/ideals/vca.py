@@ -39,7 +39,9 @@ class VCA(VanishingIdeal):
     1. members of :math:`F` have mean square 1 rather than sum of squares 1 on the points, so that
        ``psi`` does not depend on the number of points;
     2. the threshold is on the mean square, as for :class:`ABM` and :class:`OAVI`, rather than on
-       the singular value.
+       the singular value;
+    3. combinations of candidates that are the zero polynomial, such as :math:`fg - gf`, are
+       removed first, so that they do not come out as generators.
 
     Parameters
     ----------
@@ -100,33 +102,57 @@ class VCA(VanishingIdeal):
         return [_components(p, float(self.psi), self.max_degree, limit) for p in points]
 
 
+@dataclass
+class _Values:
+    """Values of the kept polynomials on some points, the last level and the linear ones apart."""
+
+    points: Tensor  # (m, n)
+    kept: Tensor  # (m, f)
+    linear: Tensor
+    newest: Tensor
+
+    @classmethod
+    def start(cls, points: Tensor) -> _Values:
+        one = torch.ones(len(points), 1, dtype=points.dtype, device=points.device)
+        return cls(points, one, one, one)
+
+    def products(self, left: Tensor, right: Tensor, first: bool) -> Tensor:
+        return self.points[:, right] if first else self.newest[:, left] * self.linear[:, right]
+
+    def keep(self, values: Tensor, first: bool) -> None:
+        self.newest = values
+        self.linear = values if first else self.linear
+        self.kept = torch.cat([self.kept, values], dim=1)
+
+
 def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) -> _Fitted:
     """Run the algorithm on one point set (m, n)."""
     m, n = points.shape
-    scaled = points / m**0.5  # inner products of columns are then means over the points
-    kept = torch.full((m, 1), m**-0.5, dtype=points.dtype, device=points.device)
-    variables = torch.arange(n, device=points.device)
-    left, right = torch.zeros_like(variables), variables
-    products, linear, newest = scaled, kept, kept
+    right = torch.arange(n, device=points.device)
+    left = torch.zeros_like(right)
+    here = _Values.start(points)
     levels: list[CompositionLevel] = []
     counts: list[DegreeReport] = []
     while len(right) and (max_degree is None or len(levels) < max_degree):
         begin = time.perf_counter()
         _afford(len(right), limit)
-        level, newest = _range_and_null(products, kept, left, right, psi)
+        products = here.products(left, right, not levels)
+        projection, remainder = _project(products, here.kept)
+        span = _independent(levels, projection, left, right, points)
+        noise = 64 * torch.finfo(points.dtype).eps * float(products.square().mean(0).sum().sqrt())
+        keep, vanish = _range_and_null(remainder, span, max(psi**0.5, noise))
+        level, newest = CompositionLevel(left, right, projection, keep, vanish), remainder @ keep
+        here.keep(newest, not levels)
         levels.append(level)
-        linear = newest if len(levels) == 1 else linear
-        kept = torch.cat([kept, newest], dim=1)
-        sizes = (len(right), level.keep.shape[1], level.vanish.shape[1])
+        sizes = (span.shape[1], level.keep.shape[1], level.vanish.shape[1])
         counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
-        left, right = _pairs(newest.shape[1], linear.shape[1], points.device)
-        products = newest[:, left] * linear[:, right] * m**0.5
+        left, right = _pairs(here.newest.shape[1], here.linear.shape[1], points.device)
     generators = CompositionSet(n, tuple(levels), limit)
     report = FitReport(
         seconds=0.0,
         n_points=m,
         n_variables=n,
-        n_terms=kept.shape[1],
+        n_terms=here.kept.shape[1],
         n_generators=len(generators),
         degrees=tuple(counts),
         path="singular values",
@@ -136,22 +162,49 @@ def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) 
     return _Fitted(generators, report)
 
 
-def _range_and_null(
-    products: Tensor, kept: Tensor, left: Tensor, right: Tensor, psi: float
-) -> tuple[CompositionLevel, Tensor]:
-    """Split what is new in the candidates (m, c) into components that vanish or do not."""
-    projection = kept.mT @ products
+def _project(products: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    """Projection (f, c) of the candidates (m, c) on what is kept, and what is left of them."""
+    projection = kept.mT @ products / len(products)
     remainder = products - kept @ projection
-    again = kept.mT @ remainder
-    remainder = remainder - kept @ again
-    _, sizes, rotation = torch.linalg.svd(remainder, full_matrices=True)
+    again = kept.mT @ remainder / len(products)
+    return projection + again, remainder - kept @ again
+
+
+def _independent(
+    levels: list[CompositionLevel],
+    projection: Tensor,
+    left: Tensor,
+    right: Tensor,
+    points: Tensor,
+) -> Tensor:
+    """Orthonormal combinations (c, r) of the candidates without those that are identically zero.
+
+    A polynomial that is zero on random points in general position is the zero polynomial.
+    """
+    random = torch.Generator().manual_seed(0)
+    probe = (
+        2 * torch.rand(len(right) + 16, points.shape[1], dtype=points.dtype, generator=random) - 1
+    )
+    there = _Values.start(probe.to(points.device))
+    for t, level in enumerate(levels):
+        products = there.products(level.left, level.right, t == 0)
+        there.keep((products - there.kept @ level.projection) @ level.keep, t == 0)
+    products = there.products(left, right, not levels)
+    remainder = products - there.kept @ projection
+    _, sizes, rotation = torch.linalg.svd(remainder, full_matrices=False)
+    rank = int((sizes > 1e-10 * torch.linalg.vector_norm(products)).sum())
+    return rotation[:rank].mT
+
+
+def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Rotations of what is left of the candidates to components above the threshold or not."""
+    m = len(remainder)
+    _, sizes, rotation = torch.linalg.svd(remainder @ span / m**0.5, full_matrices=True)
+    rotation = rotation @ span.mT  # (r, c)
     largest = rotation.gather(1, rotation.abs().argmax(1, keepdim=True))
     rotation = rotation * torch.where(largest < 0, -1.0, 1.0)  # signs are ours to choose
-    noise = 64 * torch.finfo(products.dtype).eps * float(products.square().sum().sqrt() + 1e-300)
-    above = int((sizes > max(psi**0.5, noise)).sum())
-    keep = rotation[:above].mT / sizes[:above]
-    level = CompositionLevel(left, right, projection + again, keep, rotation[above:].mT)
-    return level, remainder @ keep
+    above = int((sizes > threshold).sum())
+    return rotation[:above].mT / sizes[:above], rotation[above:].mT
 
 
 def _pairs(newest: int, linear: int, device: torch.device) -> tuple[Tensor, Tensor]:

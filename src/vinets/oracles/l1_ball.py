@@ -45,7 +45,8 @@ def _shrink(c: Tensor, radius: float) -> Tensor:
     count = torch.arange(1, c.shape[1] + 1, device=c.device, dtype=c.dtype)
     kept = (ordered * count > excess).sum(1, keepdim=True).clamp(min=1)  # (N, 1)
     threshold = excess.gather(1, kept - 1) / kept
-    return torch.sign(c) * (size - threshold).clamp(min=0.0)
+    # a threshold far above the radius leaves an error of its own size
+    return scale_into(torch.sign(c) * (size - threshold).clamp(min=0.0), radius)
 
 
 def scale_into(c: Tensor, radius: float) -> Tensor:

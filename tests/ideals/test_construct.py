@@ -1,0 +1,162 @@
+"""The engine against the plain loop, and the properties every construction must have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import in_l1_ball, least_squares, plain_loop, smallest_eigenvector
+
+from vinets.data.synthetic import latent_like
+from vinets.ideals.construct import Rule, Settings, construct
+
+problems = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 100_000),
+        "m": st.integers(1, 50),
+        "n": st.integers(1, 6),
+        "rank": st.integers(1, 4),
+        "psi": st.floats(-4, -0.3).map(lambda e: 10.0**e),
+        "max_degree": st.integers(1, 5),
+        "border": st.sampled_from(["groebner", "full"]),
+        "panel": st.integers(1, 9),
+        "memory": st.sampled_from([1, 3000, 100_000, 1 << 30]),
+    }
+)
+
+
+def rows(terms) -> list[tuple[int, ...]]:
+    return [tuple(row) for block in terms.blocks for row in block.tolist()]
+
+
+def points_of(p: dict, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(latent_like(p["m"], p["n"], p["rank"], seed=p["seed"] + seed))
+
+
+def settings_of(p: dict) -> Settings:
+    return Settings(p["max_degree"], p["border"], "float64", p["memory"], p["panel"])
+
+
+@pytest.mark.parametrize("orthogonal", [False, True], ids=["gram", "orthogonal"])
+@pytest.mark.parametrize("unit", [False, True], ids=["leading", "unit"])
+@settings(deadline=None, max_examples=60)
+@given(p=problems)
+def test_decisions_and_values_are_those_of_the_plain_loop(unit, orthogonal, p):
+    Z = points_of(p)
+    solve = smallest_eigenvector if unit else least_squares
+    plain = plain_loop(Z.numpy(), p["psi"], solve, p["max_degree"], p["border"])
+    (built,) = construct([Z], Rule(p["psi"], unit), settings_of(p), orthogonal=orthogonal)
+    assert rows(built.order_ideal) == plain.order_ideal
+    assert rows(built.generators.leading) == plain.leading
+    wanted = [value for _, _, value in plain.generators]
+    np.testing.assert_allclose(built.values, wanted, atol=1e-10)
+    seen = built.generators.evaluate(Z).square().mean(0)
+    np.testing.assert_allclose(seen, wanted, atol=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(p=problems, unit=st.booleans())
+def test_every_construction_is_an_ideal_basis_of_its_rule(p, unit):
+    Z = points_of(p)
+    (built,) = construct([Z], Rule(p["psi"], unit), settings_of(p), orthogonal=False)
+    order, leading = rows(built.order_ideal), rows(built.generators.leading)
+    known = set(order)
+    if p["border"] == "groebner":
+        for term in order:
+            assert all(term[:j] + term[j + 1 :] in known for j in range(len(term)))
+    products = {tuple(sorted((*t, i))) for t in order for i in range(p["n"])}
+    border = {u for u in products - known if len(u) <= p["max_degree"]}
+    if p["border"] == "groebner":
+        border = {u for u in border if all(u[:j] + u[j + 1 :] in known for j in range(len(u)))}
+    assert set(leading) == border and len(leading) == len(border)
+    mean_square = built.generators.evaluate(Z).square().mean(0)
+    assert bool((mean_square <= p["psi"] * (1 + 1e-9) + 1e-14).all())
+    norms = built.generators.tail.square().sum(1) + built.generators.lead.square()
+    if unit:
+        np.testing.assert_allclose(norms, 1.0)
+    else:
+        assert bool((built.generators.lead == 1).all())
+
+
+@settings(deadline=None, max_examples=40)
+@given(p=problems, unit=st.booleans(), sizes=st.lists(st.integers(1, 40), min_size=2, max_size=4))
+def test_batches_equal_single_fits(p, unit, sizes):
+    sets = [points_of({**p, "m": m}, seed=k) for k, m in enumerate(sizes)]
+    rule, how = Rule(p["psi"], unit), settings_of(p)
+    for orthogonal in (False, True):
+        together = construct(sets, rule, how, orthogonal=orthogonal)
+        for Z, batched in zip(sets, together, strict=True):
+            (alone,) = construct([Z], rule, how, orthogonal=orthogonal)
+            assert rows(batched.order_ideal) == rows(alone.order_ideal)
+            assert rows(batched.generators.leading) == rows(alone.generators.leading)
+            torch.testing.assert_close(
+                batched.generators.evaluate(Z).abs(), alone.generators.evaluate(Z).abs(),
+                atol=1e-8, rtol=1e-6,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("oracle", ["exact", "cg", "pcg", "bpcg", "agd"])
+@settings(deadline=None, max_examples=12)
+@given(
+    seed=st.integers(0, 1000),
+    m=st.integers(3, 25),
+    n=st.integers(1, 3),
+    psi=st.floats(-2.5, -1).map(lambda e: 10.0**e),
+    radius=st.floats(1.0, 3.0),
+)
+def test_oavi_in_a_tight_ball_agrees_with_a_convex_solver(oracle, seed, m, n, psi, radius):
+    Z = latent_like(m, n, 2, seed=seed)
+    plain = plain_loop(Z, psi, in_l1_ball(radius), max_degree=3)
+    gaps = [abs(value - psi) for _, _, value in plain.generators]
+    if gaps and min(gaps) < 1e-7:
+        return  # a tie, where the convex solver's own tolerance decides
+    for orthogonal in (False, True):
+        (built,) = construct(
+            [torch.from_numpy(Z)],
+            Rule(psi, unit=False, radius=radius, oracle=oracle),
+            Settings(3, panel=3),
+            orthogonal=orthogonal,
+        )
+        assert rows(built.order_ideal) == plain.order_ideal
+        assert rows(built.generators.leading) == plain.leading
+        tail = built.generators.tail
+        assert bool((tail.abs().sum(1) <= radius * (1 + 1e-9)).all())
+        seen = built.generators.evaluate(torch.from_numpy(Z)).square().mean(0)
+        assert bool((seen <= psi * (1 + 1e-9)).all())
+
+
+def test_a_ball_that_binds_keeps_dependent_terms_in_the_order_ideal():
+    """x1 = 2 x0 needs a coefficient of 2: outside the ball of radius 1, so x1 joins O."""
+    x = torch.linspace(-0.5, 0.5, 11, dtype=torch.float64)
+    Z = torch.stack([x, 2 * x], dim=1)
+    for orthogonal in (False, True):
+        rule = Rule(1e-4, unit=False, radius=1.0)
+        (built,) = construct([Z], rule, Settings(2), orthogonal=orthogonal)
+        assert (1,) in rows(built.order_ideal)
+        (free,) = construct([Z], Rule(1e-4, unit=False), Settings(2), orthogonal=orthogonal)
+        assert (1,) in rows(free.generators.leading)
+
+
+def test_a_batch_in_which_the_ball_binds_equals_single_fits():
+    sets = [torch.from_numpy(latent_like(20, 3, 2, seed=s)) for s in range(3)]
+    rule = Rule(0.02, unit=False, radius=1.0)
+    together = construct(sets, rule, Settings(3), orthogonal=False)
+    for Z, batched in zip(sets, together, strict=True):
+        (alone,) = construct([Z], rule, Settings(3), orthogonal=False)
+        assert rows(batched.order_ideal) == rows(alone.order_ideal)
+
+
+@pytest.mark.parametrize("unit", [False, True])
+def test_brackets_on_latent_like_data_equal_prefix_decompositions(unit, monkeypatch):
+    """The route that a GPU takes gives the coefficients that a CPU computes."""
+    import vinets.algebra.eigen as eigen
+
+    Z = torch.from_numpy(latent_like(200, 20, 8, noise=0.1))
+    rule, how = Rule(0.01, unit), Settings(3)
+    (cpu,) = construct([Z], rule, how, orthogonal=False)
+    monkeypatch.setattr(eigen, "_shared_prefixes", lambda *_: [])
+    (gpu_shaped,) = construct([Z], rule, how, orthogonal=False)
+    torch.testing.assert_close(cpu.generators.tail, gpu_shaped.generators.tail)
+    torch.testing.assert_close(cpu.generators.lead, gpu_shaped.generators.lead)

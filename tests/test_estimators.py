@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from vinets import ABM, OAVI, VCA, VanishingIdealClassifier
+
+ESTIMATORS = [
+    ABM(),
+    ABM(normalization="leading", max_degree=3),
+    OAVI(max_degree=3),
+    OAVI(oracle="exact", max_degree=3, border="full"),
+    VCA(),
+    VanishingIdealClassifier(),
+    VanishingIdealClassifier(OAVI(max_degree=3)),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return train_test_split(X, y, random_state=0, stratify=y)
+
+
+@pytest.mark.parametrize("model", [ABM(0.01, max_degree=2), VCA(0.1, max_degree=1)])
+def test_vanishing_features_classify_digits(digits, model):
+    X, X_test, y, y_test = digits
+    score = VanishingIdealClassifier(model).fit(X, y).score(X_test, y_test)
+    assert score > 0.95
+
+
+def test_probabilities_exist_exactly_when_the_classifier_has_them(digits):
+    X, _, y, _ = digits
+    with_proba = VanishingIdealClassifier(ABM(0.01, max_degree=1)).fit(X, y)
+    assert np.allclose(with_proba.predict_proba(X[:5]).sum(1), 1)
+    without = VanishingIdealClassifier(ABM(0.01, max_degree=1), classifier=LinearSVC())
+    assert not hasattr(without, "predict_proba") and hasattr(without, "decision_function")
+
+
+def test_nothing_to_classify_with_is_an_error(random):
+    X, y = random.uniform(-1, 1, size=(200, 2)), np.repeat([0, 1], 100)
+    model = VanishingIdealClassifier(ABM(1e-9, max_degree=1), classifier=LogisticRegression())
+    with pytest.raises(ValueError, match="no generators for any class"):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        VanishingIdealClassifier().fit(X, np.zeros(200))
