@@ -81,3 +81,37 @@ def plain_loop(
                 level.append(u)
                 columns.append(values)
     return found
+
+
+def gram_loop(Z: np.ndarray, psi: float, unit: bool, max_degree: int) -> Plain:
+    """The plain loop with the Gram matrix kept and bordered: a rival that does not waste work.
+
+    Still one LAPACK call per border term: ``eigh`` of the bordered matrix, or a Cholesky solve.
+    """
+    m, n = Z.shape
+    found = Plain([()])
+    rows, gram, level, known = np.ones((1, m)), np.ones((1, 1)), [()], {()}
+    for degree in range(1, max_degree + 1):
+        candidates = {tuple(sorted((*t, i))) for t in level for i in range(n)}
+        candidates = {
+            u for u in candidates if all(u[:j] + u[j + 1 :] in known for j in range(degree))
+        }
+        level = []
+        for u in sorted(candidates, key=lambda t: t[::-1]):
+            values = np.prod(Z[:, list(u)], axis=1)
+            b, beta = rows @ values / m, values @ values / m
+            full = np.block([[gram, b[:, None]], [b[None], np.array([[beta]])]])
+            if unit:
+                eigen, vectors = scipy.linalg.eigh(full, subset_by_index=[0, 0])
+                coefficients, value = vectors[:, 0], float(eigen[0])
+            else:
+                c = -scipy.linalg.solve(gram, b, assume_a="pos")
+                coefficients, value = np.append(c, 1.0), float(beta + b @ c)
+            if value <= psi:
+                found.generators.append((u, coefficients, value))
+            else:
+                found.order_ideal.append(u)
+                known.add(u)
+                level.append(u)
+                rows, gram = np.vstack([rows, values]), full
+    return found

@@ -63,7 +63,7 @@ class Settings:
     max_degree: int | None = None
     border: str = "groebner"
     precision: str = "float64"
-    memory_limit: int = 1 << 30
+    memory_limit: int = 64 << 20
     panel: int = 64
 
 
@@ -135,7 +135,7 @@ def construct(
     path = "orthogonal" if orthogonal else "gram"
     finished = []
     for k, s in enumerate(sets):
-        order_ideal, generators, values = _finish(s, n_variables, factor.counts[k], settings)
+        order_ideal, generators, values = _finish(s, n_variables, factor.counts[k])
         degrees = tuple(s.degrees)
         finished.append(Construction(order_ideal, generators, values, degrees, path, log))
     return finished
@@ -240,7 +240,7 @@ def _factor(constant: Tensor, rule: Rule, orthogonal: bool) -> GrowingFactor:
 
 
 def _finish(
-    progress: _Progress, n_variables: int, count: int, settings: Settings
+    progress: _Progress, n_variables: int, count: int
 ) -> tuple[TermSet, PolynomialSet, Tensor]:
     one = np.zeros((1, 0), dtype=np.int64)
     order_ideal = TermSet(n_variables, (one, *_trim(progress.accepted)))
@@ -254,7 +254,7 @@ def _finish(
         row += len(p.lead)
     lead = torch.cat([p.lead for p in parts])
     values = torch.cat([p.value for p in parts])
-    generators = PolynomialSet(order_ideal, leading, tail, lead, settings.memory_limit)
+    generators = PolynomialSet(order_ideal, leading, tail, lead)
     return order_ideal, generators, values
 
 

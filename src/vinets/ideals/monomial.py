@@ -23,7 +23,6 @@ from vinets.ideals.report import FitReport
 __all__ = ["MonomialIdeal"]
 
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
-DEFAULT_MEMORY = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +31,11 @@ class _Fitted:
     generators: PolynomialSet
     values: Tensor
     report: FitReport
+
+
+def default_memory(device: torch.device) -> int:
+    """Working memory for a block: what caches like on a CPU, what fills a GPU."""
+    return 4 << 30 if device.type == "cuda" else 64 << 20
 
 
 class MonomialIdeal(VanishingIdeal):
@@ -82,7 +86,7 @@ class MonomialIdeal(VanishingIdeal):
             max_degree=self.max_degree,
             border=self.border,
             precision=self.precision,
-            memory_limit=self.memory_limit or DEFAULT_MEMORY,
+            memory_limit=self.memory_limit or default_memory(points[0].device),
         )
         orders = [_variable_order(p, self.variable_order) for p in points]
         permuted = [

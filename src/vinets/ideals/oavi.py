@@ -48,7 +48,8 @@ class OAVI(MonomialIdeal):
     precision : {"float64", "float32", "float16", "bfloat16"}, default="float64"
         Storage of the evaluated terms. Decisions and coefficients are computed in float64.
     memory_limit : int or None, default=None
-        Bytes of working memory for a block of candidates; None means 1 GiB.
+        Bytes of working memory for a block of candidates, next to the result itself. None means
+        64 MiB on a CPU, where that is fastest, and 4 GiB on a GPU.
 
     Attributes
     ----------

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vinets.algebra.compositions import CompositionLevel, CompositionSet
+from vinets.algebra.polynomials import DEFAULT_MEMORY
 from vinets.checks import format_bytes, optional_positive_int
 from vinets.ideals.abm import check_psi
 from vinets.ideals.base import VanishingIdeal
-from vinets.ideals.monomial import DEFAULT_MEMORY
 from vinets.ideals.report import DegreeReport, FitReport
 
 __all__ = ["VCA"]

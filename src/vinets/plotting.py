@@ -1,0 +1,279 @@
+"""Pictures of vanishing polynomials: zero sets in two and three variables, values by class.
+
+Needs matplotlib, the extra ``plots``. Every function draws on the axes it is given, or on new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vinets.algebra.compositions import CompositionSet
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.ideals.classwise import ClassIdeals
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "plot_class_values",
+    "plot_zero_sets",
+    "plot_zero_surface",
+    "values_by_class",
+    "zero_triangles",
+]
+
+Polynomials: TypeAlias = PolynomialSet | CompositionSet
+
+COLORS = ("#c1440e", "#2a6f97", "#6a8d3f", "#7b4b94", "#b08900", "#3d3d3d")
+POINTS = "#1b2a41"
+WINDOW = (-1.2, 1.2)
+LIGHT = np.array([0.36, -0.48, 0.8])  # from above, of length 1
+
+
+def plot_zero_sets(
+    polynomials: Polynomials,
+    ax: Axes | None = None,
+    *,
+    index: int | Sequence[int] | None = None,
+    points: ArrayLike | None = None,
+    window: tuple[float, float] = WINDOW,
+    resolution: int = 300,
+) -> Axes:
+    r"""Draw the curves :math:`\{x : g(x) = 0\}` of polynomials in two variables.
+
+    Parameters
+    ----------
+    polynomials : PolynomialSet or CompositionSet
+        The polynomials, such as ``model.generators_``.
+    ax : Axes or None, default=None
+        Where to draw; None makes a new figure.
+    index : int, sequence of int or None, default=None
+        Which polynomials; None means all. Polynomial ``j`` has the same colour in every picture.
+    points : array of shape (m, 2) or None, default=None
+        Points to draw beneath the curves.
+    window : (float, float), default=(-1.2, 1.2)
+        Range of both variables.
+    resolution : int, default=300
+        Grid points along each variable.
+
+    Returns
+    -------
+    Axes
+        Polynomials without a zero in the window leave no trace on it.
+    """
+    _need_variables(polynomials, 2)
+    chosen = _positions(polynomials, index)
+    ax = _new_axes() if ax is None else ax
+    side = np.linspace(*window, resolution)
+    across, up = np.meshgrid(side, side)
+    grid = np.c_[across.ravel(), up.ravel()]
+    values = polynomials.evaluate(grid)  # (resolution^2, N)
+    if points is not None:
+        ax.scatter(*np.asarray(points).T, s=7, color=POINTS, alpha=0.45, linewidths=0)
+    for j in chosen:
+        height = values[:, j].reshape(across.shape)
+        if height.min() < 0 < height.max():
+            color = COLORS[j % len(COLORS)]
+            ax.contour(across, up, height, levels=[0.0], colors=[color], linewidths=1.8)
+    ax.set(xlim=window, ylim=window, aspect="equal", xlabel="$x_0$", ylabel="$x_1$")
+    return ax
+
+
+def plot_zero_surface(
+    polynomials: Polynomials,
+    ax: Any = None,
+    *,
+    index: int = 0,
+    points: ArrayLike | None = None,
+    window: tuple[float, float] = WINDOW,
+    resolution: int = 25,
+) -> Any:
+    r"""Draw the surface :math:`\{x : g(x) = 0\}` of a polynomial in three variables.
+
+    Parameters
+    ----------
+    polynomials : PolynomialSet or CompositionSet
+        The polynomials, such as ``model.generators_``.
+    ax : Axes3D or None, default=None
+        Where to draw; None makes a new figure.
+    index : int, default=0
+        Which polynomial.
+    points : array of shape (m, 3) or None, default=None
+        Points to draw with the surface.
+    window : (float, float), default=(-1.2, 1.2)
+        Range of the variables.
+    resolution : int, default=25
+        Grid points along each variable.
+
+    Returns
+    -------
+    Axes3D
+    """
+    _need_variables(polynomials, 3)
+    (j,) = _positions(polynomials, index)
+    ax = _new_axes(projection="3d") if ax is None else ax
+    if points is not None:
+        ax.scatter(*np.asarray(points).T, s=4, color=POINTS, alpha=0.5, linewidths=0)
+    triangles = zero_triangles(polynomials, index=j, window=window, resolution=resolution)
+    if len(triangles):
+        _add_surface(ax, triangles, COLORS[j % len(COLORS)])
+    ax.set(xlim=window, ylim=window, zlim=window, aspect="equal")
+    ax.set(xlabel="$x_0$", ylabel="$x_1$", zlabel="$x_2$")
+    return ax
+
+
+def zero_triangles(
+    polynomials: Polynomials,
+    *,
+    index: int = 0,
+    window: tuple[float, float] = WINDOW,
+    resolution: int = 25,
+) -> NDArray[np.float64]:
+    """Triangles (t, 3, 3) near the zero set of a polynomial in three variables.
+
+    Marching tetrahedra: every cube of the grid is cut into six tetrahedra along its diagonal, and
+    the polynomial is taken as linear on each of them. Sorted by value, the corners of a tetrahedron
+    leave three cases: one, two or three of them are negative.
+    """
+    _need_variables(polynomials, 3)
+    (j,) = _positions(polynomials, index)
+    side = np.linspace(*window, resolution)
+    grid = np.stack(np.meshgrid(side, side, side, indexing="ij"), axis=-1).reshape(-1, 3)
+    values = polynomials.evaluate(grid)[:, j]
+    stride = np.array([resolution**2, resolution, 1])
+    cells = np.indices((resolution - 1,) * 3).reshape(3, -1).T @ stride
+    paths = [np.cumsum([0, *stride[list(order)]]) for order in permutations(range(3))]
+    corners = np.concatenate([cells[:, None] + path for path in paths])  # (6 cells, 4)
+    corners = np.take_along_axis(corners, values[corners].argsort(1), axis=1)
+    negative = (values[corners] < 0).sum(1)
+
+    def cut(case: int, *edges: tuple[int, int]) -> NDArray[np.float64]:
+        at = corners[negative == case]
+        low, high = (at[:, list(end)] for end in zip(*edges, strict=True))  # (t, 3)
+        share = values[low] / (values[low] - values[high])
+        cuts: NDArray[np.float64] = grid[low] + share[..., None] * (grid[high] - grid[low])
+        return cuts
+
+    return np.concatenate(
+        [
+            cut(1, (0, 1), (0, 2), (0, 3)),
+            cut(2, (0, 2), (0, 3), (1, 3)),
+            cut(2, (0, 2), (1, 3), (1, 2)),
+            cut(3, (0, 3), (1, 3), (2, 3)),
+        ]
+    )
+
+
+def values_by_class(ideals: ClassIdeals, points: Any, labels: ArrayLike) -> NDArray[np.float64]:
+    r"""Mean of :math:`|g(x)|` over the generators of one class and the points of another.
+
+    Parameters
+    ----------
+    ideals : ClassIdeals
+        One fitted ideal per class.
+    points : array of shape (m, n)
+        Points, scaled as for the fit.
+    labels : array of shape (m,)
+        Their classes, among ``ideals.classes``.
+
+    Returns
+    -------
+    ndarray of shape (K, K)
+        Row: class of the polynomials. Column: class of the points. NaN where there are none.
+    """
+    points, labels = np.asarray(points), np.asarray(labels)
+    means = np.full((len(ideals), len(ideals)), np.nan)
+    for row, (_, ideal) in enumerate(ideals):
+        values = ideal.transform(points)  # (m, |G|)
+        for column, label in enumerate(ideals.classes):
+            here = values[labels == label]
+            if here.size:
+                means[row, column] = here.mean()
+    return means
+
+
+def plot_class_values(
+    means: ArrayLike, classes: Sequence[Any] | NDArray[Any], ax: Axes | None = None
+) -> Axes:
+    """Draw the matrix of :func:`values_by_class`: dark is small, and belongs on the diagonal.
+
+    Parameters
+    ----------
+    means : array of shape (K, K)
+        Rows: class of the polynomials. Columns: class of the points.
+    classes : sequence of length K
+        The labels.
+    ax : Axes or None, default=None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    Axes
+    """
+    means = np.asarray(means, dtype=float)
+    if means.shape != (len(classes), len(classes)):
+        raise ValueError(
+            f"means must have shape ({len(classes)}, {len(classes)}), one row and one column a "
+            f"class. Got {means.shape} instead. values_by_class makes such a matrix."
+        )
+    ax = _new_axes() if ax is None else ax
+    image = ax.imshow(means, cmap="magma", vmin=0.0)
+    ticks = np.arange(len(classes))
+    names = [str(label) for label in classes]
+    ax.set_xticks(ticks, names)
+    ax.set_yticks(ticks, names)
+    ax.set(xlabel="class of the points", ylabel="class of the polynomials")
+    bar = ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04)
+    bar.set_label("mean |g(x)|")
+    return ax
+
+
+def _add_surface(ax: Any, triangles: NDArray[np.float64], color: str) -> None:
+    """Add triangles (t, 3, 3) to 3-D axes, darker where they turn away from the light."""
+    from matplotlib.colors import to_rgb
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+    first, second = triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]
+    normals = np.cross(first, second)
+    lengths = np.linalg.norm(normals, axis=1)
+    solid = lengths > 0
+    normals = normals[solid] / lengths[solid, None]
+    light = np.abs(normals @ LIGHT)  # a surface has two sides
+    colors = np.c_[(0.45 + 0.55 * light)[:, None] * to_rgb(color), np.full(len(light), 0.35)]
+    ax.add_collection3d(Poly3DCollection(triangles[solid], facecolors=colors, linewidths=0))
+
+
+def _need_variables(polynomials: Polynomials, n: int) -> None:
+    if polynomials.n_variables != n:
+        raise ValueError(
+            f"The polynomials must be in {n} variables to be drawn this way. Got "
+            f"{polynomials.n_variables} variables instead. Project the points on {n} coordinates "
+            "and fit again."
+        )
+
+
+def _positions(polynomials: Polynomials, index: int | Sequence[int] | None) -> list[int]:
+    """Non-negative positions of the chosen polynomials."""
+    count = len(polynomials)
+    chosen = range(count) if index is None else np.atleast_1d(index).tolist()
+    for j in chosen:
+        if not -count <= j < count:
+            raise IndexError(f"index must lie in [0, {count - 1}], a polynomial each. Got {j}.")
+    return [j % count for j in chosen]
+
+
+def _new_axes(**subplot: Any) -> Any:
+    """Axes of a new figure."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "vinets.plotting draws with matplotlib, which is not installed. Install the extra "
+            "'plots': pip install 'vinets[plots]'."
+        ) from error
+    return pyplot.figure(layout="constrained").add_subplot(**subplot)
