@@ -1,6 +1,6 @@
 """Class-wise ideals on a GPU, coefficients included, against the same fits on the CPU beside it.
 
-    python -m benchmarks.gpu [--out DIR] [--quick]
+python -m benchmarks.gpu [--out DIR] [--quick]
 """
 
 from __future__ import annotations

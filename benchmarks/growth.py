@@ -9,6 +9,7 @@ over the last two doublings, where fixed costs matter least. One CPU thread.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -49,7 +50,7 @@ def main() -> None:
     for series, problems in SERIES.items():
         key = QUANTITY[series.split(" ")[0]]
         mine = [measure(series, Z, model) for Z, model in problems]
-        for before, row in zip(mine, mine[1:], strict=False):
+        for before, row in itertools.pairwise(mine):
             growth = math.log(row["seconds"] / before["seconds"])
             row["exponent"] = growth / math.log(row[key] / before[key])
         steps = [math.log(mine[-1][q] / mine[-3][q]) for q in ("seconds", key)]

@@ -51,9 +51,9 @@ def fit(limit: int) -> None:
     ABM(0.01, normalization="leading", max_degree=1, border="full").fit(Z[:, :50])  # warm up
     before = peak()
     begin = time.perf_counter()
-    model = ABM(
-        0.01, normalization="leading", max_degree=3, border="full", memory_limit=limit
-    ).fit(Z)
+    model = ABM(0.01, normalization="leading", max_degree=3, border="full", memory_limit=limit).fit(
+        Z
+    )
     took = time.perf_counter() - begin
     extra = peak() - before
     digest = hashlib.sha256()

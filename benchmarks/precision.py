@@ -22,8 +22,8 @@ PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 def main() -> None:
     torch.set_num_threads(1)
     rows = []
+    Z = latent_like(512, 64, 16, noise=0.15)
     for normalization, psi in (("unit", 0.1), ("unit", 0.01), ("leading", 0.1), ("leading", 0.01)):
-        Z = latent_like(512, 64, 16, noise=0.15)
         exact = None
         for precision in PRECISIONS:
             model = ABM(psi, normalization=normalization, max_degree=3, precision=precision)

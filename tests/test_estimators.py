@@ -51,6 +51,15 @@ def test_probabilities_exist_exactly_when_the_classifier_has_them(digits):
     assert not hasattr(without, "predict_proba") and hasattr(without, "decision_function")
 
 
+def test_rounding_noise_does_not_become_a_feature(random):
+    """A column that is constant in training gives a generator that is zero up to rounding."""
+    X = np.c_[np.full(60, 0.1), random.normal(size=(60, 3))]
+    y = (X[:, 1] * X[:, 2] > 0).astype(int)
+    model = VanishingIdealClassifier(ABM(0.01, max_degree=2)).fit(X, y)
+    score = model.decision_function(np.c_[np.full(5, 0.1 + 1e-9), X[:5, 1:]])
+    np.testing.assert_allclose(score, model.decision_function(X[:5]), atol=1e-3)
+
+
 def test_nothing_to_classify_with_is_an_error(random):
     X, y = random.uniform(-1, 1, size=(200, 2)), np.repeat([0, 1], 100)
     model = VanishingIdealClassifier(ABM(1e-9, max_degree=1), classifier=LogisticRegression())

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.feature_selection import VarianceThreshold
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -21,6 +22,8 @@ from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
 
 __all__ = ["VanishingIdealClassifier"]
+
+NOISE = 1e-20  # variance of a feature whose values are rounding errors
 
 
 def _classifier_has(method: str) -> Callable[[Any], bool]:
@@ -44,7 +47,8 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
     estimator : ABM, OAVI, VCA or None, default=None
         The algorithm, as an unfitted estimator. None means ``ABM(psi=0.01, max_degree=3)``.
     classifier : estimator or None, default=None
-        Fitted on the features. None means logistic regression on standardised features.
+        Fitted on the features. None means logistic regression on standardised features, without
+        those that are zero up to rounding on all training points.
     scale : {"minmax", "none"}, default="minmax"
         Scale every feature to [-1, 1] first and clip what falls outside later, or use the data
         as they are.
@@ -104,13 +108,20 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
                 "VanishingIdealClassifier found no generators for any class: raise psi or "
                 "max_degree of its estimator."
             )
-        default = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        # a generator that is zero on all training points is rounding noise: scaling would blow it up
+        default = make_pipeline(
+            VarianceThreshold(NOISE), StandardScaler(), LogisticRegression(max_iter=1000)
+        )
         self.classifier_ = default if self.classifier is None else clone(self.classifier)
         self.classifier_.fit(self.ideals_.transform(points), y)
         return self
 
     def _scaled(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         return X if self.scaler_ is None else self.scaler_.transform(X)
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Absolute values of the generators of all classes, (m, n_generators)."""
+        return self._features(X)
 
     def _features(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)

@@ -74,7 +74,8 @@ def plot_zero_sets(
     grid = np.c_[across.ravel(), up.ravel()]
     values = polynomials.evaluate(grid)  # (resolution^2, N)
     if points is not None:
-        ax.scatter(*np.asarray(points).T, s=7, color=POINTS, alpha=0.45, linewidths=0)
+        cloud = np.asarray(points)
+        ax.scatter(cloud[:, 0], cloud[:, 1], s=8, color=POINTS, alpha=0.45, linewidths=0)
     for j in chosen:
         height = values[:, j].reshape(across.shape)
         if height.min() < 0 < height.max():
@@ -122,8 +123,10 @@ def plot_zero_surface(
     triangles = zero_triangles(polynomials, index=j, window=window, resolution=resolution)
     if len(triangles):
         _add_surface(ax, triangles, COLORS[j % len(COLORS)])
-    ax.set(xlim=window, ylim=window, zlim=window, aspect="equal")
+    ax.set(xlim=window, ylim=window, zlim=window)
     ax.set(xlabel="$x_0$", ylabel="$x_1$", zlabel="$x_2$")
+    ax.locator_params(nbins=3)  # more labels run into each other at the corners
+    ax.set_box_aspect((1, 1, 1), zoom=0.9)
     return ax
 
 
@@ -236,7 +239,7 @@ def plot_class_values(
 def _add_surface(ax: Any, triangles: NDArray[np.float64], color: str) -> None:
     """Add triangles (t, 3, 3) to 3-D axes, darker where they turn away from the light."""
     from matplotlib.colors import to_rgb
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
     first, second = triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]
     normals = np.cross(first, second)

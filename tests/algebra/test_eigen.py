@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import sympy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,17 +13,23 @@ import vinets.algebra.eigen as eigen
 
 
 def instance(seed: int, o: int, g: int, spread: float):
-    """A Gram matrix and borders whose smallest eigenvalues lie between 0 and psi."""
+    """A factor of G, coordinates cut to non-decreasing prefixes, residuals, and a valid psi."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(o, 3 * o + 3)) * np.geomspace(1, spread, o)[:, None]
     gram = rows @ rows.T / rows.shape[1]
-    prefix = random.integers(1, o + 1, size=g)
+    prefix = np.sort(random.integers(1, o + 1, size=g))
     psi = 0.999 * np.linalg.eigvalsh(gram)[0]
     lower = np.linalg.cholesky(gram)
     coordinates = random.normal(size=(g, o)) * (np.arange(o) < prefix[:, None])
     residual = psi * random.uniform(0, 1, size=g)  # a unit test vector has at most this value
-    tensors = (lower, coordinates, residual, prefix)
-    return *(torch.from_numpy(np.asarray(t))[None] for t in tensors), float(psi)
+    return lower, coordinates, residual, prefix, float(psi)
+
+
+def shifted(lower, coordinates, residual, psi):
+    """The same data as the Gram path has them: a factor of G - psi I, and squared norms."""
+    tight = np.linalg.cholesky(lower @ lower.T - psi * np.eye(len(lower)))
+    products = coordinates @ lower.T
+    return tight, np.linalg.solve(tight, products.T).T, (coordinates**2).sum(1) + residual
 
 
 def bordered(lower, w, residual, k):
@@ -31,35 +38,63 @@ def bordered(lower, w, residual, k):
     return full @ full.T
 
 
-@settings(deadline=None, max_examples=40)
+ROUTES = ["singular values", "shared prefixes", "mixed", "batched"]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@settings(deadline=None, max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
-    o=st.integers(1, 12),
+    o=st.integers(1, 60),
     g=st.integers(1, 9),
     spread=st.floats(0.05, 1),
-    route=st.sampled_from(["by prefix", "brackets", "mixed"]),
 )
-def test_every_route_finds_the_smallest_eigenvector(seed, o, g, spread, route):
+def test_every_route_finds_the_smallest_eigenvector(route, seed, o, g, spread):
     lower, w, residual, prefix, psi = instance(seed, o, g, spread)
-    valid = torch.ones_like(prefix, dtype=torch.bool)
+    tight, inside, square = shifted(lower, w, residual, psi)
+    inside = inside * (np.arange(o) < prefix[:, None])
     with pytest.MonkeyPatch.context() as patch:
-        if route == "brackets":  # what runs on a GPU
-            patch.setattr(eigen, "_shared_prefixes", lambda *_: [])
         if route == "mixed":
             patch.setattr(eigen, "SMALL", 0)
-        vectors, values = eigen.smallest_eigenvectors(
-            lower, w, residual, prefix, valid, psi, by_prefix=route == "by prefix"
-        )
+        if route == "singular values":
+            found = eigen.smallest_eigenvectors(
+                *map(torch.tensor, (lower, w, residual, prefix)), psi,
+                residual=torch.tensor(residual),
+            )  # fmt: skip
+        elif route == "batched":  # what runs on a GPU
+            tensors = [torch.tensor(x)[None] for x in (tight, inside, square, prefix)]
+            every = torch.ones(1, g, dtype=torch.bool)
+            found = [part[0] for part in eigen.batched_eigenvectors(*tensors, every, psi)]
+        else:
+            found = eigen.smallest_eigenvectors(
+                *map(torch.tensor, (tight, inside, square, prefix)), psi
+            )
+    tail, lead, values = (part.numpy() for part in found)
     for j in range(g):
-        k = int(prefix[0, j])
-        full = bordered(lower[0].numpy(), w[0, j].numpy(), float(residual[0, j]), k)
+        k = int(prefix[j])
+        full = bordered(lower, w[j], float(residual[j]), k)
         spectrum = np.linalg.eigvalsh(full)
-        x = np.append(vectors[0, j, :k].numpy(), float(vectors[0, j, -1]))
-        assert float(values[0, j]) == pytest.approx(spectrum[0], rel=1e-6, abs=1e-13)
+        x = np.append(tail[j, :k], lead[j])
+        assert values[j] == pytest.approx(spectrum[0], rel=1e-6, abs=1e-12 * spectrum[-1])
         assert np.linalg.norm(x) == pytest.approx(1)
         assert x[-1] > 0
-        assert not bool(vectors[0, j, k:-1].any())
+        assert not tail[j, k:].any()
         assert np.linalg.norm(full @ x - spectrum[0] * x) < 1e-8 * spectrum[-1]
+
+
+def test_tiny_eigenvalues_keep_their_digits():
+    """At 1e-20 a Gram matrix knows nothing any more; singular values do."""
+    lower = torch.tensor([[1.0, 0.0], [0.5, 1e-8]], dtype=torch.float64)
+    w = torch.tensor([[0.3, 0.4]], dtype=torch.float64)
+    residual = torch.tensor([1e-22], dtype=torch.float64)
+    *_, value = eigen.smallest_eigenvectors(
+        lower, w.clone(), residual, torch.tensor([2]), 1e-20, residual=residual
+    )
+    entries = [[1, 0, 0], ["1/2", "1/100000000", 0], ["3/10", "4/10", "1/100000000000"]]
+    full = sympy.Matrix(entries)
+    polynomial = sympy.Poly((full * full.T).charpoly().as_expr(), full.T.charpoly().gen)
+    exact = min(sympy.re(r) for r in polynomial.nroots(n=40, maxsteps=200))
+    assert float(value) == pytest.approx(float(exact), rel=1e-6)
 
 
 def test_equal_eigenvalues_fall_back_to_lapack():

@@ -95,6 +95,10 @@ def test_text_matches_sympy():
         assert max(abs(float(c)) for c in terms) < 1e-12
 
 
+def test_an_empty_set_prints_as_such():
+    assert str(random_set(5).select(np.zeros(0, dtype=np.int64))) == "(no polynomials)"
+
+
 def test_torch_in_torch_out_in_the_wider_type():
     p = random_set(6)
     out = p.evaluate(torch.zeros(2, 3, dtype=torch.float32))

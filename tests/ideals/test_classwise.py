@@ -50,6 +50,7 @@ def test_features_are_the_classes_side_by_side(data):
     assert out.shape == (len(Z), ideals.n_generators)
     assert not hasattr(ABM(0.01), "generators_")
     own = len(ideals[0].generators_)
+    assert ideals.feature_classes.tolist() == [k for k, i in ideals for _ in i.generators_.lead]
     assert torch.equal(out[:, :own], ideals[0].transform(torch.from_numpy(Z)))
 
 

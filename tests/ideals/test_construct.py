@@ -148,15 +148,16 @@ def test_a_batch_in_which_the_ball_binds_equals_single_fits():
         assert rows(batched.order_ideal) == rows(alone.order_ideal)
 
 
-@pytest.mark.parametrize("unit", [False, True])
-def test_brackets_on_latent_like_data_equal_prefix_decompositions(unit, monkeypatch):
-    """The route that a GPU takes gives the coefficients that a CPU computes."""
-    import vinets.algebra.eigen as eigen
+@pytest.mark.parametrize("memory", [1, 1 << 20])
+def test_the_route_of_a_gpu_gives_the_coefficients_of_a_cpu(monkeypatch, memory):
+    import vinets.ideals.construct as module
+    from vinets.ideals.coefficients import _in_batches
 
-    Z = torch.from_numpy(latent_like(200, 20, 8, noise=0.1))
-    rule, how = Rule(0.01, unit), Settings(3)
-    (cpu,) = construct([Z], rule, how, orthogonal=False)
-    monkeypatch.setattr(eigen, "_shared_prefixes", lambda *_: [])
-    (gpu_shaped,) = construct([Z], rule, how, orthogonal=False)
-    torch.testing.assert_close(cpu.generators.tail, gpu_shaped.generators.tail)
-    torch.testing.assert_close(cpu.generators.lead, gpu_shaped.generators.lead)
+    sets = [torch.from_numpy(latent_like(200, 20, 8, noise=0.1, seed=s)) for s in range(3)]
+    rule, how = Rule(0.01, unit=True), Settings(3, memory_limit=memory)
+    cpu = construct(sets, rule, how, orthogonal=False)
+    monkeypatch.setattr(module, "unit_coefficients", _in_batches)
+    for here, there in zip(cpu, construct(sets, rule, how, orthogonal=False), strict=True):
+        torch.testing.assert_close(here.generators.tail, there.generators.tail)
+        torch.testing.assert_close(here.generators.lead, there.generators.lead)
+        torch.testing.assert_close(here.values, there.values)

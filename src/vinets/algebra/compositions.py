@@ -8,7 +8,7 @@ into monomials they would be dense; evaluated level by level they are a few matr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -136,12 +136,12 @@ class CompositionSet:
         """The expanded polynomials as SymPy expressions (extra ``symbolic``)."""
         return self.expanded.to_sympy(symbols)
 
-    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> Iterator[str]:
+    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]:
         """Readable polynomials; numbered names where the expansion would be too long."""
         try:
-            yield from self.expanded.strings(variables, digits)
+            return self.expanded.strings(variables, digits)
         except ValueError:
-            yield from (f"degree {d} polynomial {i}" for i, d in enumerate(self.degrees.tolist()))
+            return [f"degree {d} polynomial {i}" for i, d in enumerate(self.degrees.tolist())]
 
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file."""

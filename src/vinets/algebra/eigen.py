@@ -18,7 +18,8 @@ Cholesky factor of :math:`G - sI` serves every prefix, and the sign of the Schur
 3. hand whatever has not converged (eigenvalues equal to many digits) to LAPACK.
 
 Where many generators share their prefix, one decomposition solves them all
-(:mod:`vinets.algebra.secular`); on a CPU that is cheaper, and the scheme above takes the rest.
+(:mod:`vinets.algebra.secular`); on a CPU that is cheaper, and the scheme above takes the rest. On
+a GPU, where small decompositions are slow, it takes everything.
 
 Shapes: ``K`` Gram matrices of size ``o``, ``g`` generators each (padded).
 """
@@ -31,13 +32,14 @@ import torch
 from torch import Tensor
 
 from vinets.algebra.growing import first_true, gather_rows
-from vinets.algebra.secular import secular_eigenvectors
+from vinets.algebra.secular import Spectrum, secular_eigenvectors
 
-__all__ = ["smallest_eigenvectors"]
+__all__ = ["batched_eigenvectors", "smallest_eigenvectors"]
 
 GRID = 8
-STEPS = 8
+STEPS = 10
 RESTARTS = 3
+PAYS = 6  # decompose a prefix of size k if at least k / PAYS generators share it
 SMALL = 64  # a decomposition of this size is cheaper than starting the iteration
 EIGH_BATCH = 8192  # the GPU solver refuses much larger batches of small matrices
 
@@ -67,91 +69,98 @@ class _Bordered:
 def smallest_eigenvectors(
     lower: Tensor,
     coordinates: Tensor,
-    residual: Tensor,
+    square: Tensor,
     prefix: Tensor,
-    valid: Tensor,
     psi: float,
     *,
-    by_prefix: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Unit eigenvectors of the smallest eigenvalues of bordered Gram matrices.
+    residual: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Unit eigenvectors for one point set, generators in the order found.
 
     Parameters
     ----------
-    lower : Tensor of shape (K, o, o)
-        Cholesky factors of the Gram matrices of the accepted terms.
-    coordinates : Tensor of shape (K, g, o)
+    lower : Tensor of shape (o, o)
+        Cholesky factor of ``G - psi * I``; of ``G`` itself if ``residual`` is given.
+    coordinates : Tensor of shape (g, o)
         Coordinates of the candidates in that factor, ``b L^{-T}``, zero beyond the prefix.
-    residual : Tensor of shape (K, g)
-        Least-squares residual of the candidate over its prefix, as mean square.
-    prefix : Tensor of shape (K, g)
-        How many leading terms each candidate may use.
-    valid : Tensor of shape (K, g)
-        Which of the padded candidates are generators.
+        Overwritten by the coefficients.
+    square : Tensor of shape (g,)
+        Squared norms of the candidates.
+    prefix : Tensor of shape (g,)
+        How many leading terms each candidate may use: non-decreasing.
     psi : float
         Upper bound on all the eigenvalues, below those of the accepted prefixes.
-    by_prefix : bool
-        Decompose prefix by prefix whatever the group sizes: slower, and accurate for tiny ``psi``.
+    residual : Tensor of shape (g,) or None
+        Least-squares residuals over the prefix, if known without cancellation. Every prefix is
+        then decomposed by singular values, which is slower, and accurate for tiny ``psi``.
 
     Returns
     -------
-    vectors : Tensor of shape (K, g, o + 1)
-        Unit vectors, the coefficient of the candidate itself last and positive.
-    values : Tensor of shape (K, g)
-        The eigenvalues.
+    tail, lead, values : Tensor of shape (g, o), (g,), (g,)
+        Coefficients over the terms and of the candidate itself, positive, and the eigenvalues.
     """
-    vectors = lower.new_zeros(*residual.shape, lower.shape[-1] + 1)
-    values = torch.zeros_like(residual)
-    open_ = valid.clone()
-    if by_prefix or lower.device.type == "cpu":
-        for k in range(len(lower)):
-            for size, group in _shared_prefixes(prefix[k], valid[k], by_prefix):
-                found, value = secular_eigenvectors(
-                    lower[k, :size, :size], coordinates[k, group, :size], residual[k, group], psi
-                )
-                vectors[k, group, :size], vectors[k, group, -1] = found[:, :size], found[:, size]
-                values[k, group] = value
-                open_[k, group] = False
-    index, chosen = first_true(open_, open_.shape[1])
-    if index.shape[1]:
-        found, value = _scattered(
-            lower,
-            gather_rows(coordinates, index),
-            residual.gather(1, index),
-            prefix.gather(1, index),
-            chosen,
-            psi,
+    tail, lead, values = coordinates, torch.zeros_like(square), square.clone()
+    scattered = []
+    gram = lower @ lower.mT
+    gram.diagonal().add_(psi)
+    sizes, counts = torch.unique_consecutive(prefix, return_counts=True)
+    start = 0
+    for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+        rows = slice(start, start + count)
+        start += count
+        if residual is None and size > SMALL and PAYS * count < size:
+            scattered.append(torch.arange(rows.start, rows.stop, device=lower.device))
+            continue
+        block = lower[:size, :size]
+        if residual is None:
+            spectrum, known = Spectrum.of_gram(gram[:size, :size], block), None
+        else:
+            spectrum, known = Spectrum.of_factor(block), residual[rows]
+        tail[rows, :size], lead[rows], values[rows] = secular_eigenvectors(
+            spectrum, coordinates[rows, :size], square[rows], known, psi
         )
-        _put(vectors, index, chosen, found)
-        values[_where(index, chosen)] = value[chosen]
-    return vectors, values
+    if scattered:
+        at = torch.cat(scattered)
+        every = torch.ones(1, len(at), dtype=torch.bool, device=lower.device)
+        found = batched_eigenvectors(
+            lower[None], coordinates[None, at], square[None, at], prefix[None, at], every, psi
+        )
+        tail[at], lead[at], values[at] = (part[0] for part in found)
+    return tail, lead, values
 
 
-def _shared_prefixes(prefix: Tensor, valid: Tensor, every: bool) -> list[tuple[int, Tensor]]:
-    """Prefixes shared by enough generators to pay for a decomposition of their own."""
-    rows = valid.nonzero()[:, 0]
-    sizes, inverse, counts = torch.unique(prefix[rows], return_inverse=True, return_counts=True)
-    members = rows[torch.argsort(inverse, stable=True)].split(counts.tolist())
-    return [
-        (size, group)
-        for size, group in zip(sizes.tolist(), members, strict=True)
-        if every or size <= SMALL or 4 * len(group) >= size
-    ]
+def batched_eigenvectors(
+    lower: Tensor, coordinates: Tensor, square: Tensor, prefix: Tensor, valid: Tensor, psi: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for ``K`` point sets at once, by brackets and Lanczos: what suits a GPU.
+
+    All arguments have a leading dimension ``K``; ``lower`` are Cholesky factors of
+    ``G - psi * I``, and ``valid`` (K, g) tells padded candidates from real ones.
+    """
+    eye = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    mask = torch.arange(lower.shape[-1], device=lower.device) < prefix[..., None]
+    border = (coordinates @ lower.mT) * mask
+    gram = lower @ lower.mT + psi * eye
+    factor = torch.linalg.cholesky(gram)
+    coordinates = _forward(factor, border, mask)
+    residual = (square - coordinates.square().sum(-1)).clamp(min=0)
+    problem = _Bordered(gram, border, square, mask)
+    vectors, values = _scattered(problem, factor, coordinates, residual, valid, psi)
+    return vectors[..., :-1], vectors[..., -1], values
 
 
 def _scattered(
-    lower: Tensor, coordinates: Tensor, residual: Tensor, prefix: Tensor, valid: Tensor, psi: float
+    problem: _Bordered,
+    lower: Tensor,
+    coordinates: Tensor,
+    residual: Tensor,
+    valid: Tensor,
+    psi: float,
 ) -> tuple[Tensor, Tensor]:
     """Brackets and Lanczos for generators with prefixes of their own."""
-    mask = torch.arange(lower.shape[-1], device=lower.device) < prefix[..., None]
+    mask = problem.mask
     least = -torch.linalg.solve_triangular(lower, coordinates, upper=False, left=False)
     vectors = _unit(torch.cat([least, torch.ones_like(residual)[..., None]], dim=-1))
-    problem = _Bordered(
-        lower @ lower.mT,
-        (coordinates @ lower.mT) * mask,
-        coordinates.square().sum(-1) + residual,
-        mask,
-    )
     # the others are eigenvectors to working precision already
     open_ = valid & (residual * vectors[..., -1].square() > psi * 1e-13)
     for shift, factor, members in _brackets(problem, psi, open_):
@@ -211,7 +220,7 @@ def _lanczos(
         value = (image * ritz).sum(-1, keepdim=True)
         error = torch.linalg.vector_norm(image - value * ritz, dim=-1)
         _put(vectors, index, active, ritz)
-        done = error <= 1e-10 * psi + 1e-14 * top
+        done = error <= 1e-9 * psi + 1e-14 * top
         settled[_where(index, active & done)] = True
         if bool(settled.all()):
             break
@@ -220,20 +229,23 @@ def _lanczos(
 
 def _krylov(start: Tensor, factor: Tensor, w: Tensor, schur: Tensor, mask: Tensor) -> Tensor:
     """Best vector of the Krylov space of the shifted inverse, fully reorthogonalised."""
-    basis, images = [start], []  # each (K, g, o + 1)
-    for _ in range(STEPS):
-        images.append(_shifted_inverse(basis[-1], factor, w, schur, mask))
-        fresh = _unit(images[-1])
+    n_sets, g, size = start.shape
+    basis = start.new_empty(n_sets, g, STEPS, size)
+    images = torch.empty_like(basis)
+    fresh = start
+    for j in range(STEPS):
+        basis[:, :, j] = fresh
+        images[:, :, j] = _shifted_inverse(fresh, factor, w, schur, mask)
+        if j + 1 == STEPS:
+            break
+        known, fresh = basis[:, :, : j + 1], _unit(images[:, :, j])
         for _ in range(2):
-            for known in basis:
-                fresh = fresh - (known * fresh).sum(-1, keepdim=True) * known
-            fresh = _unit(fresh)
-        basis.append(fresh)
-    span = torch.stack(basis[:-1], dim=-2)  # (K, g, steps, o + 1)
-    small = span @ torch.stack(images, dim=-2).mT
+            overlap = known @ fresh[..., None]  # (K, g, j + 1, 1)
+            fresh = _unit(fresh - (overlap.mT @ known)[..., 0, :])
+    small = basis @ images.mT
     small = torch.nan_to_num(0.5 * (small + small.mT)).flatten(0, 1)
     weights = torch.cat([torch.linalg.eigh(s)[1][..., -1] for s in small.split(EIGH_BATCH)])
-    return _unit((weights.view(*span.shape[:2], 1, -1) @ span)[..., 0, :])
+    return _unit((weights.view(n_sets, g, 1, STEPS) @ basis)[..., 0, :])
 
 
 def _shifted_inverse(
@@ -277,4 +289,4 @@ def _put(target: Tensor, index: Tensor, flags: Tensor, rows: Tensor) -> None:
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(vectors, dim=-1, eps=0.0)
+    return vectors / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)

@@ -62,8 +62,7 @@ class GramFactor(GrowingFactor):
         )
         schur = inner(values, values).to(self.work_dtype) - coordinates @ coordinates.mT
         schur.diagonal(dim1=1, dim2=2).sub_(self.shift)
-        schur *= (chosen[:, :, None] & chosen[:, None, :]).to(schur.dtype)
-        order, columns = _skip_pivot_cholesky(schur, self.threshold)
+        order, columns = _eliminate(schur, chosen, self.threshold)
         block.undecided &= ~scatter_mask(index, chosen, block.undecided.shape[1])
 
         steps = columns.shape[-1]
@@ -101,12 +100,26 @@ def inner(left: Tensor, right: Tensor) -> Tensor:
     """``left @ right^T``; half-precision rows are accumulated in float32."""
     if left.dtype in (torch.float16, torch.bfloat16):
         left, right = left.float(), right.float()
+    if left.device.type == "cpu":  # this way round MKL is half as fast again on tall ``left``
+        return (right @ left.mT).mT
     return left @ right.mT
 
 
 def _square_norm(values: Tensor, dtype: torch.dtype) -> Tensor:
     wide = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
     return torch.linalg.vector_norm(wide, dim=-1).square().to(dtype)
+
+
+def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Accept what can be accepted, in order; see :func:`_skip_pivot_cholesky`."""
+    if bool(chosen.all()):  # often enough, all of them: then this is a plain factorisation
+        lower, failed = torch.linalg.cholesky_ex(schur)
+        pivots = lower.diagonal(dim1=1, dim2=2).square()
+        if bool(((failed == 0)[:, None] & (pivots > threshold)).all()):
+            n_sets, width = chosen.shape
+            return torch.arange(width, device=schur.device).expand(n_sets, width), lower
+    schur = schur * (chosen[:, :, None] & chosen[:, None, :])
+    return _skip_pivot_cholesky(schur, threshold)
 
 
 def _skip_pivot_cholesky(schur: Tensor, threshold: float) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -217,11 +218,14 @@ class PolynomialSet:
             for a, u, row in zip(lead, own, tail, strict=True)
         ]
 
-    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> Iterator[str]:
-        """One readable polynomial after the other, leading term first.
+    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]:
+        """The polynomials in readable form, leading term first.
 
         Coefficients at rounding level, below 1e-9 of the largest, are left out of the text.
         """
+        return list(self._written(variables, digits))
+
+    def _written(self, variables: Sequence[str] | None, digits: int) -> Iterator[str]:
         labels = variables or [f"x{i}" for i in range(self.n_variables)]
         shared = self.terms.names(labels)
         rows = (row for block in self.leading.blocks for row in block)
@@ -250,7 +254,9 @@ class PolynomialSet:
         return cls(terms, leading, tensors["tail"], tensors["lead"])
 
     def __str__(self) -> str:
-        shown = [text for text, _ in zip(self.strings(), range(20), strict=False)]
+        if len(self) == 0:
+            return "(no polynomials)"
+        shown = list(islice(self._written(None, 3), 20))
         if len(self) > len(shown):
             shown.append(f"... and {len(self) - len(shown)} more")
         return "\n".join(shown)

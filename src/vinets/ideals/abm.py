@@ -45,17 +45,17 @@ class ABM(MonomialIdeal):
         Storage of the evaluated terms. Decisions and coefficients are computed in float64.
     memory_limit : int or None, default=None
         Bytes of working memory for a block of candidates, next to the result itself. None means
-        64 MiB on a CPU, where that is fastest, and 4 GiB on a GPU.
+        16 MiB on a CPU, where that is fastest, and 4 GiB on a GPU.
 
     Attributes
     ----------
-    order_ideal_ : ndarray of shape (|O|, n)
+    order_ideal_ : ndarray of shape (n_terms, n)
         Exponents of the terms that do not vanish, in the order accepted.
-    leading_terms_ : ndarray of shape (|G|, n)
+    leading_terms_ : ndarray of shape (n_generators, n)
         Exponents of the leading terms of the generators.
     generators_ : PolynomialSet
         The generators.
-    mean_squares_ : ndarray of shape (|G|,)
+    mean_squares_ : ndarray of shape (n_generators,)
         Mean squared value of every generator on the points used.
     report_ : FitReport
         Counts per degree, time, path taken, held-out values.

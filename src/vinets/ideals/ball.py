@@ -9,6 +9,7 @@ settles the question.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -24,9 +25,13 @@ from vinets.oracles import (
     solve_exact,
 )
 
+if TYPE_CHECKING:
+    from vinets.ideals.construct import Rule
+
 __all__ = ["OracleLog", "outside_ball", "sparse_solutions"]
 
 SPARSE = ("cg", "pcg", "bpcg")
+SPARSE_STEPS = 2000  # beyond this the closed form stands in
 
 
 @dataclass
@@ -85,8 +90,7 @@ def outside_ball(
     tail: Tensor,
     value: Tensor,
     doubtful: Tensor,
-    psi: float,
-    radius: float,
+    rule: Rule,
 ) -> tuple[int, int] | None:
     """Settle the candidates whose least-squares coefficients leave the ball.
 
@@ -94,9 +98,9 @@ def outside_ball(
     set and position of the first that does not, or None.
     """
     at = _entries(doubtful)
-    problem = _problem(factor, block, prefix, at, radius)
-    solution = solve_exact(problem, target=psi, stop_when_hopeless=True)
-    vanishes = solution.value <= psi
+    problem = _problem(factor, block, prefix, at, rule.radius)
+    solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True)
+    vanishes = solution.value <= rule.psi
     sets, positions = at
     tail[sets, positions] = solution.coefficients
     value[sets, positions] = solution.value.clamp(min=0)
@@ -114,9 +118,7 @@ def sparse_solutions(
     tail: Tensor,
     value: Tensor,
     vanished: Tensor,
-    oracle: str,
-    psi: float,
-    radius: float,
+    rule: Rule,
     log: OracleLog,
 ) -> None:
     """Re-solve every generator with the oracle; keep what still vanishes.
@@ -128,12 +130,13 @@ def sparse_solutions(
     at = _entries(vanished)
     if len(at[0]) == 0:
         return
-    problem = _problem(factor, block, prefix, at, radius)
-    if oracle in SPARSE:
-        solution = solve(problem, ORACLES[oracle], target=psi, max_steps=2000)
+    problem = _problem(factor, block, prefix, at, rule.radius)
+    solver = ORACLES[rule.oracle]
+    if rule.oracle in SPARSE:
+        solution = solve(problem, solver, target=rule.psi, max_steps=SPARSE_STEPS)
     else:
-        solution = solve(problem, ORACLES[oracle], start=tail[at])
-    keep = solution.value <= psi
+        solution = solve(problem, solver, start=tail[at])
+    keep = solution.value <= rule.psi
     sets, positions = at[0][keep], at[1][keep]
     tail[sets, positions] = solution.coefficients[keep]
     value[sets, positions] = solution.value[keep].clamp(min=0)

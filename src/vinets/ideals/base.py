@@ -38,13 +38,14 @@ class Generators(Protocol):
 
     def evaluate(self, points: Array) -> Array: ...
 
-    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> Any: ...
+    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]: ...
 
 
 class FittedIdeal(Protocol):
     """Outcome of a fit on one point set, before it is written to an estimator."""
 
     generators: Any
+    values: Tensor
     report: FitReport
 
 
@@ -65,6 +66,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator):
     def _store(self, fitted: FittedIdeal) -> None:
         """Write a fit to the attributes with a trailing underscore."""
         self.generators_ = fitted.generators
+        self.mean_squares_ = fitted.values.cpu().numpy()
         self.report_ = fitted.report
 
     def fit(self, X: Array, y: Any = None) -> Self:
@@ -89,7 +91,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Absolute values of the generators at the rows of ``X``: (m, |G|)."""
+        """Absolute values of the generators at the rows of ``X``, (m, n_generators)."""
         check_is_fitted(self)
         points = self._points(X, reset=False)
         values = self.generators_.evaluate(points).abs()
@@ -99,7 +101,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator):
         """The generators, written out as polynomials in the input features."""
         check_is_fitted(self)
         names = [str(name) for name in _check_feature_names_in(self, input_features)]
-        return np.array(list(self.generators_.strings(names)), dtype=object)
+        return np.array(self.generators_.strings(names), dtype=object)
 
     @property
     def _n_features_out(self) -> int:

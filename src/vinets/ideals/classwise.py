@@ -53,6 +53,11 @@ class ClassIdeals:
         """Number of generators over all classes."""
         return sum(len(ideal.generators_) for ideal in self.ideals)
 
+    @property
+    def feature_classes(self) -> NDArray[Any]:
+        """Label of the class that each column of :meth:`transform` belongs to."""
+        return np.repeat(self.classes, [len(ideal.generators_) for ideal in self.ideals])
+
     def transform(self, X: Array) -> Array:
         """Absolute values of all generators, class by class: (m, N)."""
         parts = [ideal.transform(X) for ideal in self.ideals]

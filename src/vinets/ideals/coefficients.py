@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from vinets.algebra.eigen import smallest_eigenvectors
+from vinets.algebra.eigen import batched_eigenvectors, smallest_eigenvectors
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.terms import Index
+from vinets.checks import rows_within
 from vinets.ideals.ball import OracleLog, outside_ball, sparse_solutions
 
 if TYPE_CHECKING:
     from vinets.ideals.construct import Rule
 
-__all__ = ["BallBinds", "Generators", "Outcome", "generator_coefficients"]
+__all__ = ["BallBinds", "Coefficients", "Found", "Outcome", "block_outcome", "unit_coefficients"]
 
 
 class BallBinds(Exception):
@@ -25,29 +26,44 @@ class BallBinds(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Generators:
-    """Generators of one block of candidates of one point set."""
+class Found:
+    """Candidates of one block of one point set that vanished.
+
+    By the leading rule ``table`` holds their coefficients and ``value`` their mean squares. By the
+    unit rule it holds their coordinates in the factor, cut to the prefix, and ``value`` their
+    squared norms (or, on the orthogonal path, least-squares residuals), from which
+    :func:`unit_coefficients` makes eigenvectors once all of them are known.
+    """
 
     position: Index  # (g,) in the block
-    tail: Tensor  # (g, o)
-    lead: Tensor  # (g,)
-    value: Tensor  # (g,) mean square on the points
+    table: Tensor  # (g, o)
+    value: Tensor  # (g,)
+    prefix: Tensor  # (g,)
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a block: generators and accepted positions per point set.
+    """What became of a block: vanished and accepted positions per point set.
 
     ``refused`` is the position of a candidate that the l1 ball keeps from vanishing; everything
     after it has been undone and must be decided again.
     """
 
-    generators: list[Generators]
+    found: list[Found]
     accepted: list[Index]
     refused: int | None = None
 
 
-def generator_coefficients(
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """Coefficients of all generators of one point set."""
+
+    tail: Tensor  # (g, o)
+    lead: Tensor  # (g,)
+    value: Tensor  # (g,) mean square on the points
+
+
+def block_outcome(
     factor: GrowingFactor,
     block: Candidates,
     valid: Tensor,
@@ -55,38 +71,105 @@ def generator_coefficients(
     rule: Rule,
     log: OracleLog,
 ) -> Outcome:
-    """Coefficients of every vanishing candidate of a decided block."""
+    """Sort a decided block into accepted and vanished candidates."""
     prefix = torch.as_tensor(before, device=valid.device)[:, None] + block.accepted.cumsum(1)
     vanished = valid & ~block.accepted
     refused: int | None = None
-    if rule.unit:
-        tail, lead, value = _unit_rule(factor, block, prefix, vanished, rule.psi)
-    else:
-        tail, lead, value = _leading_rule(factor, block, prefix)
-        refused = _check_ball(factor, block, prefix, tail, value, vanished, rule)
+    table, value = _over_prefix(block, prefix, residuals=not rule.unit)
+    if not rule.unit:
+        o = table.shape[-1]
+        table = -torch.linalg.solve_triangular(
+            factor.lower[:, :o, :o], table, upper=False, left=False
+        )
+        refused = _check_ball(factor, block, prefix, table, value, vanished, rule)
         if refused is not None:
             vanished = _undo(factor, block, vanished, before, refused)
         if rule.oracle != "exact":
-            sparse_solutions(
-                factor,
-                block,
-                prefix,
-                tail,
-                value,
-                vanished,
-                rule.oracle,
-                rule.psi,
-                rule.radius,
-                log,
-            )
+            sparse_solutions(factor, block, prefix, table, value, vanished, rule, log)
     found, accepted = [], []
     for k in range(len(before)):
         rows = vanished[k].nonzero()[:, 0]
-        width = factor.counts[k]
-        tail_k = tail[k].index_select(0, rows)[:, :width]
-        found.append(Generators(rows.cpu().numpy(), tail_k, lead[k, rows], value[k, rows]))
+        cut = table[k].index_select(0, rows)[:, : factor.counts[k]]
+        found.append(Found(rows.cpu().numpy(), cut, value[k, rows], prefix[k, rows]))
         accepted.append(block.accepted[k].nonzero()[:, 0].cpu().numpy())
     return Outcome(found, accepted, refused)
+
+
+def unit_coefficients(
+    factor: GrowingFactor,
+    tables: list[Tensor],
+    values: list[Tensor],
+    prefixes: list[Tensor],
+    psi: float,
+    memory_limit: int,
+) -> list[Coefficients]:
+    """Eigenvectors of all generators of every point set, from their coordinates in the factor."""
+    if factor.lower.device.type == "cuda" and isinstance(factor, GramFactor):
+        return _in_batches(factor, tables, values, prefixes, psi, memory_limit)
+    results = []
+    for k, (table, value, prefix) in enumerate(zip(tables, values, prefixes, strict=True)):
+        o = factor.counts[k]
+        residual = None if isinstance(factor, GramFactor) else value
+        found = smallest_eigenvectors(
+            factor.lower[k, :o, :o], table, value, prefix, psi, residual=residual
+        )
+        results.append(Coefficients(*found))
+    return results
+
+
+def _in_batches(
+    factor: GrowingFactor,
+    tables: list[Tensor],
+    values: list[Tensor],
+    prefixes: list[Tensor],
+    psi: float,
+    memory_limit: int,
+) -> list[Coefficients]:
+    """All point sets together, as many generators at a time as the memory limit allows."""
+    o, longest = factor.size, max(len(t) for t in tables)
+    width = rows_within(memory_limit, len(tables) * 8 * 30 * (o + 1), at_least=16)
+    parts: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in tables]
+    for start in range(0, longest, width):
+        pieces = [t[start : start + width] for t in tables]
+        valid, coordinates = _padded(pieces, o)
+        square = _padded([v[start : start + width, None] for v in values], 1)[1][..., 0]
+        prefix = _padded([p[start : start + width, None] for p in prefixes], 1)[1][..., 0]
+        found = batched_eigenvectors(
+            factor.lower[:, :o, :o], coordinates, square, prefix, valid, psi
+        )
+        for k, piece in enumerate(pieces):
+            n = len(piece)
+            parts[k].append((found[0][k, :n, : factor.counts[k]], found[1][k, :n], found[2][k, :n]))
+    return [Coefficients(*(torch.cat(p) for p in zip(*part, strict=True))) for part in parts]
+
+
+def _padded(pieces: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
+    """Stack tables (g_k, ·) to (K, g, width) with zeros, and which rows exist."""
+    longest = max(len(p) for p in pieces)
+    stacked = pieces[0].new_zeros(len(pieces), longest, width)
+    exists = torch.zeros(len(pieces), longest, dtype=torch.bool, device=stacked.device)
+    for k, piece in enumerate(pieces):
+        stacked[k, : len(piece), : piece.shape[1]] = piece
+        exists[k, : len(piece)] = True
+    return exists, stacked
+
+
+def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple[Tensor, Tensor]:
+    """Coordinates cut to the prefix (K, b, o), and residuals over it or squared norms (K, b)."""
+    if bool(block.accepted.any()):
+        inside = torch.arange(block.coordinates.shape[-1], device=prefix.device) < prefix[..., None]
+        coordinates = block.coordinates * inside
+    else:  # everyone met the same terms
+        inside, coordinates = (
+            torch.ones_like(prefix[..., None], dtype=torch.bool),
+            block.coordinates,
+        )
+    if block.residual is not None:
+        beyond = (block.coordinates * ~inside).square().sum(-1)
+        return coordinates, block.residual.square().sum(-1) + beyond
+    if not residuals:
+        return coordinates, block.square
+    return coordinates, (block.square - coordinates.square().sum(-1)).clamp(min=0)
 
 
 def _check_ball(
@@ -99,10 +182,12 @@ def _check_ball(
     rule: Rule,
 ) -> int | None:
     """Position of the first candidate that does not vanish inside the l1 ball, if any."""
+    if rule.radius == float("inf"):
+        return None
     doubtful = vanished & (tail.abs().sum(-1) > rule.radius)
     if not bool(doubtful.any()):
         return None
-    refused = outside_ball(factor, block, prefix, tail, value, doubtful, rule.psi, rule.radius)
+    refused = outside_ball(factor, block, prefix, tail, value, doubtful, rule)
     if refused is None:
         return None
     if len(factor.counts) > 1:
@@ -121,48 +206,3 @@ def _undo(
     vanished = vanished.clone()
     vanished[:, refused:] = False
     return vanished
-
-
-def _leading_rule(
-    factor: GrowingFactor, block: Candidates, prefix: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Least squares over the prefix: zero-padded right-hand sides, one triangular solve."""
-    coordinates, value = _over_prefix(block, prefix)
-    o = coordinates.shape[-1]
-    tail = -torch.linalg.solve_triangular(
-        factor.lower[:, :o, :o], coordinates, upper=False, left=False
-    )
-    return tail, torch.ones_like(value), value
-
-
-def _unit_rule(
-    factor: GrowingFactor, block: Candidates, prefix: Tensor, vanished: Tensor, psi: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Eigenvectors of the smallest eigenvalue over the prefix."""
-    o = block.coordinates.shape[-1]
-    lower = factor.lower[:, :o, :o]
-    gram = isinstance(factor, GramFactor)
-    if gram:  # from the factor of G - psi I to that of G
-        eye = torch.eye(o, dtype=lower.dtype, device=lower.device)
-        products = block.coordinates @ lower.mT
-        lower = torch.linalg.cholesky(lower @ lower.mT + psi * eye)
-        block.coordinates = torch.linalg.solve_triangular(
-            lower.mT, products, upper=True, left=False
-        )
-    coordinates, value = _over_prefix(block, prefix)
-    vectors, value = smallest_eigenvectors(
-        lower, coordinates, value, prefix, vanished, psi, by_prefix=not gram
-    )
-    return vectors[..., :-1], vectors[..., -1], value
-
-
-def _over_prefix(block: Candidates, prefix: Tensor) -> tuple[Tensor, Tensor]:
-    """Coordinates cut to the prefix (K, b, o) and the residual over it (K, b)."""
-    inside = torch.arange(block.coordinates.shape[-1], device=prefix.device) < prefix[..., None]
-    coordinates = block.coordinates * inside
-    if block.residual is None:
-        residual = (block.square - coordinates.square().sum(-1)).clamp(min=0)
-    else:
-        beyond = (block.coordinates * ~inside).square().sum(-1)
-        residual = block.residual.square().sum(-1) + beyond
-    return coordinates, residual

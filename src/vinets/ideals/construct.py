@@ -28,7 +28,13 @@ from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet
 from vinets.checks import rows_within
 from vinets.ideals.ball import OracleLog
-from vinets.ideals.coefficients import BallBinds, Generators, generator_coefficients
+from vinets.ideals.coefficients import (
+    BallBinds,
+    Coefficients,
+    Found,
+    block_outcome,
+    unit_coefficients,
+)
 from vinets.ideals.report import DegreeReport
 
 __all__ = ["Construction", "Rule", "Settings", "construct"]
@@ -87,7 +93,7 @@ class _Progress:
     offset: int = 0  # position in O of the first term of the level below
     accepted: list[Index] = field(default_factory=list)
     leading: list[Index] = field(default_factory=list)
-    generators: list[Generators] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
     degrees: list[DegreeReport] = field(default_factory=list)
 
 
@@ -132,12 +138,13 @@ def construct(
                 next_border(accepted, n_variables, settings.border) if len(accepted) else accepted
             )
         degree += 1
-    path = "orthogonal" if orthogonal else "gram"
+    coefficients = _coefficients(factor, sets, rule, settings)
     finished = []
-    for k, s in enumerate(sets):
-        order_ideal, generators, values = _finish(s, n_variables, factor.counts[k])
-        degrees = tuple(s.degrees)
-        finished.append(Construction(order_ideal, generators, values, degrees, path, log))
+    for s, c in zip(sets, coefficients, strict=True):
+        order_ideal, leading = _terms(s, n_variables)
+        generators = PolynomialSet(order_ideal, leading, c.tail, c.lead)
+        path, degrees = "orthogonal" if orthogonal else "gram", tuple(s.degrees)
+        finished.append(Construction(order_ideal, generators, c.value, degrees, path, log))
     return finished
 
 
@@ -155,24 +162,25 @@ def _run_degree(
     longest = max(len(s.level) for s in sets)
     kept: list[list[Index]] = [[] for _ in sets]
     vanished: list[list[Index]] = [[] for _ in sets]
+    scratch = _Scratch()
     start = 0
     while start < longest:
-        width = _block_width(factor, columns, rule, settings)
+        width = _block_width(factor, columns, settings)
         stop = min(longest, start + width)
-        values, valid = _evaluate(factor, columns, sets, start, stop)
-        if not bool(torch.isfinite(values.square().sum(-1)).all()):
+        values, valid = _evaluate(factor, columns, sets, start, stop, scratch)
+        before = list(factor.counts)
+        block = factor.decide(values, valid, settings.panel)
+        if not bool(torch.isfinite(block.square).all()):
             raise ValueError(
                 f"terms of degree {degree} overflow on these points in {settings.precision}. "
                 "Rescale the points to [-1, 1]."
             )
-        before = list(factor.counts)
-        block = factor.decide(values, valid, settings.panel)
-        outcome = generator_coefficients(factor, block, valid, before, rule, log)
+        outcome = block_outcome(factor, block, valid, before, rule, log)
         if outcome.refused is not None:  # the l1 ball binds: redo from the refused term on
             stop = start + outcome.refused + 1
         for k, s in enumerate(sets):
-            found = outcome.generators[k]
-            s.generators.append(found)
+            found = outcome.found[k]
+            s.found.append(found)
             vanished[k].append(start + found.position)
             kept[k].append(start + outcome.accepted[k])
         start = stop
@@ -186,8 +194,27 @@ def _run_degree(
             s.degrees.append(DegreeReport(degree, *counts, seconds))
 
 
+class _Scratch:
+    """Memory that the blocks of a degree share: allocating it anew costs more than filling it."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Tensor] = {}
+
+    def take(self, name: str, rows: int, like: Tensor) -> Tensor:
+        """A table (rows, ·) of the width and kind of ``like``; its contents are undefined."""
+        need = rows * like.shape[1]
+        if name not in self.buffers or self.buffers[name].numel() < need:
+            self.buffers[name] = like.new_empty(need)
+        return self.buffers[name][:need].view(rows, like.shape[1])
+
+
 def _evaluate(
-    factor: GrowingFactor, columns: Tensor, sets: list[_Progress], start: int, stop: int
+    factor: GrowingFactor,
+    columns: Tensor,
+    sets: list[_Progress],
+    start: int,
+    stop: int,
+    scratch: _Scratch,
 ) -> tuple[Tensor, Tensor]:
     """Values (K, b, m) of candidates ``start:stop`` of every set, and which exist."""
     n_sets, capacity, m = factor.rows.shape
@@ -201,21 +228,24 @@ def _evaluate(
         variable[k, :count] = s.level.variable[here] + k * columns.shape[1]
         valid[k, :count] = True
     device = factor.rows.device
-    at, by = torch.from_numpy(parent.ravel()), torch.from_numpy(variable.ravel())
-    values = factor.rows.reshape(-1, m).index_select(0, at.to(device))
-    values = values * columns.reshape(-1, m).index_select(0, by.to(device))
+    at, by = (torch.from_numpy(index.ravel()).to(device) for index in (parent, variable))
+    terms, variables = factor.rows.reshape(-1, m), columns.reshape(-1, m)
+    values = torch.index_select(terms, 0, at, out=scratch.take("terms", len(at), terms))
+    values *= torch.index_select(
+        variables, 0, by, out=scratch.take("variables", len(by), variables)
+    )
     values = values.view(n_sets, -1, m)
     exists = torch.from_numpy(valid).to(device)
     if not valid.all():
-        values = values * exists[:, :, None]
+        values *= exists[:, :, None]
     return values, exists
 
 
-def _block_width(factor: GrowingFactor, columns: Tensor, rule: Rule, settings: Settings) -> int:
+def _block_width(factor: GrowingFactor, columns: Tensor, settings: Settings) -> int:
     """Candidates per block such that values, coordinates and coefficients fit the limit."""
     n_sets, _, m = columns.shape
     copies = 3 if isinstance(factor, GramFactor) else 6
-    coordinates = (24 if rule.unit else 6) * (factor.size + settings.panel)
+    coordinates = 6 * (factor.size + settings.panel)
     per_candidate = n_sets * 8 * (copies * m + coordinates)
     return rows_within(settings.memory_limit, per_candidate, at_least=settings.panel)
 
@@ -239,23 +269,32 @@ def _factor(constant: Tensor, rule: Rule, orthogonal: bool) -> GrowingFactor:
     return GramFactor(constant, shift=0.0, threshold=rule.psi)
 
 
-def _finish(
-    progress: _Progress, n_variables: int, count: int
-) -> tuple[TermSet, PolynomialSet, Tensor]:
+def _coefficients(
+    factor: GrowingFactor, sets: list[_Progress], rule: Rule, settings: Settings
+) -> list[Coefficients]:
+    """Put the blocks of every point set together, over its whole order ideal."""
+    tables, values, prefixes = [], [], []
+    for k, s in enumerate(sets):
+        total = sum(len(f.value) for f in s.found)
+        table = factor.lower.new_zeros(total, factor.counts[k])
+        row = 0
+        for f in s.found:
+            table[row : row + len(f.value), : f.table.shape[1]] = f.table
+            row += len(f.value)
+        tables.append(table)
+        values.append(torch.cat([f.value for f in s.found]))
+        prefixes.append(torch.cat([f.prefix for f in s.found]))
+        s.found = []
+    if rule.unit:
+        limit = settings.memory_limit
+        return unit_coefficients(factor, tables, values, prefixes, rule.psi, limit)
+    return [Coefficients(t, torch.ones_like(v), v) for t, v in zip(tables, values, strict=True)]
+
+
+def _terms(progress: _Progress, n_variables: int) -> tuple[TermSet, TermSet]:
     one = np.zeros((1, 0), dtype=np.int64)
     order_ideal = TermSet(n_variables, (one, *_trim(progress.accepted)))
-    leading = TermSet(n_variables, (one[:0], *_trim(progress.leading)))
-    parts = progress.generators
-    total = sum(len(p.lead) for p in parts)
-    tail = parts[0].tail.new_zeros(total, count)
-    row = 0
-    for p in parts:
-        tail[row : row + len(p.lead), : p.tail.shape[1]] = p.tail
-        row += len(p.lead)
-    lead = torch.cat([p.lead for p in parts])
-    values = torch.cat([p.value for p in parts])
-    generators = PolynomialSet(order_ideal, leading, tail, lead)
-    return order_ideal, generators, values
+    return order_ideal, TermSet(n_variables, (one[:0], *_trim(progress.leading)))
 
 
 def _trim(blocks: list[Index]) -> list[Index]:

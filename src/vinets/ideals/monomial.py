@@ -35,7 +35,7 @@ class _Fitted:
 
 def default_memory(device: torch.device) -> int:
     """Working memory for a block: what caches like on a CPU, what fills a GPU."""
-    return 4 << 30 if device.type == "cuda" else 64 << 20
+    return 4 << 30 if device.type == "cuda" else 16 << 20
 
 
 class MonomialIdeal(VanishingIdeal):
@@ -53,13 +53,13 @@ class MonomialIdeal(VanishingIdeal):
 
     @property
     def order_ideal_(self) -> NDArray[np.int16]:
-        """Exponents (|O|, n) of the terms that do not vanish, in the order accepted."""
+        """Exponents (n_terms, n) of the terms that do not vanish, in the order accepted."""
         check_is_fitted(self)
         return self._order_ideal.exponents()
 
     @property
     def leading_terms_(self) -> NDArray[np.int16]:
-        """Exponents (|G|, n) of the leading terms of the generators."""
+        """Exponents (n_generators, n) of the leading terms of the generators."""
         check_is_fitted(self)
         return self.generators_.leading.exponents()
 
@@ -78,7 +78,6 @@ class MonomialIdeal(VanishingIdeal):
     def _store(self, fitted: Any) -> None:
         super()._store(fitted)
         self._order_ideal = fitted.order_ideal
-        self.mean_squares_ = fitted.values.cpu().numpy()
 
     def _fit_sets(self, points: list[Tensor]) -> list[Any]:
         rule = self._rule()

@@ -49,7 +49,7 @@ class OAVI(MonomialIdeal):
         Storage of the evaluated terms. Decisions and coefficients are computed in float64.
     memory_limit : int or None, default=None
         Bytes of working memory for a block of candidates, next to the result itself. None means
-        64 MiB on a CPU, where that is fastest, and 4 GiB on a GPU.
+        16 MiB on a CPU, where that is fastest, and 4 GiB on a GPU.
 
     Attributes
     ----------

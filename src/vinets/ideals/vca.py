@@ -22,6 +22,7 @@ __all__ = ["VCA"]
 @dataclass(frozen=True, eq=False)
 class _Fitted:
     generators: CompositionSet
+    values: Tensor
     report: FitReport
 
 
@@ -60,6 +61,8 @@ class VCA(VanishingIdeal):
     ----------
     generators_ : CompositionSet
         The generators.
+    mean_squares_ : ndarray of shape (n_generators,)
+        Mean squared value of every generator on the points used.
     report_ : FitReport
         Counts per degree, time, held-out values.
 
@@ -159,7 +162,8 @@ def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) 
         device=str(points.device),
         precision="float64",
     )
-    return _Fitted(generators, report)
+    values = generators.evaluate(points).square().mean(0)
+    return _Fitted(generators, values, report)
 
 
 def _project(products: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,120 @@
+"""Render the raw results as Markdown tables into the documentation and the README.
+
+    python -m benchmarks.tables
+
+A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import RESULTS
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "README.md")
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "engine": {
+        "problem": "problem",
+        "terms": "terms",
+        "generators": "generators",
+        "vinets_s": "vinets, s",
+        "gram_loop_s": "gram loop, s",
+        "gram_loop_ratio": "ratio",
+        "loop_s": "loop, s",
+        "loop_ratio": "ratio",
+    },
+    "oracles": {
+        "oracle": "oracle",
+        "generators": "generators",
+        "seconds": "seconds",
+        "kept": "kept",
+        "zeros": "zeros",
+        "zeros_in_prefix": "zeros in prefix",
+    },
+    "gpu": {
+        "problem": "problem",
+        "terms": "terms",
+        "generators": "generators",
+        "batched_s": "GPU, s",
+        "cpu_threads_s": "CPU, s",
+        "ratio": "ratio",
+        "same_decisions": "same decisions",
+    },
+    "memory": {
+        "memory_limit_MiB": "limit, MiB",
+        "border_degree_3": "border, degree 3",
+        "generators": "generators",
+        "coefficients_MiB": "coefficients, MiB",
+        "extra_memory_MiB": "extra memory, MiB",
+        "seconds": "seconds",
+        "same_as_unlimited": "same result",
+    },
+    "growth": {
+        "series": "doubled",
+        "points": "m",
+        "variables": "n",
+        "terms": "terms",
+        "generators": "generators",
+        "seconds": "seconds",
+        "exponent": "exponent",
+        "overall_exponent": "last two",
+    },
+    "precision": {
+        "rule": "rule",
+        "psi": "psi",
+        "precision": "precision",
+        "path": "path",
+        "terms": "terms",
+        "generators": "generators",
+        "agreement": "agreement",
+        "largest_mean_square": "worst / psi",
+    },
+}
+
+
+def render(name: str) -> str:
+    """The table of one result file, with a line on where it was made."""
+    record = json.loads((RESULTS / f"{name}.json").read_text())
+    columns = COLUMNS[name]
+    lines = ["| " + " | ".join(columns.values()) + " |", "|" + "---|" * len(columns)]
+    for row in record["rows"]:
+        lines.append("| " + " | ".join(_cell(key, row.get(key)) for key in columns) + " |")
+    made = [record["command"], record.get("gpu") or record["processor"], f"torch {record['torch']}"]
+    return "\n".join([*lines, "", f"<small>`{made[0]}`, {made[1]}, {made[2]}.</small>"])
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        if key.startswith(("zeros", "agreement")):
+            return f"{100 * value:.1f} %"
+        if key.endswith("ratio"):
+            return f"{value:.0f}×"
+        return f"{value:.3g}"
+    return str(value)
+
+
+def fill(text: str) -> str:
+    """Replace every marked table in a page by its current rendering."""
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return f"<!-- table: {name} -->\n{render(name)}\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", replacement, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(fill(page.read_text()))
+        print(f"filled {page.relative_to(ROOT)}")

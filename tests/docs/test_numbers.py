@@ -1,0 +1,18 @@
+"""Numbers in the README and the documentation are those of the committed raw results."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.tables import PAGES, fill  # noqa: E402
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_tables_are_rendered_from_the_raw_results(page):
+    assert fill(page.read_text()) == page.read_text()
