@@ -22,7 +22,7 @@ from vinets import ABM, VCA
 from vinets.data.synthetic import latent_like
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-import reference  # noqa: E402
+import reference
 
 PROBLEMS = {
     "unit, n=64, rank 32, degree 5": {

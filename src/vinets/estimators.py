@@ -108,7 +108,7 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
                 "VanishingIdealClassifier found no generators for any class: raise psi or "
                 "max_degree of its estimator."
             )
-        # a generator that is zero on all training points is rounding noise: scaling would blow it up
+        # a generator that is zero on all training points is noise, and scaling would blow it up
         default = make_pipeline(
             VarianceThreshold(NOISE), StandardScaler(), LogisticRegression(max_iter=1000)
         )
@@ -119,28 +119,25 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
     def _scaled(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         return X if self.scaler_ is None else self.scaler_.transform(X)
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def features(self, X: Any) -> NDArray[np.float64]:
         """Absolute values of the generators of all classes, (m, n_generators)."""
-        return self._features(X)
-
-    def _features(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self.ideals_.transform(self._scaled(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predicted labels (m,)."""
-        features = self._features(X)
+        features = self.features(X)
         return self.classifier_.predict(features)
 
     @available_if(_classifier_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the linear classifier."""
-        features = self._features(X)
+        features = self.features(X)
         return self.classifier_.decision_function(features)
 
     @available_if(_classifier_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities."""
-        features = self._features(X)
+        features = self.features(X)
         return self.classifier_.predict_proba(features)
