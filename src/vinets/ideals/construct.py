@@ -276,15 +276,16 @@ def _coefficients(
     tables, values, prefixes = [], [], []
     for k, s in enumerate(sets):
         total = sum(len(f.value) for f in s.found)
+        values.append(torch.cat([f.value for f in s.found]))
+        prefixes.append(torch.cat([f.prefix for f in s.found]))
         table = factor.lower.new_zeros(total, factor.counts[k])
         row = 0
-        for f in s.found:
+        s.found.reverse()
+        while s.found:  # each block is let go as soon as it is copied
+            f = s.found.pop()
             table[row : row + len(f.value), : f.table.shape[1]] = f.table
             row += len(f.value)
         tables.append(table)
-        values.append(torch.cat([f.value for f in s.found]))
-        prefixes.append(torch.cat([f.prefix for f in s.found]))
-        s.found = []
     if rule.unit:
         limit = settings.memory_limit
         return unit_coefficients(factor, tables, values, prefixes, rule.psi, limit)

@@ -88,9 +88,12 @@ class MonomialIdeal(VanishingIdeal):
             memory_limit=self.memory_limit or default_memory(points[0].device),
         )
         orders = [_variable_order(p, self.variable_order) for p in points]
-        permuted = [
-            p[:, torch.as_tensor(o, device=p.device)] for p, o in zip(points, orders, strict=True)
-        ]
+        permuted = points
+        if self.variable_order != "ascending":
+            permuted = [
+                p[:, torch.as_tensor(o, device=p.device)]
+                for p, o in zip(points, orders, strict=True)
+            ]
         orthogonal = needs_orthogonal(points, rule.psi, settings)
         built = construct(permuted, rule, settings, orthogonal=orthogonal)
         return [_describe(c, o, p, settings) for c, o, p in zip(built, orders, points, strict=True)]
