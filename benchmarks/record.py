@@ -63,7 +63,6 @@ def keep(name: str, rows: Sequence[dict[str, Any]], out: Path | None = None, **f
     show(name, rows)
     module = sys.modules["__main__"].__spec__
     command = "python -m " + (module.name.removesuffix(".__main__") if module else "benchmarks")
-    command = " ".join([command, *sys.argv[1:]])
     record = {"name": name, "command": command, **environment(), **facts, "rows": list(rows)}
     folder = out or RESULTS
     folder.mkdir(parents=True, exist_ok=True)

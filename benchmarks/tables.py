@@ -41,7 +41,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "terms": "terms",
         "generators": "generators",
         "batched_s": "GPU, s",
-        "cpu_threads_s": "CPU, s",
+        "cpu_processes_s": "CPU, s",
         "ratio": "ratio",
         "same_decisions": "same decisions",
     },

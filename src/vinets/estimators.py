@@ -53,7 +53,7 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         Scale every feature to [-1, 1] first and clip what falls outside later, or use the data
         as they are.
     n_jobs : int or None, default=None
-        Classes fitted in parallel, in joblib's convention.
+        Processes to fit the classes in, in joblib's convention; see :func:`fit_class_ideals`.
 
     Attributes
     ----------

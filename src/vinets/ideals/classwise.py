@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -83,10 +84,12 @@ def fit_class_ideals(
     estimator : ABM, OAVI or VCA
         Parameters of the fits; it is cloned, not changed.
     backend : {"auto", "batched", "joblib"}, default="auto"
-        ``"batched"`` advances all classes together in batched matrix products; ``"joblib"`` runs
-        them in threads. Auto batches on a GPU. The result is the same.
+        ``"batched"`` advances all classes together in batched matrix products; ``"joblib"`` fits
+        them one by one, in several processes if asked to. Auto batches on a GPU. Order ideals and
+        leading terms are the same.
     n_jobs : int or None, default=None
-        Threads of the joblib backend, in joblib's convention.
+        Processes of the joblib backend, in joblib's convention; None means 1 unless a
+        ``joblib.parallel_config`` says otherwise. Starting them takes seconds.
 
     Returns
     -------
@@ -118,6 +121,13 @@ def fit_class_ideals(
     if backend == "batched" or (backend == "auto" and points.device.type == "cuda"):
         fit_ideals(fitted, groups)
     else:
-        jobs = (delayed(fit_ideals)([e], [g]) for e, g in zip(fitted, groups, strict=True))
-        Parallel(n_jobs=n_jobs, prefer="threads")(jobs)
+        jobs = (delayed(_fit_one)(e, g) for e, g in zip(fitted, groups, strict=True))
+        fitted = Parallel(n_jobs=n_jobs)(jobs)
     return ClassIdeals(classes, tuple(fitted))
+
+
+def _fit_one(estimator: VanishingIdeal, points: Tensor) -> VanishingIdeal:
+    if multiprocessing.parent_process() is not None:  # one core a worker
+        torch.set_num_threads(1)
+    fit_ideals([estimator], [points])
+    return estimator
