@@ -49,7 +49,7 @@ def compare(name: str, model: ABM | OAVI, points: dict, device: str, quick: bool
         fits["cpu"] = fit_class_ideals(Z, y, model, backend="joblib", n_jobs=-1)
 
     gpu = seconds(batched, repeats=1 if quick else 3)
-    cpu = seconds(processes, repeats=1)
+    cpu = seconds(processes, repeats=1 if quick else 3, warmup=2)
     same = all(
         (a.order_ideal_ == b.order_ideal_).all() and (a.leading_terms_ == b.leading_terms_).all()
         if a.report_.n_terms == b.report_.n_terms
