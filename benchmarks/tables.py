@@ -99,7 +99,7 @@ def _cell(key: str, value: Any) -> str:
         if key.startswith(("zeros", "agreement")):
             return f"{100 * value:.1f} %"
         if key.endswith("ratio"):
-            return f"{value:.0f}×"
+            return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
         return f"{value:.3g}"
     return str(value)
 
