@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -16,3 +17,12 @@ from benchmarks.tables import PAGES, fill  # noqa: E402
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_tables_are_rendered_from_the_raw_results(page):
     assert fill(page.read_text()) == page.read_text()
+
+
+def test_the_python_of_the_readme_runs(capsys):
+    text = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict = {}
+    exec(compile(block, "README.md", "exec"), names)
+    assert capsys.readouterr().out.strip() == "x1^2 + x0^2 - 0.81"
+    assert names["features"].shape[0] == 50
