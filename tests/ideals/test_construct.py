@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from reference import in_l1_ball, least_squares, plain_loop, smallest_eigenvector
 
 from vinets.data.synthetic import latent_like
-from vinets.ideals.construct import Rule, Settings, construct
+from vinets.ideals.construct import construct
+from vinets.ideals.rule import Rule, Settings
 
 problems = st.fixed_dictionaries(
     {

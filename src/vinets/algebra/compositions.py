@@ -127,6 +127,10 @@ class CompositionSet:
             kept = torch.cat([kept, newest])
         return _as_polynomials(terms, torch.cat(found), self.degrees, self.memory_limit)
 
+    def compact(self) -> PolynomialSet:
+        """The expanded polynomials without the monomials that none of them uses."""
+        return self.expanded.compact()
+
     @property
     def sparsity(self) -> float:
         """Share of exact zeros among the expanded coefficients."""

@@ -8,7 +8,6 @@ value once, and its gradient is finite at 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,8 +111,3 @@ def factor_terms(rows: Index, below: Index, n_variables: int) -> tuple[Index, In
     missing, where = np.unique(rows[orphans, :-1], axis=0, return_inverse=True)
     parent[orphans] = len(below) + where.ravel()
     return parent, variable, missing
-
-
-def plan_bytes(steps: Sequence[tuple[Index, Index]], itemsize: int) -> int:
-    """Bytes per point that evaluating a plan holds at once."""
-    return itemsize * (1 + sum(len(parent) for parent, _ in steps))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from vinets.checks import bounded_float, one_of
-from vinets.ideals.construct import Rule
 from vinets.ideals.monomial import MonomialIdeal
+from vinets.ideals.rule import Rule
 
 __all__ = ["ABM", "check_psi"]
 

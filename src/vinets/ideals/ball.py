@@ -9,13 +9,13 @@ settles the question.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from vinets.algebra.gram import inner
 from vinets.algebra.growing import Candidates, GrowingFactor
+from vinets.ideals.rule import Rule
 from vinets.oracles import (
     ORACLES,
     LeastSquaresBatch,
@@ -24,9 +24,6 @@ from vinets.oracles import (
     solve,
     solve_exact,
 )
-
-if TYPE_CHECKING:
-    from vinets.ideals.construct import Rule
 
 __all__ = ["OracleLog", "outside_ball", "sparse_solutions"]
 

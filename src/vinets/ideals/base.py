@@ -152,7 +152,7 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     random = check_random_state(first.random_state)
     samples = [_sample(points, n_samples, random) for points in sets]
     begin = time.perf_counter()
-    fitted = first._fit_sets([used.to(torch.float64) for used, _ in samples])
+    fitted = first._fit_sets([used.detach().to(torch.float64) for used, _ in samples])
     seconds = time.perf_counter() - begin
     for estimator, points, (_, left_out), ideal in zip(
         estimators, sets, samples, fitted, strict=True

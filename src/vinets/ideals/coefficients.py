@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,9 +13,7 @@ from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.terms import Index
 from vinets.checks import rows_within
 from vinets.ideals.ball import OracleLog, outside_ball, sparse_solutions
-
-if TYPE_CHECKING:
-    from vinets.ideals.construct import Rule
+from vinets.ideals.rule import Rule
 
 __all__ = ["BallBinds", "Coefficients", "Found", "Outcome", "block_outcome", "unit_coefficients"]
 

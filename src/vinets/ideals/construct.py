@@ -36,8 +36,9 @@ from vinets.ideals.coefficients import (
     unit_coefficients,
 )
 from vinets.ideals.report import DegreeReport
+from vinets.ideals.rule import Rule, Settings
 
-__all__ = ["Construction", "Rule", "Settings", "construct"]
+__all__ = ["STORAGE", "Construction", "construct"]
 
 STORAGE = {
     "float64": torch.float64,
@@ -45,32 +46,6 @@ STORAGE = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
-
-
-@dataclass(frozen=True)
-class Rule:
-    """When a candidate vanishes.
-
-    ``unit``: its best combination with unit coefficient vector has mean square at most ``psi``;
-    otherwise the combination with leading coefficient 1, whose other coefficients have l1 norm at
-    most ``radius``, and are found by ``oracle``.
-    """
-
-    psi: float
-    unit: bool
-    radius: float = float("inf")
-    oracle: str = "exact"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to run: none of this changes a decision."""
-
-    max_degree: int | None = None
-    border: str = "groebner"
-    precision: str = "float64"
-    memory_limit: int = 64 << 20
-    panel: int = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +222,7 @@ def _block_width(factor: GrowingFactor, columns: Tensor, settings: Settings) -> 
     copies = 3 if isinstance(factor, GramFactor) else 6
     coordinates = 6 * (factor.size + settings.panel)
     per_candidate = n_sets * 8 * (copies * m + coordinates)
-    return rows_within(settings.memory_limit, per_candidate, at_least=settings.panel)
+    return rows_within(settings.memory_limit, per_candidate, at_least=8)
 
 
 def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

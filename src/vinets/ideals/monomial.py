@@ -17,8 +17,9 @@ from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet, locate_rows
 from vinets.checks import one_of, optional_positive_int
 from vinets.ideals.base import VanishingIdeal
-from vinets.ideals.construct import STORAGE, Construction, Rule, Settings, construct
+from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
+from vinets.ideals.rule import Rule, Settings
 
 __all__ = ["MonomialIdeal"]
 

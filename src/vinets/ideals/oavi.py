@@ -6,8 +6,8 @@ from typing import Any
 
 from vinets.checks import bounded_float, one_of
 from vinets.ideals.abm import check_psi
-from vinets.ideals.construct import Rule
 from vinets.ideals.monomial import MonomialIdeal
+from vinets.ideals.rule import Rule
 from vinets.oracles import ORACLES
 
 __all__ = ["OAVI"]

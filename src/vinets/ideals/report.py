@@ -26,7 +26,7 @@ class FitReport:
     Attributes
     ----------
     seconds : float
-        Wall-clock time of the fit.
+        Wall-clock time of the fit; of the whole batch where classes were fitted together.
     n_points, n_variables : int
         Size of the data the ideal was fitted on.
     n_terms, n_generators : int

@@ -150,6 +150,8 @@ def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) 
         sizes = (span.shape[1], level.keep.shape[1], level.vanish.shape[1])
         counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
         left, right = _pairs(here.newest.shape[1], here.linear.shape[1], points.device)
+        if len(levels) == 1:  # both factors are linear: each product once
+            left, right = left[left <= right], right[left <= right]
     generators = CompositionSet(n, tuple(levels), limit)
     report = FitReport(
         seconds=0.0,
