@@ -78,7 +78,10 @@ def test_reports_count_what_was_found():
 
 
 def test_oracles_report_how_they_ended():
-    model = OAVI(0.01, oracle="bpcg", max_degree=2).fit(latent_like(100, 10, 3))
+    model = OAVI(0.01, oracle="bpcg", max_degree=2, n_samples=90).fit(latent_like(100, 10, 3))
+    text = str(model.report_)
+    assert "oracle: " in text and "left out" in text and len(text.splitlines()) == 6
+    model.set_params(n_samples=None).fit(latent_like(100, 10, 3))
     log = model.report_.oracle
     assert log["rows"] == len(model.generators_) == sum(log["status"].values())
     assert 0 < log["kept"] <= log["rows"] and log["steps"] > 0

@@ -97,6 +97,7 @@ class OAVI(MonomialIdeal):
         self.memory_limit = memory_limit
 
     def _rule(self) -> Rule:
-        tau = bounded_float("OAVI", "tau", self.tau, 2.0, float("inf"))
+        remedy = "It bounds the l1 norm of the coefficients, the leading 1 included."
+        tau = bounded_float("OAVI", "tau", self.tau, 2.0, float("inf"), remedy=remedy)
         oracle = one_of("OAVI", "oracle", self.oracle, (*ORACLES, "exact"))
         return Rule(check_psi("OAVI", self.psi), unit=False, radius=tau - 1, oracle=oracle)

@@ -58,3 +58,22 @@ class FitReport:
     closed_under_division: bool = True
     oracle: dict[str, Any] = field(default_factory=dict)
     held_out: list[float] = field(default_factory=list, repr=False)
+
+    def __str__(self) -> str:
+        """A few lines that a person can read."""
+        lines = [
+            f"{self.n_generators} generators, {self.n_terms} terms; {self.n_points} points in "
+            f"{self.n_variables} variables; {self.seconds:.3g} s on {self.device}, path: {self.path}",
+            f"{'degree':>8}{'border':>10}{'accepted':>10}{'generators':>12}{'seconds':>10}",
+        ]
+        lines += [
+            f"{d.degree:>8}{d.border:>10}{d.accepted:>10}{d.generators:>12}{d.seconds:>10.3g}"
+            for d in self.degrees
+        ]
+        if self.held_out:
+            worst = max(self.held_out)
+            lines.append(f"largest mean square on the points left out: {worst:.3g}")
+        if self.oracle:
+            lines.append(f"oracle: {self.oracle['kept']} of {self.oracle['rows']} solutions kept, ")
+            lines[-1] += ", ".join(f"{n} {name}" for name, n in self.oracle["status"].items())
+        return "\n".join(lines)
