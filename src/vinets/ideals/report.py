@@ -63,7 +63,7 @@ class FitReport:
         """A few lines that a person can read."""
         lines = [
             f"{self.n_generators} generators, {self.n_terms} terms; {self.n_points} points in "
-            f"{self.n_variables} variables; {self.seconds:.3g} s on {self.device}, {self.path} path",
+            f"{self.n_variables} variables; {self.seconds:.3g} s, {self.device}, {self.path} path",
             f"{'degree':>8}{'border':>10}{'accepted':>10}{'generators':>12}{'seconds':>10}",
         ]
         lines += [
