@@ -2,6 +2,9 @@
 
 from importlib.metadata import version as installed_version
 
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
+
 project = "vinets"
 author = "The vinets developers"
 copyright = "2026, The vinets developers"
@@ -13,7 +16,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
     "numpydoc",
 ]
 
@@ -31,3 +33,19 @@ numpydoc_show_class_members = False  # autosummary lists them; twice would be a 
 
 html_theme = "furo"
 html_title = f"vinets {release}"
+html_math_renderer = "mathml"
+
+
+def _inline_math(translator, node):
+    translator.body.append(convert(node.astext()))
+    raise SkipNode
+
+
+def _display_math(translator, node):
+    translator.body.append(f"<p>{convert(node.astext(), display='block')}</p>")
+    raise SkipNode
+
+
+def setup(app):
+    """Write formulas as MathML, which browsers show without loading anything."""
+    app.add_html_math_renderer("mathml", (_inline_math, None), (_display_math, None))
