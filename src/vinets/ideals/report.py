@@ -41,7 +41,7 @@ class FitReport:
         Whether the order ideal contains all divisors of its terms. Always so on Gröbner borders.
     oracle : dict
         Statistics of the oracle, if one ran: problems, status counts, steps, worst dual gap, how
-        many of its solutions were kept.
+        many of its solutions were kept. Of the whole batch where classes were fitted together.
     held_out : list of float
         Mean square of every generator on the points left out by ``n_samples``; empty if none were.
     """
