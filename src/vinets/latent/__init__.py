@@ -1,0 +1,1 @@
+"""Cut a network and look at what flows through the cut."""

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from vinets.latent.cut import StoppedNetwork, cut_points, truncate
+from vinets.models import resnet18, resnet34
+
+BASE = {
+    "resnet18": {
+        "layer2.1.bn2": 675_392,
+        "layer3.1.bn1": 2_184_768,
+        "layer4.0.bn1": 3_955_776,
+        "layer4.1.bn1": 8_808_512,
+    },
+    "resnet34": {
+        "layer3.1.bn1": 2_849_600,
+        "layer3.3.bn1": 5_210_944,
+        "layer4.1.bn1": 14_196_032,
+        "layer4.2.bn1": 18_916_672,
+    },
+}
+NETWORKS = {"resnet18": resnet18(10), "resnet34": resnet34(100)}
+IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+PLACES = [(net, cut) for net, cuts in BASE.items() for cut in cuts]
+
+
+def hooked(model: nn.Module, name: str, images: torch.Tensor) -> torch.Tensor:
+    seen = {}
+    handle = model.get_submodule(name).register_forward_hook(
+        lambda m, a, out: seen.update(out=out.clone())
+    )
+    with torch.no_grad():
+        model.eval()(images)
+    handle.remove()
+    return seen["out"]
+
+
+@pytest.mark.parametrize(("net", "cut"), PLACES)
+def test_the_cut_network_has_the_papers_parameters_and_the_networks_activations(net, cut):
+    model = NETWORKS[net]
+    part = truncate(model, cut)
+    assert sum(p.numel() for p in part.parameters()) == BASE[net][cut]
+    with torch.no_grad():
+        torch.testing.assert_close(part(IMAGES), hooked(model, cut, IMAGES))
+
+
+@pytest.mark.parametrize("net", BASE)
+def test_cut_points_agree_with_what_truncation_keeps(net):
+    points = {p.name: p for p in cut_points(NETWORKS[net], IMAGES[:1])}
+    for cut, parameters in BASE[net].items():
+        assert points[cut].parameters == parameters
+    for point in list(points.values())[::7]:
+        part = truncate(NETWORKS[net], point.name)
+        assert sum(p.numel() for p in part.parameters()) == point.parameters
+        assert tuple(part(IMAGES[:1]).shape[1:]) == point.shape
+    removed = [p.removed for p in points.values() if "downsample" not in p.name]
+    assert removed == sorted(removed, reverse=True)
+    assert points["fc"].removed == 0
+
+
+def test_running_statistics_do_not_move():
+    model = resnet18(10)
+    part = truncate(model, "layer2.0.bn1")
+    before = {k: v.clone() for k, v in part.state_dict().items()}
+    part(IMAGES)
+    assert all(torch.equal(v, before[k]) for k, v in part.state_dict().items())
+    assert not part.training
+
+
+def test_cutting_changes_nothing_in_the_model():
+    model = resnet18(10).train()
+    names = [n for n, _ in model.named_modules()]
+    cut_points(model, IMAGES[:1])
+    truncate(model, "layer3.1.bn1")
+    assert [n for n, _ in model.named_modules()] == names and model.training
+
+
+def test_places_by_name_index_and_share_are_the_same_places():
+    model = NETWORKS["resnet18"]
+    points = cut_points(model, IMAGES[:1])
+    by_index = truncate(model, points[10].index, IMAGES[:1])
+    torch.testing.assert_close(by_index(IMAGES), truncate(model, points[10].name)(IMAGES))
+    half = truncate(model, "50%", IMAGES[:1])
+    kept = sum(isinstance(m, nn.Conv2d) for m in half.modules())
+    assert kept == 10  # of 20
+
+
+class Branching(nn.Module):
+    """Cannot be traced: control flow depends on the data."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 3), nn.Linear(3, 2)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(-x if x.sum() > 0 else x)
+
+
+def test_a_network_that_does_not_trace_is_stopped_by_a_hook():
+    model = Branching()
+    part = truncate(model, "first")
+    assert isinstance(part, StoppedNetwork)
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(part(x), model.first(x))
+    assert not model.first._forward_hooks
+    assert [p.name for p in cut_points(model, x)] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        (
+            "layer3.1.bn",
+            r"must be the name of a module.*nearest names are layer3\.1\.bn[12], layer3\.1\.bn",
+        ),
+        (10_000, r"must be an index below"),
+        ("many%", r"must be a share such as '50%'"),
+    ],
+)
+def test_unknown_places_are_named_with_their_neighbours(cut, message):
+    with pytest.raises(ValueError, match=message):
+        truncate(NETWORKS["resnet18"], cut, IMAGES[:1])
+    with pytest.raises(ValueError, match="needs an example"):
+        truncate(NETWORKS["resnet18"], 3)
