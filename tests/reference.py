@@ -56,6 +56,16 @@ def in_l1_ball(radius: float) -> Solve:
     return solve
 
 
+def candidates_of(
+    level: list[Term], known: set[Term], n: int, degree: int, border: str
+) -> list[Term]:
+    """Border terms of a degree, in term order, by their definition."""
+    terms = {tuple(sorted((*t, i))) for t in level for i in range(n)}
+    if border == "groebner":
+        terms = {u for u in terms if all(u[:j] + u[j + 1 :] in known for j in range(degree))}
+    return sorted(terms, key=lambda t: t[::-1])
+
+
 def plain_loop(
     Z: np.ndarray, psi: float, solve: Solve, max_degree: int, border: str = "groebner"
 ) -> Plain:
@@ -64,13 +74,8 @@ def plain_loop(
     found = Plain([()])
     columns, level, known = [np.ones(m)], [()], {()}
     for degree in range(1, max_degree + 1):
-        candidates = {tuple(sorted((*t, i))) for t in level for i in range(n)}
-        if border == "groebner":
-            candidates = {
-                u for u in candidates if all(u[:j] + u[j + 1 :] in known for j in range(degree))
-            }
-        level = []
-        for u in sorted(candidates, key=lambda t: t[::-1]):
+        candidates, level = candidates_of(level, known, n, degree, border), []
+        for u in candidates:
             values = np.prod(Z[:, list(u)], axis=1)
             coefficients, value = solve(np.column_stack(columns), values)
             if value <= psi:
@@ -92,12 +97,8 @@ def gram_loop(Z: np.ndarray, psi: float, unit: bool, max_degree: int) -> Plain:
     found = Plain([()])
     rows, gram, level, known = np.ones((1, m)), np.ones((1, 1)), [()], {()}
     for degree in range(1, max_degree + 1):
-        candidates = {tuple(sorted((*t, i))) for t in level for i in range(n)}
-        candidates = {
-            u for u in candidates if all(u[:j] + u[j + 1 :] in known for j in range(degree))
-        }
-        level = []
-        for u in sorted(candidates, key=lambda t: t[::-1]):
+        candidates, level = candidates_of(level, known, n, degree, "groebner"), []
+        for u in candidates:
             values = np.prod(Z[:, list(u)], axis=1)
             b, beta = rows @ values / m, values @ values / m
             full = np.block([[gram, b[:, None]], [b[None], np.array([[beta]])]])

@@ -23,8 +23,7 @@ from vinets.algebra.growing import Candidates, GrowingFactor, gather_rows, scatt
 
 __all__ = ["GramFactor", "inner"]
 
-
-DEPENDENT = 1e3
+DEPENDENT = 1e3  # a residual below this many roundings of the term itself is none
 
 
 class GramFactor(GrowingFactor):
@@ -56,10 +55,8 @@ class GramFactor(GrowingFactor):
         )
 
     def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
-        values, coordinates = (
-            gather_rows(block.values, index),
-            gather_rows(block.coordinates, index),
-        )
+        values = gather_rows(block.values, index)
+        coordinates = gather_rows(block.coordinates, index)
         schur = inner(values, values).to(self.work_dtype) - coordinates @ coordinates.mT
         schur.diagonal(dim1=1, dim2=2).sub_(self.shift)
         order, columns = _eliminate(schur, chosen, self.threshold)
@@ -70,7 +67,7 @@ class GramFactor(GrowingFactor):
             return
         kept = order >= 0  # (K, steps): set k accepted order[k, t] at its step t
         at = order.clamp(min=0)
-        corner = columns.gather(1, at[:, :, None].expand(-1, -1, steps)).tril()
+        corner = gather_rows(columns, at).tril()
         eye = torch.eye(steps, dtype=corner.dtype, device=corner.device)
         corner = torch.where((kept[:, :, None] & kept[:, None, :]), corner, eye)
         positions = index.gather(1, at)

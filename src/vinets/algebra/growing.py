@@ -49,12 +49,13 @@ class GrowingFactor(ABC):
         The evaluation of the term 1 divided by ``sqrt(m)``, zero on padded points.
     """
 
-    def __init__(self, constant: Tensor, *, work_dtype: torch.dtype = torch.float64) -> None:
+    work_dtype = torch.float64  # of everything but the stored rows
+
+    def __init__(self, constant: Tensor) -> None:
         n_sets, n_points = constant.shape
-        self.work_dtype = work_dtype
         self.counts = [0] * n_sets
         self.rows = constant.new_zeros(n_sets, 0, n_points)  # (K, capacity, m)
-        self.lower = torch.zeros(n_sets, 0, 0, dtype=work_dtype, device=constant.device)
+        self.lower = torch.zeros(n_sets, 0, 0, dtype=self.work_dtype, device=constant.device)
         self.active = self.lower.new_zeros(n_sets, 0)  # 0 for terms kept out of the factor
 
     @property

@@ -40,16 +40,14 @@ class OrthogonalFactor(GrowingFactor):
         self.unit = unit
         self.basis = self.rows.to(self.work_dtype)  # (K, capacity, m) orthonormal
         self.shifted = self.lower.clone()  # (K, capacity, capacity): K above
-        self.norms = self.lower.new_zeros(
-            len(self.counts), 0
-        )  # (K, capacity) norms of the rows of M
+        self.norms = self.lower.new_zeros(len(self.counts), 0)  # (K, capacity) of the rows
         self._reserve(1)
         self.rows[:, 0] = constant
         constant = constant.to(self.work_dtype)
         norm = torch.linalg.vector_norm(constant, dim=-1)
         self.basis[:, 0] = constant / norm[:, None]
         self.lower[:, 0, 0], self.norms[:, 0] = norm, norm
-        self.shifted[:, 0, 0] = (norm.square() - (psi if unit else 0.0)).sqrt()
+        self.shifted[:, 0, 0] = (norm.square() - self._shift).sqrt()
         self.counts = [1] * len(self.counts)
 
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:

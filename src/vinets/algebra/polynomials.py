@@ -109,14 +109,13 @@ class PolynomialSet:
             below = self.terms.blocks[degree - 1] if 0 < degree <= len(self.terms.blocks) else None
             if len(block) == 0:
                 continue
-            if degree == 0 or below is None:
-                missing: Index | None = block
-                parent = variable = np.zeros(0, dtype=np.int64)
+            if below is None:
+                parent, variable, missing = block[:, 0:0], block[:, 0:0], block
             else:
                 parent, variable, missing = factor_terms(block, below, self.n_variables)
                 parent = parent + offsets[degree - 1]
             plan = None
-            if missing is not None and len(missing):
+            if len(missing):
                 empty = tuple(np.zeros((0, d), dtype=np.int64) for d in range(degree))
                 plan = EvaluationPlan.of(TermSet(self.n_variables, (*empty, block)))
             steps.append((start, parent, variable, plan))

@@ -46,6 +46,14 @@ class TermSet:
                 )
 
     @classmethod
+    def of_blocks(cls, n_variables: int, blocks: Sequence[Index]) -> TermSet:
+        """Build from blocks, without the empty ones at the end."""
+        kept = list(blocks)
+        while len(kept) > 1 and len(kept[-1]) == 0:
+            kept.pop()
+        return cls(n_variables, tuple(kept))
+
+    @classmethod
     def from_exponents(cls, exponents: NDArray[np.integer] | Sequence[Sequence[int]]) -> TermSet:
         """Build from exponent vectors of shape (count, n), sorted by degree.
 
@@ -104,7 +112,7 @@ class TermSet:
             inside = (positions >= start) & (positions < start + len(block))
             blocks.append(block[positions[inside] - start])
             start += len(block)
-        return TermSet(self.n_variables, tuple(_trim(blocks)))
+        return TermSet.of_blocks(self.n_variables, blocks)
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
         """The blocks as named tensors, for storage."""
@@ -169,9 +177,3 @@ def locate_rows(rows: Index, table: Index, base: int) -> Index:
     position[known] = np.arange(len(table))
     found: Index = position[wanted]
     return found
-
-
-def _trim(blocks: list[Index]) -> list[Index]:
-    while len(blocks) > 1 and len(blocks[-1]) == 0:
-        blocks.pop()
-    return blocks

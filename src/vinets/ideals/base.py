@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -15,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 from torch import Tensor
 
+from vinets.algebra.terms import TermSet
 from vinets.checks import optional_positive_int
 from vinets.ideals.report import FitReport
 
@@ -41,31 +44,33 @@ class Generators(Protocol):
     def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]: ...
 
 
-class FittedIdeal(Protocol):
+@dataclass(frozen=True, eq=False)
+class FittedIdeal:
     """Outcome of a fit on one point set, before it is written to an estimator."""
 
-    generators: Any
-    values: Tensor
+    generators: Generators
+    values: Tensor  # (g,) mean square of every generator on the points
     report: FitReport
+    order_ideal: TermSet | None = None
 
 
-class VanishingIdeal(TransformerMixin, BaseEstimator):
-    """Base of the vanishing-ideal estimators; subclasses provide ``_check`` and ``_fit_sets``."""
+class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base of the estimators; subclasses extend ``_check`` and provide ``_fit_sets``."""
 
     n_samples: int | None
     random_state: Any
 
     def _check(self) -> None:
         """Raise for parameters outside their domain."""
-        raise NotImplementedError
+        optional_positive_int(type(self).__name__, "n_samples", self.n_samples)
 
+    @abstractmethod
     def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
         """Fit one ideal per point set, all of them together where that pays."""
-        raise NotImplementedError
 
     def _store(self, fitted: FittedIdeal) -> None:
         """Write a fit to the attributes with a trailing underscore."""
-        self.generators_ = fitted.generators
+        self.generators_: Any = fitted.generators
         self.mean_squares_ = fitted.values.cpu().numpy()
         self.report_ = fitted.report
 
@@ -137,31 +142,26 @@ class VanishingIdeal(TransformerMixin, BaseEstimator):
 def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> None:
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
-    name, n_samples = (
-        type(first).__name__,
-        optional_positive_int(type(first).__name__, "n_samples", first.n_samples),
-    )
     top = max(float(points.abs().max()) for points in sets)
     if top > 1 + 1e-6:
         warnings.warn(
-            f"X given to {name} reaches {top:.3g} in absolute value; psi is meant for data in "
-            "[-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1)).",
+            f"X given to {type(first).__name__} reaches {top:.3g} in absolute value; psi is meant "
+            "for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1)).",
             ScaleWarning,
             stacklevel=3,
         )
     random = check_random_state(first.random_state)
-    samples = [_sample(points, n_samples, random) for points in sets]
+    samples = [_sample(points, first.n_samples, random) for points in sets]
     begin = time.perf_counter()
     fitted = first._fit_sets([used.detach().to(torch.float64) for used, _ in samples])
     seconds = time.perf_counter() - begin
     for estimator, points, (_, left_out), ideal in zip(
         estimators, sets, samples, fitted, strict=True
     ):
-        estimator.n_features_in_ = points.shape[1]
-        estimator._store(ideal)
         held_out = _mean_squares(ideal.generators, left_out)
-        changes = {"seconds": seconds, "held_out": held_out}
-        estimator.report_ = FitReport(**{**vars(ideal.report), **changes})
+        report = replace(ideal.report, seconds=seconds, held_out=held_out)
+        estimator.n_features_in_ = points.shape[1]
+        estimator._store(replace(ideal, report=report))
 
 
 def no_generators(estimator: VanishingIdeal) -> str:

@@ -15,7 +15,15 @@ from vinets.checks import rows_within
 from vinets.ideals.ball import OracleLog, outside_ball, sparse_solutions
 from vinets.ideals.rule import Rule
 
-__all__ = ["BallBinds", "Coefficients", "Found", "Outcome", "block_outcome", "unit_coefficients"]
+__all__ = [
+    "BallBinds",
+    "Coefficients",
+    "Found",
+    "Gathered",
+    "Outcome",
+    "block_outcome",
+    "unit_coefficients",
+]
 
 
 class BallBinds(Exception):
@@ -36,6 +44,29 @@ class Found:
     table: Tensor  # (g, o)
     value: Tensor  # (g,)
     prefix: Tensor  # (g,)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """All that was found on one point set, over its whole order ideal; fields as in Found."""
+
+    table: Tensor  # (g, o)
+    value: Tensor  # (g,)
+    prefix: Tensor  # (g,)
+
+    @classmethod
+    def of(cls, found: list[Found], width: int) -> Gathered:
+        """Put blocks together; ``found`` is emptied on the way, so that both need not fit."""
+        value = torch.cat([f.value for f in found])
+        prefix = torch.cat([f.prefix for f in found])
+        table = found[0].table.new_zeros(len(value), width)
+        row = 0
+        found.reverse()
+        while found:
+            block = found.pop().table
+            table[row : row + len(block), : block.shape[1]] = block
+            row += len(block)
+        return cls(table, value, prefix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,44 +124,35 @@ def block_outcome(
 
 
 def unit_coefficients(
-    factor: GrowingFactor,
-    tables: list[Tensor],
-    values: list[Tensor],
-    prefixes: list[Tensor],
-    psi: float,
-    memory_limit: int,
+    factor: GrowingFactor, sets: list[Gathered], psi: float, memory_limit: int
 ) -> list[Coefficients]:
     """Eigenvectors of all generators of every point set, from their coordinates in the factor."""
     if factor.lower.device.type == "cuda" and isinstance(factor, GramFactor):
-        return _in_batches(factor, tables, values, prefixes, psi, memory_limit)
+        return _in_batches(factor, sets, psi, memory_limit)
     results = []
-    for k, (table, value, prefix) in enumerate(zip(tables, values, prefixes, strict=True)):
+    for k, s in enumerate(sets):
         o = factor.counts[k]
-        residual = None if isinstance(factor, GramFactor) else value
+        residual = None if isinstance(factor, GramFactor) else s.value
         found = smallest_eigenvectors(
-            factor.lower[k, :o, :o], table, value, prefix, psi, residual=residual
+            factor.lower[k, :o, :o], s.table, s.value, s.prefix, psi, residual=residual
         )
         results.append(Coefficients(*found))
     return results
 
 
 def _in_batches(
-    factor: GrowingFactor,
-    tables: list[Tensor],
-    values: list[Tensor],
-    prefixes: list[Tensor],
-    psi: float,
-    memory_limit: int,
+    factor: GrowingFactor, sets: list[Gathered], psi: float, memory_limit: int
 ) -> list[Coefficients]:
     """All point sets together, as many generators at a time as the memory limit allows."""
-    o, longest = factor.size, max(len(t) for t in tables)
-    width = rows_within(memory_limit, len(tables) * 8 * 30 * (o + 1), at_least=16)
-    parts: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in tables]
+    o, longest = factor.size, max(len(s.value) for s in sets)
+    width = rows_within(memory_limit, len(sets) * 8 * 30 * (o + 1), at_least=16)
+    parts: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in sets]
     for start in range(0, longest, width):
-        pieces = [t[start : start + width] for t in tables]
+        rows = slice(start, start + width)
+        pieces = [s.table[rows] for s in sets]
         valid, coordinates = _padded(pieces, o)
-        square = _padded([v[start : start + width, None] for v in values], 1)[1][..., 0]
-        prefix = _padded([p[start : start + width, None] for p in prefixes], 1)[1][..., 0]
+        square = _padded([s.value[rows, None] for s in sets], 1)[1][..., 0]
+        prefix = _padded([s.prefix[rows, None] for s in sets], 1)[1][..., 0]
         found = batched_eigenvectors(
             factor.lower[:, :o, :o], coordinates, square, prefix, valid, psi
         )
@@ -157,10 +179,8 @@ def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple
         inside = torch.arange(block.coordinates.shape[-1], device=prefix.device) < prefix[..., None]
         coordinates = block.coordinates * inside
     else:  # everyone met the same terms
-        inside, coordinates = (
-            torch.ones_like(prefix[..., None], dtype=torch.bool),
-            block.coordinates,
-        )
+        inside = torch.ones_like(prefix[..., None], dtype=torch.bool)
+        coordinates = block.coordinates
     if block.residual is not None:
         beyond = (block.coordinates * ~inside).square().sum(-1)
         return coordinates, block.residual.square().sum(-1) + beyond

@@ -32,6 +32,7 @@ from vinets.ideals.coefficients import (
     BallBinds,
     Coefficients,
     Found,
+    Gathered,
     block_outcome,
     unit_coefficients,
 )
@@ -247,33 +248,14 @@ def _factor(constant: Tensor, rule: Rule, orthogonal: bool) -> GrowingFactor:
 def _coefficients(
     factor: GrowingFactor, sets: list[_Progress], rule: Rule, settings: Settings
 ) -> list[Coefficients]:
-    """Put the blocks of every point set together, over its whole order ideal."""
-    tables, values, prefixes = [], [], []
-    for k, s in enumerate(sets):
-        total = sum(len(f.value) for f in s.found)
-        values.append(torch.cat([f.value for f in s.found]))
-        prefixes.append(torch.cat([f.prefix for f in s.found]))
-        table = factor.lower.new_zeros(total, factor.counts[k])
-        row = 0
-        s.found.reverse()
-        while s.found:  # each block is let go as soon as it is copied
-            f = s.found.pop()
-            table[row : row + len(f.value), : f.table.shape[1]] = f.table
-            row += len(f.value)
-        tables.append(table)
+    """Coefficients of every point set, over its whole order ideal."""
+    gathered = [Gathered.of(s.found, factor.counts[k]) for k, s in enumerate(sets)]
     if rule.unit:
-        limit = settings.memory_limit
-        return unit_coefficients(factor, tables, values, prefixes, rule.psi, limit)
-    return [Coefficients(t, torch.ones_like(v), v) for t, v in zip(tables, values, strict=True)]
+        return unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
+    return [Coefficients(g.table, torch.ones_like(g.value), g.value) for g in gathered]
 
 
 def _terms(progress: _Progress, n_variables: int) -> tuple[TermSet, TermSet]:
     one = np.zeros((1, 0), dtype=np.int64)
-    order_ideal = TermSet(n_variables, (one, *_trim(progress.accepted)))
-    return order_ideal, TermSet(n_variables, (one[:0], *_trim(progress.leading)))
-
-
-def _trim(blocks: list[Index]) -> list[Index]:
-    while blocks and len(blocks[-1]) == 0:
-        blocks = blocks[:-1]
-    return blocks
+    order_ideal = TermSet.of_blocks(n_variables, [one, *progress.accepted])
+    return order_ideal, TermSet.of_blocks(n_variables, [one[:0], *progress.leading])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from abc import abstractmethod
+from dataclasses import asdict, replace
 
 import numpy as np
 import torch
@@ -13,10 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vinets.algebra.borders import BORDERS
-from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet, locate_rows
 from vinets.checks import one_of, optional_positive_int
-from vinets.ideals.base import VanishingIdeal
+from vinets.ideals.base import FittedIdeal, VanishingIdeal
 from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
@@ -24,14 +23,6 @@ from vinets.ideals.rule import Rule, Settings
 __all__ = ["MonomialIdeal"]
 
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
-
-
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    order_ideal: TermSet
-    generators: PolynomialSet
-    values: Tensor
-    report: FitReport
 
 
 def default_memory(device: torch.device) -> int:
@@ -49,8 +40,9 @@ class MonomialIdeal(VanishingIdeal):
     precision: str
     memory_limit: int | None
 
+    @abstractmethod
     def _rule(self) -> Rule:
-        raise NotImplementedError
+        """The rule that the parameters ask for; raises where they are outside their domain."""
 
     @property
     def order_ideal_(self) -> NDArray[np.int16]:
@@ -68,6 +60,7 @@ class MonomialIdeal(VanishingIdeal):
         return hasattr(self, "generators_")
 
     def _check(self) -> None:
+        super()._check()
         owner = type(self).__name__
         self._rule()
         optional_positive_int(owner, "max_degree", self.max_degree)
@@ -76,11 +69,12 @@ class MonomialIdeal(VanishingIdeal):
         one_of(owner, "precision", self.precision, tuple(STORAGE))
         optional_positive_int(owner, "memory_limit", self.memory_limit, "It counts bytes.")
 
-    def _store(self, fitted: Any) -> None:
+    def _store(self, fitted: FittedIdeal) -> None:
         super()._store(fitted)
+        assert fitted.order_ideal is not None
         self._order_ideal = fitted.order_ideal
 
-    def _fit_sets(self, points: list[Tensor]) -> list[Any]:
+    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
         rule = self._rule()
         settings = Settings(
             max_degree=self.max_degree,
@@ -114,7 +108,7 @@ def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bo
     return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
 
 
-def _describe(built: Construction, order: Index, points: Tensor, settings: Settings) -> _Fitted:
+def _describe(built: Construction, order: Index, points: Tensor, settings: Settings) -> FittedIdeal:
     order_ideal = _rename(built.order_ideal, order)
     generators = replace(
         built.generators, terms=order_ideal, leading=_rename(built.generators.leading, order)
@@ -131,9 +125,9 @@ def _describe(built: Construction, order: Index, points: Tensor, settings: Setti
         device=str(points.device),
         precision=settings.precision,
         closed_under_division=settings.border == "groebner" or _is_closed(order_ideal),
-        oracle=vars(log).copy() if log.rows else {},
+        oracle=asdict(log) if log.rows else {},
     )
-    return _Fitted(order_ideal, generators, built.values, report)
+    return FittedIdeal(generators, built.values, report, order_ideal)
 
 
 def _variable_order(points: Tensor, kind: str) -> Index:

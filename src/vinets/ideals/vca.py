@@ -13,17 +13,10 @@ from vinets.algebra.compositions import CompositionLevel, CompositionSet
 from vinets.algebra.polynomials import DEFAULT_MEMORY
 from vinets.checks import format_bytes, optional_positive_int
 from vinets.ideals.abm import check_psi
-from vinets.ideals.base import VanishingIdeal
+from vinets.ideals.base import FittedIdeal, VanishingIdeal
 from vinets.ideals.report import DegreeReport, FitReport
 
 __all__ = ["VCA"]
-
-
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    generators: CompositionSet
-    values: Tensor
-    report: FitReport
 
 
 class VCA(VanishingIdeal):
@@ -96,11 +89,12 @@ class VCA(VanishingIdeal):
         self.memory_limit = memory_limit
 
     def _check(self) -> None:
+        super()._check()
         check_psi("VCA", self.psi)
         optional_positive_int("VCA", "max_degree", self.max_degree)
         optional_positive_int("VCA", "memory_limit", self.memory_limit, "It counts bytes.")
 
-    def _fit_sets(self, points: list[Tensor]) -> list[Any]:
+    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
         limit = self.memory_limit or DEFAULT_MEMORY
         return [_components(p, float(self.psi), self.max_degree, limit) for p in points]
 
@@ -128,7 +122,7 @@ class _Values:
         self.kept = torch.cat([self.kept, values], dim=1)
 
 
-def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) -> _Fitted:
+def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) -> FittedIdeal:
     """Run the algorithm on one point set (m, n)."""
     m, n = points.shape
     right = torch.arange(n, device=points.device)
@@ -165,7 +159,7 @@ def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) 
         precision="float64",
     )
     values = generators.evaluate(points).square().mean(0)
-    return _Fitted(generators, values, report)
+    return FittedIdeal(generators, values, report)
 
 
 def _project(products: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from .problem import LeastSquaresBatch
 
 
 @dataclass(frozen=True)
-class _VertexSolver:
+class _VertexSolver(ABC):
     """What the three solvers share: all but the choice of the move."""
 
     corrections: int = 0
@@ -34,8 +35,9 @@ class _VertexSolver:
     def coefficients(self, problem: LeastSquaresBatch, state: ActiveSet) -> Tensor:
         return active_set.point(problem, state.weights)
 
+    @abstractmethod
     def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
-        raise NotImplementedError
+        """The next move of every row."""
 
 
 @dataclass(frozen=True)
