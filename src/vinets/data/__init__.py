@@ -1,1 +1,36 @@
-"""Point sets to try things on."""
+"""Where examples and labels come from."""
+
+from vinets.data.cifar import cifar
+from vinets.data.digits import digits
+from vinets.data.files import image_folder, npy_pair
+from vinets.data.images import Augmentation, ImageSource, Preprocessing
+from vinets.data.load import load_data
+from vinets.data.sources import (
+    DataSplit,
+    Inputs,
+    LoaderSource,
+    Source,
+    TensorSource,
+    as_source,
+    choose_per_class,
+    split_source,
+)
+
+__all__ = [
+    "Augmentation",
+    "DataSplit",
+    "ImageSource",
+    "Inputs",
+    "LoaderSource",
+    "Preprocessing",
+    "Source",
+    "TensorSource",
+    "as_source",
+    "choose_per_class",
+    "cifar",
+    "digits",
+    "image_folder",
+    "load_data",
+    "npy_pair",
+    "split_source",
+]

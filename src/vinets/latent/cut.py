@@ -8,17 +8,20 @@ not trace is wrapped instead: a hook ends the forward pass at the cut, and the p
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
 
 from vinets.checks import parameter_error
 
-__all__ = ["CutPoint", "StoppedNetwork", "cut_points", "truncate"]
+__all__ = ["CutPoint", "StoppedNetwork", "cut_points", "resolve_cut", "run", "truncate"]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,17 @@ class CutPoint:
     removed: float
 
 
-def cut_points(model: nn.Module, example: Tensor) -> list[CutPoint]:
+def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
     """List every place where ``model`` can be cut.
+
+    A place is a module with a tensor as its output: each layer at its first call, and each block
+    whose output is that of no layer, such as a residual block with its sum.
 
     Parameters
     ----------
     model : Module
         The network; it is not changed, and runs in eval mode.
-    example : Tensor
+    example : Tensor or mapping of Tensor
         A batch of inputs; one is enough.
 
     Examples
@@ -64,28 +70,29 @@ def cut_points(model: nn.Module, example: Tensor) -> list[CutPoint]:
     >>> [(p.name, p.shape, p.parameters) for p in cut_points(net, torch.zeros(1, 1, 8, 8))]
     [('0', (4, 6, 6), 40), ('1', (4, 6, 6), 40), ('2', (144,), 40), ('3', (10,), 1490)]
     """
-    calls = _calls(model, example)
-    order = list(calls)
-    needed = _needed(model, order)
-    total = sum(isinstance(model.get_submodule(name), CONVOLUTIONS) for name in order)
+    places, macs = _places(model, example)
+    needed = _needed(model, list(macs))
+    total = sum(isinstance(model.get_submodule(name), CONVOLUTIONS) for name in macs)
     points = []
-    for index, name in enumerate(order):
-        kept = needed[name]
+    for index, (name, shape) in enumerate(places.items()):
+        inside = [needed[k] for k in macs if k == name or k.startswith(f"{name}.")]
+        within = set().union(*inside)
+        kept = [k for k in macs if k in within]
         convolutions = sum(isinstance(model.get_submodule(k), CONVOLUTIONS) for k in kept)
         points.append(
             CutPoint(
                 index,
                 name,
-                calls[name][0],
+                shape,
                 sum(p.numel() for k in kept for p in model.get_submodule(k).parameters()),
-                sum(calls[k][1] for k in kept),
+                sum(macs[k] for k in kept),
                 1 - convolutions / total if total else 0.0,
             )
         )
     return points
 
 
-def truncate(model: nn.Module, cut: str | int, example: Tensor | None = None) -> nn.Module:
+def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) -> nn.Module:
     """The network up to and including the module ``cut``, in eval mode.
 
     Parameters
@@ -95,13 +102,16 @@ def truncate(model: nn.Module, cut: str | int, example: Tensor | None = None) ->
     cut : str or int
         A module name such as ``"layer3.1.bn1"``; an index into :func:`cut_points`; or the share of
         convolutional layers to remove, such as ``"50%"``.
-    example : Tensor or None, default=None
-        A batch of inputs, needed for an index or a share.
+    example : Tensor, mapping of Tensor or None, default=None
+        A batch of inputs, needed for an index or a share, and to find out what a network that
+        does not trace leaves unused.
     """
-    name = _resolve(model, cut, example)
+    name = resolve_cut(model, cut, example)
     traced = _trace(model, keep=(name,))
     if traced is None:
-        return StoppedNetwork(model, name).eval()
+        return StoppedNetwork(
+            model if example is None else _used(model, name, example), name
+        ).eval()
     for node in traced.graph.nodes:
         if node.op == "call_module" and node.target == name:
             break
@@ -161,7 +171,60 @@ def _trace(model: nn.Module, keep: tuple[str, ...] = ()) -> fx.GraphModule | Non
         return None
 
 
-def _resolve(model: nn.Module, cut: str | int, example: Tensor | None) -> str:
+def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
+    """A copy that shares its tensors with ``model``, without modules that run behind ``name``.
+
+    Given up, and ``model`` returned as it is, if the copy then computes something else.
+    """
+    tensors = [*model.parameters(), *model.buffers()]
+    copy = deepcopy(model, {id(t): t for t in tensors}).eval()
+    called: set[str] = set()
+    handles = [
+        module.register_forward_pre_hook(lambda *_, key=key: called.add(key))
+        for key, module in copy.named_modules()
+    ]
+    before = run(StoppedNetwork(copy, name), example)
+    for handle in handles:
+        handle.remove()
+    for key in [key for key, _ in copy.named_modules() if key]:
+        parent, _, child = key.rpartition(".")
+        used = any(c == key or c.startswith(f"{key}.") for c in called)
+        try:
+            owner = copy.get_submodule(parent)
+        except AttributeError:  # gone with its parent
+            continue
+        if not used and hasattr(owner, child):
+            setattr(owner, child, nn.Identity())
+    try:
+        after = run(StoppedNetwork(copy, name), example)
+    except Exception:
+        return model
+    return copy if _equal(before, after) else model
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor):
+        return isinstance(b, Tensor) and torch.equal(a, b)
+    if isinstance(a, Mapping):
+        return isinstance(b, Mapping) and all(_equal(a[k], b.get(k)) for k in a)
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return bool(a == b)
+
+
+def run(model: nn.Module, inputs: Inputs) -> Any:
+    """Call ``model`` on inputs in eval mode without gradients; mappings are passed by name."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
+    finally:
+        model.train(was_training)
+
+
+def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None) -> str:
+    """The name of the module that ``cut`` means; see :func:`truncate`."""
     names = [name for name, _ in model.named_modules() if name]
     if isinstance(cut, str) and not cut.endswith("%"):
         if cut in names:
@@ -186,30 +249,35 @@ def _resolve(model: nn.Module, cut: str | int, example: Tensor | None) -> str:
     return min(points, key=lambda p: (abs(p.removed - share), -p.index)).name
 
 
-def _calls(model: nn.Module, example: Tensor) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Output shape and multiply-adds of every leaf module, in the order of the first calls."""
-    calls: dict[str, tuple[tuple[int, ...], int]] = {}
+def _places(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """Output shapes of the places, as they are reached, and multiply-adds of the layers."""
+    places: dict[str, tuple[int, ...]] = {}
+    macs: dict[str, int] = {}
+    outputs: list[Tensor] = []  # kept alive, so that identity means the same place
     handles = []
 
-    def watch(name: str) -> Any:
+    def watch(name: str, layer: bool) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
-            if isinstance(output, Tensor) and name not in calls:
-                calls[name] = tuple(output.shape[1:]), _macs(module, output)
+            if not isinstance(output, Tensor) or name in places:
+                return
+            if layer:
+                macs[name] = _macs(module, output)
+            elif any(output is known for known in outputs):
+                return  # the last layer of the block is this place already
+            places[name] = tuple(output.shape[1:])
+            outputs.append(output)
 
         return hook
 
     for name, module in model.named_modules():
-        if name and not any(module.children()):
-            handles.append(module.register_forward_hook(watch(name)))
-    was_training = model.training
+        if name:
+            handles.append(module.register_forward_hook(watch(name, not any(module.children()))))
     try:
-        with torch.no_grad():
-            model.eval()(example)
+        run(model, example)
     finally:
-        model.train(was_training)
         for handle in handles:
             handle.remove()
-    return calls
+    return places, macs
 
 
 def _macs(module: nn.Module, output: Tensor) -> int:

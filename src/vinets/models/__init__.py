@@ -1,5 +1,25 @@
-"""Backbones to start from."""
+"""Networks to start from: by name, made again from a record, and with weights from a file."""
 
+from vinets.models.libraries import import_torchvision
+from vinets.models.presets import PRESETS, Preset, preset
 from vinets.models.resnet import ResNet, resnet18, resnet34
+from vinets.models.small import DigitsNet, digits_cnn
+from vinets.models.sources import create_model, rebuild, source_of
+from vinets.models.weights import load_weights, save_weights
 
-__all__ = ["ResNet", "resnet18", "resnet34"]
+__all__ = [
+    "PRESETS",
+    "DigitsNet",
+    "Preset",
+    "ResNet",
+    "create_model",
+    "digits_cnn",
+    "import_torchvision",
+    "load_weights",
+    "preset",
+    "rebuild",
+    "resnet18",
+    "resnet34",
+    "save_weights",
+    "source_of",
+]

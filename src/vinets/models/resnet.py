@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from vinets.checks import parameter_error
+
 __all__ = ["ResNet", "resnet18", "resnet34"]
 
 
@@ -53,6 +55,9 @@ class ResNet(nn.Module):
 
     def __init__(self, blocks: tuple[int, int, int, int], num_classes: int, maxpool: bool) -> None:
         super().__init__()
+        if len(blocks) != 4 or not all(isinstance(b, int) and 1 <= b <= 100 for b in blocks):
+            raise parameter_error("ResNet", "blocks", "four integers from 1 to 100", blocks)
+        self.arguments = {"blocks": list(blocks), "num_classes": num_classes, "maxpool": maxpool}
         self.conv1 = _conv3x3(3, 64)
         self.bn1 = nn.BatchNorm2d(64)
         self.relu = nn.ReLU(inplace=True)

@@ -1,0 +1,158 @@
+r"""Polynomials of several sets over one list of terms, as a matrix: what a layer evaluates.
+
+The constant term is kept apart, as a bias: :math:`p_j = c_j + \sum_s C_{js} t_s` with
+:math:`C \in \mathbb{R}^{N \times S}`. Columns that no row uses are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vinets.algebra.evaluation import EvaluationPlan
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.algebra.terms import Index, TermSet, locate_rows
+from vinets.checks import point_shape
+
+__all__ = ["SharedPolynomials", "term_moments", "union_of_terms"]
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPolynomials:
+    """``N`` polynomials over ``S`` shared terms.
+
+    Parameters
+    ----------
+    terms : TermSet
+        The terms, without the constant.
+    coefficients : Tensor of shape (N, S)
+        One row a polynomial.
+    constants : Tensor of shape (N,)
+        The constant terms.
+    owners : Tensor of shape (N,)
+        Which of the given sets each polynomial came from.
+
+    Examples
+    --------
+    >>> from vinets import ABM
+    >>> import numpy as np
+    >>> x = np.linspace(-1, 1, 9)
+    >>> sets = [ABM(psi=1e-6, max_degree=1).fit(np.c_[x, s * x]).generators_ for s in (1, -1)]
+    >>> both = SharedPolynomials.of(sets)
+    >>> both.terms.names(), both.owners.tolist()
+    (['x0', 'x1'], [0, 1])
+    """
+
+    terms: TermSet
+    coefficients: Tensor
+    constants: Tensor
+    owners: Tensor
+
+    @classmethod
+    def of(cls, sets: Sequence[PolynomialSet]) -> SharedPolynomials:
+        """Put the polynomials of ``sets`` over the union of the terms that they use."""
+        sets = [polynomials.compact() for polynomials in sets]
+        terms, places = union_of_terms([t for p in sets for t in (p.terms, p.leading)])
+        like = sets[0].tail
+        matrix = like.new_zeros(sum(map(len, sets)), len(terms))
+        start = 0
+        for index, polynomials in enumerate(sets):
+            rows = torch.arange(start, start + len(polynomials), device=like.device)
+            shared = torch.from_numpy(places[2 * index]).to(like.device)
+            leading = torch.from_numpy(places[2 * index + 1]).to(like.device)
+            matrix[rows[:, None], shared[None, :]] = polynomials.tail.to(matrix)
+            matrix[rows, leading] += polynomials.lead.to(matrix)
+            start += len(polynomials)
+        owners = torch.repeat_interleave(torch.tensor([len(p) for p in sets]))
+        constants = matrix.new_zeros(len(matrix))
+        if len(terms.blocks[0]):
+            constants, matrix = matrix[:, 0].clone(), matrix[:, 1:]
+            terms = terms.select(np.arange(1, len(terms)))
+        return cls(terms, matrix.contiguous(), constants, owners)
+
+    def __len__(self) -> int:
+        return len(self.coefficients)
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Values at ``points`` (m, n) as (m, N)."""
+        point_shape(tuple(points.shape), self.terms.n_variables)
+        values = EvaluationPlan.of(self.terms).evaluate(points)
+        return values @ self.coefficients.to(values).T + self.constants.to(values)
+
+    def compact(self) -> SharedPolynomials:
+        """Without the terms that no polynomial uses, and without polynomials that are constant."""
+        rows = (self.coefficients != 0).any(dim=1)
+        columns = (self.coefficients != 0).any(dim=0)
+        return replace(
+            self,
+            terms=self.terms.select(columns.cpu().numpy()),
+            coefficients=self.coefficients[rows][:, columns],
+            constants=self.constants[rows],
+            owners=self.owners[rows.to(self.owners.device)],
+        )
+
+    def restrict(self, count: int, spread: Tensor) -> SharedPolynomials:
+        r"""Keep the ``count`` terms of the largest influence :math:`\sum_j |C_{js}| \sigma_s`.
+
+        ``spread`` (S,) holds the standard deviations :math:`\sigma_s` of the terms. What was a
+        small contribution is dropped, so the polynomials change; polynomials that lose all their
+        terms go too.
+        """
+        if count >= len(self.terms):
+            return self.compact()
+        influence = self.coefficients.abs().sum(0) * spread.to(self.coefficients)
+        keep = influence.topk(count).indices.sort().values
+        chosen = replace(
+            self,
+            terms=self.terms.select(keep.cpu().numpy()),
+            coefficients=self.coefficients[:, keep],
+        )
+        return chosen.compact()
+
+
+def union_of_terms(sets: Sequence[TermSet]) -> tuple[TermSet, list[Index]]:
+    """The terms that occur in any of ``sets``, sorted, and where those of each set lie in it."""
+    n = sets[0].n_variables
+    depth = max(len(terms.blocks) for terms in sets)
+    blocks: list[Index] = []
+    for degree in range(depth):
+        rows = [t.blocks[degree] for t in sets if degree < len(t.blocks)]
+        stacked = np.concatenate(rows) if rows else np.zeros((0, degree), dtype=np.int64)
+        if degree:
+            blocks.append(np.unique(stacked, axis=0))
+        else:
+            blocks.append(stacked[:1])
+    offsets = np.cumsum([0] + [len(block) for block in blocks])
+    places = []
+    for terms in sets:
+        found = [
+            offset + (locate_rows(rows, block, n) if degree else np.zeros(len(rows), np.int64))
+            for degree, (rows, block, offset) in enumerate(
+                zip(terms.blocks, blocks, offsets, strict=False)
+            )
+        ]
+        places.append(np.concatenate(found) if found else np.zeros(0, dtype=np.int64))
+    return TermSet.of_blocks(n, blocks), places
+
+
+def term_moments(terms: TermSet, points: Tensor, *, chunk: int = 4096) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (S,) of the terms over ``points`` (m, n), in float64.
+
+    A term that is constant on the points gets the standard deviation 1.
+    """
+    plan = EvaluationPlan.of(terms)
+    count = len(points)
+    total = torch.zeros(len(terms), dtype=torch.float64, device=points.device)
+    square = torch.zeros_like(total)
+    shift = plan.evaluate(points[:1].double())[0]  # against cancellation in the squares
+    for part in points.split(chunk):
+        values = plan.evaluate(part.double()) - shift
+        total += values.sum(0)
+        square += values.square().sum(0)
+    mean = total / count
+    std = (square / count - mean.square()).clamp_min(0).sqrt()
+    return mean + shift, torch.where(std > 1e-8, std, torch.ones_like(std))

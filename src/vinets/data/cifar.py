@@ -1,0 +1,213 @@
+"""CIFAR-10 and CIFAR-100 in the layouts in which they are handed round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vinets.checks import one_of
+from vinets.data.images import Augmentation, Preprocessing, image_split
+from vinets.data.interface import DataSplit
+from vinets.data.labels import as_labels
+from vinets.data.pickles import read_pickle
+from vinets.data.sheets import has_sheets, read_sheets
+
+__all__ = ["cifar", "find_cifar"]
+
+PIXELS = 3 * 32 * 32
+PREPROCESSING = Preprocessing(3, (32, 32), (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+AUGMENTATION = Augmentation(padding=4, flip=True, mode="reflect")
+CIFAR10_NAMES = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An official archive: its file names, and where the labels stand in a file."""
+
+    data: str
+    classes: int
+    folder: str
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    names: str
+    key: str = ""  # of the labels in a pickle; empty for binary files
+    names_key: str = ""
+    label_bytes: int = 1  # in front of every binary image; the last one counts
+
+
+_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+LAYOUTS = (
+    Layout(
+        data="cifar10",
+        classes=10,
+        folder="cifar-10-batches-bin",
+        train=tuple(f"{name}.bin" for name in _BATCHES),
+        test=("test_batch.bin",),
+        names="batches.meta.txt",
+    ),
+    Layout(
+        data="cifar10",
+        classes=10,
+        folder="cifar-10-batches-py",
+        train=_BATCHES,
+        test=("test_batch",),
+        names="batches.meta",
+        key="labels",
+        names_key="label_names",
+    ),
+    Layout(
+        data="cifar100",
+        classes=100,
+        folder="cifar-100-binary",
+        train=("train.bin",),
+        test=("test.bin",),
+        names="fine_label_names.txt",
+        label_bytes=2,
+    ),
+    Layout(
+        data="cifar100",
+        classes=100,
+        folder="cifar-100-python",
+        train=("train",),
+        test=("test",),
+        names="meta",
+        key="fine_labels",
+        names_key="fine_label_names",
+    ),
+)
+SHEETS = {"cifar10": (10, "batches.meta.txt"), "cifar100": (100, "fine_label_names.txt")}
+
+
+def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
+    """CIFAR-10 or CIFAR-100 from a folder on disk; nothing is downloaded.
+
+    Parameters
+    ----------
+    directory : str or Path
+        The unpacked archive or the folder above it: the official binary or Python version, or
+        lossless WebP sheets (:mod:`vinets.data.sheets`).
+    name : {"cifar10", "cifar100"}, default="cifar10"
+        Which one; CIFAR-100 has the fine labels.
+    """
+    one_of("cifar", "name", name, tuple(SHEETS))
+    found = find_cifar(directory, name)
+    if found is None:
+        folders = [layout.folder for layout in LAYOUTS if layout.data == name]
+        raise FileNotFoundError(
+            f"{directory} must hold {name}: {' or '.join(folders)}, or WebP sheets. "
+            "Download and unpack one of the archives from "
+            "https://www.cs.toronto.edu/~kriz/cifar.html."
+        )
+    folder, layout = found
+    if layout is None:
+        return _from_sheets(folder, name)
+    read = _read_pickled if layout.key else _read_binary
+    train, test = (_joined(folder, files, layout, read) for files in (layout.train, layout.test))
+    names = _class_names(folder / layout.names, layout.names_key, layout.classes)
+    return _split(name, train, test, names)
+
+
+def find_cifar(directory: str | Path, name: str) -> tuple[Path, Layout | None] | None:
+    """Where the data set lies and in which layout; a layout of None stands for sheets."""
+    top = Path(directory)
+    for layout in LAYOUTS:
+        if layout.data == name:
+            for folder in (top, top / layout.folder):
+                if any((folder / file).is_file() for file in layout.train + layout.test):
+                    return folder, layout
+    for folder in (top, top / f"{name}_sheets"):
+        if has_sheets(folder):
+            return folder, None
+    return None
+
+
+Pair = tuple[Tensor, Tensor]
+
+
+def _from_sheets(folder: Path, name: str) -> DataSplit:
+    count, names_file = SHEETS[name]
+    train, test = read_sheets(folder, "train"), read_sheets(folder, "test")
+    for _, labels in (train, test):
+        _check_range(folder, labels, count)
+    return _split(name, train, test, _class_names(folder / names_file, "", count))
+
+
+def _split(name: str, train: Pair, test: Pair, classes: tuple[str, ...]) -> DataSplit:
+    return image_split(
+        name, train, test, classes=classes, augmentation=AUGMENTATION, preprocessing=PREPROCESSING
+    )
+
+
+def _joined(
+    folder: Path, files: tuple[str, ...], layout: Layout, read: Callable[[Path, Layout], Pair]
+) -> Pair:
+    images, labels = [], []
+    for file in files:
+        path = folder / file
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is missing. {layout.folder} must hold "
+                f"{', '.join(layout.train + layout.test)}."
+            )
+        some, those = read(path, layout)
+        _check_range(path, those, layout.classes)
+        images.append(some)
+        labels.append(those)
+    return torch.cat(images).view(-1, 3, 32, 32), torch.cat(labels)
+
+
+def _read_binary(path: Path, layout: Layout) -> Pair:
+    record = layout.label_bytes + PIXELS
+    size = path.stat().st_size
+    if not size or size % record:
+        raise ValueError(
+            f"{path} must have a positive multiple of {record:,} bytes, one record for each image. "
+            f"Got {size:,} bytes instead. Download the archive again."
+        )
+    records = torch.from_numpy(np.fromfile(path, dtype=np.uint8)).view(-1, record)
+    labels = records[:, layout.label_bytes - 1]
+    return records[:, layout.label_bytes :], as_labels(f"cifar ({path})", labels)
+
+
+def _read_pickled(path: Path, layout: Layout) -> Pair:
+    content = read_pickle(path)
+    data = content.get("data")
+    if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != PIXELS:
+        got = f"shape {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
+        raise ValueError(
+            f"{path} must hold 'data', a uint8 array (N, {PIXELS}). Got {got} instead."
+        )
+    if layout.key not in content:
+        raise ValueError(f"{path} must hold '{layout.key}'. Got {', '.join(content)} instead.")
+    labels = as_labels(f"cifar ({path})", content[layout.key], count=len(data))
+    return torch.from_numpy(data.copy()), labels
+
+
+def _check_range(path: Path, labels: Tensor, classes: int) -> None:
+    if not len(labels) or int(labels.max()) >= classes:
+        got = int(labels.max()) if len(labels) else "none"
+        raise ValueError(f"{path} must hold labels below {classes}. Got {got} instead.")
+
+
+def _class_names(path: Path, key: str, count: int) -> tuple[str, ...]:
+    """Names from the meta file; without one, the known names or numbers."""
+    if not path.is_file():
+        return CIFAR10_NAMES if count == 10 else tuple(str(k) for k in range(count))
+    names: Any
+    if key:
+        names = read_pickle(path).get(key)
+    else:
+        names = path.read_text(encoding="utf-8", errors="replace").split()
+    if not isinstance(names, list) or len(names) != count:
+        got = len(names) if isinstance(names, list) else names
+        raise ValueError(f"{path} must hold {count} names of classes. Got {got} instead.")
+    return tuple(n.decode("latin1") if isinstance(n, bytes) else str(n) for n in names)

@@ -1,0 +1,294 @@
+"""Images in memory as bytes, augmented and normalised by the batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vinets.checks import one_of, parameter_error
+from vinets.data.interface import DataSplit, Inputs, Source, chunked_order, first_positions
+from vinets.data.labels import as_labels, as_positions, class_names, positive_int
+from vinets.data.pixels import read_image
+
+__all__ = ["Augmentation", "ImageSource", "Preprocessing", "image_split"]
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    r"""From pixels to what the network takes: :math:`(x / 255 - \mu_c) / \sigma_c` in channel c.
+
+    Attributes
+    ----------
+    channels : int
+        1 for grey, 3 for red, green and blue.
+    size : (H, W)
+        Size that :meth:`read` gives.
+    mean, std : tuple of float
+        One number for each channel, for pixels in [0, 1].
+    """
+
+    channels: int
+    size: tuple[int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        positive_int("Preprocessing", "channels", self.channels)
+        if not isinstance(self.size, tuple) or len(self.size) != 2:
+            raise parameter_error("Preprocessing", "size", "a pair (height, width)", self.size)
+        for side in self.size:
+            positive_int("Preprocessing", "size", side)
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if not _is_finite_tuple(values, self.channels):
+                accepted = f"a tuple of {self.channels} finite floats, one a channel"
+                raise parameter_error("Preprocessing", name, accepted, values)
+        if min(self.std) <= 0:
+            raise parameter_error("Preprocessing", "std", "positive", self.std)
+
+    @classmethod
+    def from_images(cls, images: Tensor) -> Preprocessing:
+        """The statistics of uint8 images (N, C, H, W); a constant channel is not scaled."""
+        levels = torch.arange(256, dtype=torch.float64) / 255
+        mean, std = [], []
+        for channel in images.unbind(1):
+            counts = torch.bincount(channel.flatten(), minlength=256).double().cpu()
+            shares = counts / counts.sum()
+            mean.append(float(shares @ levels))
+            deviation = math.sqrt(float(shares @ (levels - mean[-1]) ** 2))
+            std.append(deviation if deviation > 1e-6 else 1.0)
+        height, width = images.shape[2:]
+        return cls(len(mean), (height, width), tuple(mean), tuple(std))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Normalise images (..., C, H, W) to float32: uint8, or floats in [0, 1]."""
+        if images.ndim < 3 or images.shape[-3] != self.channels:
+            accepted = f"images (..., {self.channels}, H, W)"
+            got = f"shape {tuple(images.shape)}"
+            raise parameter_error("Preprocessing", "images", accepted, got)
+        if images.dtype != torch.uint8 and not images.is_floating_point():
+            raise parameter_error("Preprocessing", "images", "uint8 or floating", images.dtype)
+        # Dividing by tensors rounds alike on all devices; CUDA takes reciprocals of numbers.
+        scale = 255 if images.dtype == torch.uint8 else 1
+        mean, std = (
+            torch.tensor([scale * v for v in values], dtype=torch.float32, device=images.device)
+            for values in (self.mean, self.std)
+        )
+        return (images.float() - mean[:, None, None]).div_(std[:, None, None])
+
+    def read(self, path: str | Path) -> Tensor:
+        """An image file as a normalised batch (1, C, H, W), resized where the size differs."""
+        return self(torch.from_numpy(read_image(path, self.channels, self.size))[None])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON writes them."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
+        """Read back what :meth:`to_dict` gave; anything else is refused in one sentence."""
+        names = [field.name for field in fields(cls)]
+        if not isinstance(values, Mapping) or set(values) != set(names):
+            got = sorted(map(str, values)) if isinstance(values, Mapping) else values
+            accepted = f"a mapping with the keys {', '.join(names)}"
+            raise parameter_error("Preprocessing.from_dict", "values", accepted, got)
+        taken: dict[str, Any] = {
+            name: tuple(values[name]) if isinstance(values[name], list) else values[name]
+            for name in names
+        }
+        return cls(**taken)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random crops of the padded image, and horizontal flips.
+
+    Attributes
+    ----------
+    padding : int
+        Pixels added on every side before a crop of the old size is drawn.
+    flip : bool
+        Mirror every second image, at random.
+    mode : {"reflect", "zero"}
+        What the padding holds: the image mirrored at its edge pixels, or black.
+    """
+
+    padding: int = 4
+    flip: bool = True
+    mode: str = "reflect"
+
+    def __post_init__(self) -> None:
+        if self.padding != 0:
+            positive_int("Augmentation", "padding", self.padding)
+        one_of("Augmentation", "mode", self.mode, ("reflect", "zero"))
+
+    @classmethod
+    def for_size(cls, size: tuple[int, int]) -> Augmentation:
+        """Flips, and crops shifted by up to an eighth of the shorter side."""
+        return cls(padding=min(size) // 8)
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """What happens to each of ``count`` images: (count, 3) of top, left and flipped.
+
+        ``top`` and ``left`` in 0..2*padding are the corner of the crop in the padded image.
+        """
+        if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
+            remedy = "Make one by torch.Generator()."
+            raise parameter_error(
+                "Augmentation", "generator", "a torch.Generator on the CPU", generator, remedy
+            )
+        corners = torch.randint(2 * self.padding + 1, (count, 2), generator=generator)
+        flipped = torch.randint(2, (count, 1), generator=generator) * int(self.flip)
+        return torch.cat([corners, flipped], dim=1)
+
+    def apply(self, images: Tensor, draws: Tensor) -> Tensor:
+        """Crop and flip images (N, C, H, W) of any dtype as ``draws`` (N, 3) says."""
+        n, channels, height, width = images.shape
+        if self.mode == "reflect" and self.padding >= min(height, width):
+            accepted = f"below the sides of the images ({height}, {width}) to reflect"
+            raise parameter_error("Augmentation", "padding", accepted, self.padding)
+        top, left, flipped = draws.to(images.device).unbind(1)
+        across = torch.arange(width, device=images.device).expand(n, width)
+        across = torch.where(flipped[:, None] == 1, across.flip(1), across)
+        rows = torch.arange(height, device=images.device) + top[:, None] - self.padding
+        columns = across + left[:, None] - self.padding
+        inside = None
+        if self.mode == "zero":
+            in_rows = (rows >= 0) & (rows < height)
+            in_columns = (columns >= 0) & (columns < width)
+            inside = (in_rows[:, :, None] & in_columns[:, None, :]).unsqueeze(1)
+        # One gather with flat indices: no padded copy, and the memory layout stays as it is.
+        flat = _mirror(rows, height)[:, :, None] * width + _mirror(columns, width)[:, None, :]
+        index = flat.view(n, 1, -1).expand(n, channels, -1)
+        result = images.flatten(2).gather(2, index).view_as(images)
+        return result if inside is None else result.masked_fill_(~inside, 0)
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Augment a batch (N, C, H, W) on its device, with draws from ``generator``."""
+        return self.apply(images, self.draw(len(images), generator))
+
+
+class ImageSource(Source):
+    """Images in memory as bytes; batches are augmented as bytes, then normalised to float32.
+
+    All draws of a pass are made at its start, so an image is augmented alike whatever the batch
+    size. Without an augmentation, a generator given to :meth:`batches` is not used.
+
+    Parameters
+    ----------
+    images : Tensor (N, C, H, W)
+        uint8, on any device.
+    labels : array-like (N,)
+        Integers 0..K-1.
+    classes : sequence of str or None
+        Names of the classes; None numbers them.
+    preprocessing : Preprocessing
+        How to normalise.
+    augmentation : Augmentation or None, default=None
+        How to augment when a generator is given.
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Any,
+        classes: Sequence[str] | None,
+        preprocessing: Preprocessing,
+        augmentation: Augmentation | None = None,
+    ) -> None:
+        if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.ndim != 4:
+            got = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else images
+            raise parameter_error("ImageSource", "images", "uint8 images (N, C, H, W)", got)
+        if images.shape[1] != preprocessing.channels:
+            accepted = f"images of {preprocessing.channels} channels, as the preprocessing has"
+            raise parameter_error("ImageSource", "images", accepted, f"{images.shape[1]} channels")
+        self.images = images
+        self.labels = as_labels("ImageSource", labels, count=len(images))
+        self.classes = class_names("ImageSource", classes, self.labels)
+        self.preprocessing = preprocessing
+        self.augmentation = augmentation
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device | str) -> ImageSource:
+        """The same source with its images resident on ``device``; labels stay on the CPU."""
+        return self._with(self.images.to(device), self.labels)
+
+    def subset(self, index: Tensor) -> ImageSource:
+        index = as_positions("ImageSource.subset", "index", index, len(self))
+        return self._with(self.images[index.to(self.images.device)], self.labels[index])
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        order: Tensor | None = None,
+        augment: torch.Generator | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Iterator[tuple[Inputs, Tensor]]:
+        chunks = chunked_order("ImageSource.batches", order, len(self), batch_size)
+        if augment is None or self.augmentation is None or not chunks:
+            return self._batches(chunks, None, device)
+        draws = self.augmentation.draw(sum(map(len, chunks)), augment)
+        return self._batches(chunks, draws, device)
+
+    def example(self, count: int = 1) -> Inputs:
+        first = first_positions("ImageSource.example", count, len(self))
+        return self.preprocessing(self.images[: len(first)].cpu())
+
+    def _batches(
+        self, chunks: tuple[Tensor, ...], draws: Tensor | None, device: torch.device | str
+    ) -> Iterator[tuple[Inputs, Tensor]]:
+        if not chunks:
+            return
+        # Positions, labels and draws travel once a pass, not once a batch.
+        order, size = torch.cat(chunks), len(chunks[0])
+        labels = self.labels[order].to(device).split(size)
+        draws_by_batch = None if draws is None else draws.to(device).split(size)
+        for i, chunk in enumerate(order.to(self.images.device).split(size)):
+            images = self.images[chunk].to(device)
+            if self.augmentation is not None and draws_by_batch is not None:
+                images = self.augmentation.apply(images, draws_by_batch[i])
+            yield self.preprocessing(images), labels[i]
+
+    def _with(self, images: Tensor, labels: Tensor) -> ImageSource:
+        return ImageSource(images, labels, self.classes, self.preprocessing, self.augmentation)
+
+
+def image_split(
+    name: str,
+    train: tuple[Tensor, Any],
+    test: tuple[Tensor, Any],
+    *,
+    classes: Sequence[str] | None,
+    augmentation: Augmentation,
+    preprocessing: Preprocessing | None = None,
+) -> DataSplit:
+    """Two pairs (images, labels) as a data set; only the training part is augmented.
+
+    Without a preprocessing, the images are normalised by the statistics of the training part.
+    """
+    if preprocessing is None:
+        preprocessing = Preprocessing.from_images(train[0])
+    training = ImageSource(*train, classes, preprocessing, augmentation)
+    return DataSplit(name, training, ImageSource(*test, training.classes, preprocessing))
+
+
+def _mirror(positions: Tensor, length: int) -> Tensor:
+    """Reflect positions just outside of 0..length-1 back into it, at the edge pixels."""
+    return ((length - 1) - ((length - 1) - positions.abs()).abs()).clamp_(0, length - 1)
+
+
+def _is_finite_tuple(values: Any, length: int) -> bool:
+    return (
+        isinstance(values, tuple)
+        and len(values) == length
+        and all(isinstance(v, Real) and math.isfinite(v) for v in values)
+    )

@@ -1,0 +1,189 @@
+"""Labels, their classes, and seeded draws of positions class by class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vinets.checks import bounded_float, optional_positive_int, parameter_error
+
+__all__ = [
+    "as_labels",
+    "as_positions",
+    "choose_per_class",
+    "class_names",
+    "positive_int",
+    "split_positions",
+]
+
+MOST_CLASSES = 2**20  # beyond this, somebody passed identifiers rather than labels
+
+
+def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
+    """Labels as an int64 tensor (N,) on the CPU; anything but integers from 0 up is refused.
+
+    Parameters
+    ----------
+    owner : str
+        Who asks, for the message.
+    values : array-like (N,)
+        Integers of any width.
+    count : int or None, default=None
+        The number of examples, which must be the number of labels.
+    """
+    accepted = "a list of integers 0..K-1, one for each example"
+    remedy = "Encode the classes as 0, 1, 2 and so on."
+    try:
+        labels = values.detach() if isinstance(values, Tensor) else torch.from_numpy(_copy(values))
+    except (TypeError, ValueError):
+        raise parameter_error(owner, "labels", accepted, _brief(values), remedy) from None
+    if labels.ndim != 1:
+        raise parameter_error(owner, "labels", accepted, f"shape {tuple(labels.shape)}")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise parameter_error(owner, "labels", accepted, labels.dtype, remedy)
+    labels = labels.to("cpu", torch.int64)
+    if count is not None and len(labels) != count:
+        raise parameter_error(
+            owner, "labels", f"as many as the examples ({count})", f"{len(labels)} labels"
+        )
+    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= MOST_CLASSES):
+        low, high = int(labels.min()), int(labels.max())
+        raise parameter_error(owner, "labels", accepted, f"labels from {low} to {high}", remedy)
+    return labels
+
+
+def class_names(owner: str, classes: Sequence[str] | None, labels: Tensor) -> tuple[str, ...]:
+    """Names of the classes; without any, the numbers up to the largest label.
+
+    Examples
+    --------
+    >>> class_names("ImageSource", None, torch.tensor([0, 2]))
+    ('0', '1', '2')
+    """
+    needed = int(labels.max()) + 1 if len(labels) else 0
+    if classes is None:
+        return tuple(str(k) for k in range(needed))
+    if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
+        raise parameter_error(owner, "classes", "a sequence of strings", _brief(classes))
+    if len(classes) < needed:
+        accepted = f"at least {needed} names, for the largest label is {needed - 1}"
+        raise parameter_error(owner, "classes", accepted, f"{len(classes)} names")
+    return tuple(classes)
+
+
+def as_positions(owner: str, name: str, index: Any, length: int) -> Tensor:
+    """Positions as an int64 tensor on the CPU, all of them in ``range(length)``."""
+    accepted = f"a one-dimensional int64 tensor of positions below {length}"
+    if not isinstance(index, Tensor) or index.dtype != torch.int64 or index.ndim != 1:
+        raise parameter_error(owner, name, accepted, _brief(index))
+    index = index.cpu()
+    if len(index) and (int(index.min()) < 0 or int(index.max()) >= length):
+        got = f"positions from {int(index.min())} to {int(index.max())}"
+        raise parameter_error(owner, name, accepted, got)
+    return index
+
+
+def positive_int(owner: str, name: str, value: Any) -> int:
+    """Return ``value`` as a positive int, or raise."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+        raise parameter_error(owner, name, "a positive integer", value)
+    return int(value)
+
+
+def choose_per_class(labels: Tensor, count: int | None, seed: int) -> Tensor:
+    """Positions of at most ``count`` examples of each class, sorted.
+
+    The draw for one class depends on the seed, the class and its examples only, and a smaller
+    ``count`` draws a part of what a larger one draws.
+
+    Parameters
+    ----------
+    labels : Tensor (N,)
+        Integers 0..K-1.
+    count : int or None
+        Most examples per class; None keeps all.
+    seed : int
+        Seed of the draw, at least 0.
+
+    Examples
+    --------
+    >>> choose_per_class(torch.tensor([1, 0, 1, 1]), 1, seed=0)[0]
+    tensor(1)
+    """
+    limit = optional_positive_int("choose_per_class", "count", count)
+    seed = _checked_seed("choose_per_class", seed)
+    labels = as_labels("choose_per_class", labels)
+    if limit is None:
+        return torch.arange(len(labels))
+    drawn = [
+        _shuffled(members, seed, k)[:limit] for k, members in enumerate(_members_by_class(labels))
+    ]
+    return torch.cat([labels[:0], *drawn]).sort().values
+
+
+def split_positions(
+    owner: str, labels: Tensor, share: float, seed: int, name: str = "share"
+) -> tuple[Tensor, Tensor]:
+    """Positions of the rest and of the held-out part, both sorted, stratified by class.
+
+    Of N examples, ``round(share * N)`` are held out. Class k with N_k examples gives
+    ``floor(share * N_k)`` of them, and one more where the remainder is among the largest. A class
+    never gives its last example.
+    """
+    share = bounded_float(owner, name, share, 0, 1)
+    seed = _checked_seed(owner, seed)
+    members = _members_by_class(labels)
+    sizes = np.array([len(m) for m in members], dtype=np.int64)
+    quotas = _quotas(sizes, share)
+    if share > 0 and not quotas.sum():
+        remedy = f"{share:g} of {len(labels)} examples holds out none."
+        raise parameter_error(owner, name, "large enough for one example", share, remedy)
+    held = torch.zeros(len(labels), dtype=torch.bool)
+    for k, (positions, quota) in enumerate(zip(members, quotas.tolist(), strict=True)):
+        held[_shuffled(positions, seed, k)[:quota]] = True
+    return (~held).nonzero().flatten(), held.nonzero().flatten()
+
+
+def _quotas(sizes: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+    """Held-out examples per class: floors, then the largest remainders."""
+    exact = share * sizes
+    quotas: NDArray[np.int64] = np.floor(exact).astype(np.int64)
+    missing = round(share * int(sizes.sum())) - int(quotas.sum())
+    by_remainder = np.argsort(quotas - exact, kind="stable")
+    open_to_more = [k for k in by_remainder if quotas[k] + 1 < sizes[k]]
+    quotas[open_to_more[: max(0, missing)]] += 1
+    return quotas
+
+
+def _members_by_class(labels: Tensor) -> list[Tensor]:
+    counts = torch.bincount(labels).tolist()
+    return list(torch.argsort(labels, stable=True).split(counts)) if counts else []
+
+
+def _shuffled(members: Tensor, seed: int, k: int) -> Tensor:
+    permutation = np.random.default_rng([seed, k]).permutation(len(members))
+    return members[torch.from_numpy(permutation)]
+
+
+def _checked_seed(owner: str, seed: Any) -> int:
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or int(seed) < 0:
+        raise parameter_error(owner, "seed", "an integer of at least 0", seed)
+    return int(seed)
+
+
+def _copy(values: Any) -> Any:
+    array = np.asarray(values)
+    if array.dtype.kind == "u":  # torch does little with wide unsigned integers
+        array = array.astype(np.int64)
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+def _brief(value: Any) -> Any:
+    """What to call a value in a message: itself if short, else its type."""
+    return value if len(repr(value)) <= 60 else type(value).__name__

@@ -1,0 +1,215 @@
+"""Examples that a torch data set gives one by one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+
+from vinets.checks import parameter_error
+from vinets.data.interface import Inputs, Source, chunked_order, first_positions
+from vinets.data.labels import as_labels, as_positions, class_names
+from vinets.data.tensors import TensorSource, move
+
+__all__ = ["LoaderSource", "can_be_reread", "read_once"]
+
+ACCEPTED_BATCH = "batches (inputs, labels), or mappings with the key 'labels' or 'label'"
+
+
+class LoaderSource(Source):
+    """The examples of a map-style data set, read by a :class:`~torch.utils.data.DataLoader`.
+
+    Of a loader given, the data set, ``collate_fn`` and the workers are used; the order and the
+    batch size are those asked for. Batches are pairs (inputs, labels), or mappings with the key
+    ``"labels"`` or ``"label"``, of which the rest is the inputs.
+
+    Labels come from ``dataset.targets``, ``dataset.labels`` or the last tensor of a
+    ``TensorDataset`` where there is one, and from one pass over the data otherwise.
+
+    The transforms of the data set are its augmentation: they run on every pass, and ``augment`` is
+    ignored, except that worker processes are seeded from it.
+
+    Parameters
+    ----------
+    data : DataLoader or Dataset
+        A loader, or a map-style data set.
+    classes : sequence of str or None, default=None
+        Names of the classes. None takes ``dataset.classes``, or numbers them.
+    """
+
+    def __init__(
+        self, data: DataLoader[Any] | Dataset[Any], classes: Sequence[str] | None = None
+    ) -> None:
+        loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size=64)
+        if not can_be_reread(loader):
+            accepted = "a loader over a map-style data set, with a batch size"
+            remedy = "as_source(loader) reads any other into memory."
+            got = type(loader.dataset).__name__
+            raise parameter_error("LoaderSource", "data", accepted, got, remedy)
+        self._loader = loader
+        self._positions = torch.arange(len(loader.dataset))  # type: ignore[arg-type]
+        labels = _stored_labels(loader.dataset)
+        self.labels = self._read_labels() if labels is None else labels
+        names = _stored_classes(loader.dataset, self.labels) if classes is None else classes
+        self.classes = class_names("LoaderSource", names, self.labels)
+        if labels is not None and len(labels):
+            self.example()  # stored labels that are not those of the batches show up at once
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def subset(self, index: Tensor) -> LoaderSource:
+        index = as_positions("LoaderSource.subset", "index", index, len(self))
+        part = copy.copy(self)
+        part._positions, part.labels = self._positions[index], self.labels[index]
+        return part
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        order: Tensor | None = None,
+        augment: torch.Generator | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Iterator[tuple[Inputs, Tensor]]:
+        chunks = chunked_order("LoaderSource.batches", order, len(self), batch_size)
+        return self._checked(chunks, augment, device, self._loader.num_workers)
+
+    def example(self, count: int = 1) -> Inputs:
+        first = first_positions("LoaderSource.example", count, len(self))
+        ((inputs, _),) = self._checked((first,), None, "cpu", workers=0)
+        return inputs
+
+    def _checked(
+        self,
+        chunks: tuple[Tensor, ...],
+        augment: torch.Generator | None,
+        device: torch.device | str,
+        workers: int,
+    ) -> Iterator[tuple[Inputs, Tensor]]:
+        for chunk, batch in zip(chunks, self._read(chunks, augment, workers), strict=True):
+            inputs, labels = _inputs_and_labels(batch)
+            if not torch.equal(labels, self.labels[chunk]):
+                raise ValueError(
+                    "The labels in the batches of the data set must stay the same on every pass, "
+                    "and be those in its 'targets' or 'labels' attribute if it has one. They "
+                    "differ. Correct the attribute, or the collate_fn if that changes labels."
+                )
+            yield move(inputs, device), labels.to(device)
+
+    def _read_labels(self) -> Tensor:
+        chunks = self._positions.split(self._loader.batch_size or 64)
+        batches = self._read(chunks if len(self) else (), None, self._loader.num_workers)
+        parts = [_inputs_and_labels(batch)[1] for batch in batches]
+        labels = torch.cat([self._positions[:0], *parts])
+        return as_labels("LoaderSource", labels, count=len(self))
+
+    def _read(
+        self, chunks: tuple[Tensor, ...], augment: torch.Generator | None, workers: int
+    ) -> Iterator[Any]:
+        # The loader draws a seed for its workers. Its own generator keeps the global one still.
+        seeds = torch.Generator().manual_seed(0) if augment is None else augment
+        loader = self._loader
+        return iter(
+            DataLoader(
+                loader.dataset,
+                batch_sampler=[self._positions[chunk].tolist() for chunk in chunks],
+                collate_fn=loader.collate_fn,
+                num_workers=workers,
+                worker_init_fn=loader.worker_init_fn,
+                multiprocessing_context=loader.multiprocessing_context if workers else None,
+                generator=seeds,
+            )
+        )
+
+
+def can_be_reread(loader: DataLoader[Any]) -> bool:
+    """Whether the loader reads single examples of a data set by their positions."""
+    return not isinstance(loader.dataset, IterableDataset) and loader.batch_sampler is not None
+
+
+def read_once(loader: DataLoader[Any], classes: Sequence[str] | None = None) -> TensorSource:
+    """Everything that one pass over ``loader`` gives, in memory. The loader must end."""
+    inputs: list[Inputs] = []
+    labels: list[Tensor] = []
+    for batch in loader:
+        some, those = _inputs_and_labels(batch)
+        inputs.append(some)
+        labels.append(those)
+    if not labels:
+        raise parameter_error("as_source", "data", "at least one example", "none")
+    return TensorSource(_joined(inputs), torch.cat(labels), classes)
+
+
+def _joined(parts: list[Inputs]) -> Inputs:
+    accepted = "batches of one kind, whose inputs differ in the first dimension only"
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    mappings = [part for part in parts if not isinstance(part, Tensor)]
+    try:
+        if len(tensors) == len(parts):
+            return torch.cat(tensors)
+        if len(mappings) == len(parts) and all(m.keys() == mappings[0].keys() for m in mappings):
+            return {name: torch.cat([m[name] for m in mappings]) for name in mappings[0]}
+    except RuntimeError as error:
+        raise parameter_error("as_source", "data", accepted, str(error)) from None
+    raise parameter_error("as_source", "data", accepted, "batches of several kinds")
+
+
+def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
+    if isinstance(batch, Mapping):
+        key = "labels" if "labels" in batch else "label"
+        if key in batch:
+            inputs: Any = {str(k): value for k, value in batch.items() if k != key}
+            return _checked_inputs(inputs), as_labels("LoaderSource", batch[key])
+    elif isinstance(batch, tuple | list) and len(batch) == 2:
+        return _checked_inputs(batch[0]), as_labels("LoaderSource", batch[1])
+    found = sorted(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
+    raise parameter_error("LoaderSource", "data", f"a loader of {ACCEPTED_BATCH}", found)
+
+
+def _checked_inputs(inputs: Any) -> Inputs:
+    if isinstance(inputs, Tensor):
+        return inputs
+    if isinstance(inputs, Mapping) and inputs:
+        others = [name for name, value in inputs.items() if not isinstance(value, Tensor)]
+        if not others:
+            return dict(inputs)
+        remedy = "Leave such columns out of the data set, or convert them in collate_fn."
+        got = f"no tensor under {', '.join(map(repr, others))}"
+        raise parameter_error("LoaderSource", "data", "a loader of tensors", got, remedy)
+    got = f"inputs of type {type(inputs).__name__}"
+    remedy = "Convert the examples in the data set or in collate_fn."
+    raise parameter_error("LoaderSource", "data", "a loader of tensors", got, remedy)
+
+
+def _stored_labels(dataset: Any) -> Tensor | None:
+    """Labels that can be had without reading the examples, or None."""
+    if isinstance(dataset, Subset):
+        whole = _stored_labels(dataset.dataset)
+        return None if whole is None else whole[torch.as_tensor(dataset.indices).long()]
+    values = getattr(dataset, "targets", getattr(dataset, "labels", None))
+    if isinstance(dataset, TensorDataset):
+        values = dataset.tensors[-1]
+    if values is None or getattr(dataset, "target_transform", None) is not None:
+        return None
+    try:
+        return as_labels("LoaderSource", values, count=len(dataset))
+    except (TypeError, ValueError):  # something else of that name
+        return None
+
+
+def _stored_classes(dataset: Any, labels: Tensor) -> Sequence[str] | None:
+    if isinstance(dataset, Subset):
+        return _stored_classes(dataset.dataset, labels)
+    names = getattr(dataset, "classes", None)
+    if not _is_names(names) or (len(labels) and len(names) <= int(labels.max())):
+        return None
+    return names
+
+
+def _is_names(names: Any) -> TypeGuard[Sequence[str]]:
+    return isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)

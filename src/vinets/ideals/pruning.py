@@ -1,0 +1,155 @@
+r"""Which generators tell a class from the others.
+
+A generator of class :math:`k` is small on that class by construction. It is worth keeping if it is
+not small on the others: the paper ranks by
+
+.. math:: s(p) = \min_{j \ne k} \frac{1}{|Z^j|} \sum_{z \in Z^j} |p(z)| .
+
+Under the unit rule a generator can score high merely because it is large everywhere, so a second
+score divides by the generator's own mean absolute value on points it was not fitted to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vinets.algebra.compositions import CompositionSet
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.checks import one_of, parameter_error
+from vinets.ideals.classwise import ClassIdeals
+
+__all__ = ["SCORES", "PrunedIdeals", "PruningScores", "mean_absolute_values", "prune", "score"]
+
+SCORES = ("separation", "normalized")
+FLOOR = 1e-6  # below this a generator's own value is rounding, not noise of the class
+
+
+@dataclass(frozen=True, eq=False)
+class PruningScores:
+    """Scores of all generators.
+
+    Parameters
+    ----------
+    kind : {"separation", "normalized"}
+        The paper's score, or the same divided by the generator's own value.
+    values : tuple of ndarray
+        ``values[k]`` are the scores of the generators of class ``k``.
+    means : tuple of ndarray
+        ``means[k]`` has shape (K, |G_k|): mean absolute values on the points of every class.
+    """
+
+    kind: str
+    values: tuple[NDArray[np.float64], ...]
+    means: tuple[NDArray[np.float64], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PrunedIdeals:
+    """The generators that were kept, class by class.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (K,)
+        The labels.
+    polynomials : tuple of PolynomialSet
+        The kept generators of each class, in their old order: degrees stay sorted.
+    scores : tuple of ndarray
+        Their scores.
+    n_generators : int
+        How many there were before.
+    """
+
+    classes: NDArray[Any]
+    polynomials: tuple[PolynomialSet, ...]
+    scores: tuple[NDArray[np.float64], ...]
+    n_generators: int
+
+    def __len__(self) -> int:
+        return sum(map(len, self.polynomials))
+
+
+def mean_absolute_values(ideals: ClassIdeals, Z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """Mean of ``|p|`` over the points of every class: per class of generators, (K, |G_k|)."""
+    codes = torch.as_tensor(np.searchsorted(ideals.classes, y.cpu().numpy()), device=Z.device)
+    counts = torch.bincount(codes, minlength=len(ideals)).clamp_min(1).to(Z)
+    out = []
+    for ideal in ideals.ideals:
+        total = Z.new_zeros(len(ideals), len(ideal.generators_))
+        width = max(1, int(2**26 // max(1, len(ideal.generators_))))
+        for points, group in zip(Z.split(width), codes.split(width), strict=True):
+            total.index_add_(0, group, ideal.generators_.evaluate(points).abs().to(Z.dtype))
+        out.append(total / counts[:, None])
+    return tuple(out)
+
+
+def score(ideals: ClassIdeals, Z: Tensor, y: Tensor, kind: str = "separation") -> PruningScores:
+    """Score every generator on the points ``Z`` (m, n) with labels ``y`` (m,).
+
+    Parameters
+    ----------
+    ideals : ClassIdeals
+        Fitted ideals.
+    Z, y : Tensor
+        Points of all classes, best not those of the fit, and their labels.
+    kind : {"separation", "normalized"}, default="separation"
+        ``"separation"``: the smallest mean absolute value on another class. ``"normalized"``: that,
+        divided by the mean absolute value on the generator's own class.
+    """
+    one_of("score", "kind", kind, SCORES)
+    means = [m.double().cpu().numpy() for m in mean_absolute_values(ideals, Z, y)]
+    values = []
+    for k, table in enumerate(means):
+        others = np.delete(table, k, axis=0)
+        best = others.min(axis=0) if len(others) else table[k]
+        values.append(best / np.maximum(table[k], FLOOR) if kind == "normalized" else best)
+    return PruningScores(kind, tuple(values), tuple(means))
+
+
+def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> PrunedIdeals:
+    """Keep the generators of the highest scores in every class.
+
+    Parameters
+    ----------
+    ideals : ClassIdeals
+        Fitted ideals.
+    scores : PruningScores
+        From :func:`score`.
+    keep : float or int
+        A share in (0, 1] of each class's generators, or a number per class.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from vinets import ABM, fit_class_ideals
+    >>> x = torch.linspace(-1, 1, 20, dtype=torch.float64)
+    >>> Z, y = torch.cat([torch.stack([x, x], 1), torch.stack([x, -x], 1)]), torch.arange(40) // 20
+    >>> ideals = fit_class_ideals(Z, y, ABM(psi=1e-6, max_degree=2))
+    >>> kept = prune(ideals, score(ideals, Z, y), keep=1)
+    >>> [str(p) for p in kept.polynomials]
+    ['0.707*x1 - 0.707*x0', '0.707*x1 + 0.707*x0']
+    """
+    share = isinstance(keep, float)
+    if isinstance(keep, bool) or not (0 < keep <= 1 if share else keep >= 1):
+        accepted = "a share in (0, 1] or a positive number of generators per class"
+        raise parameter_error("prune", "keep", accepted, keep)
+    polynomials, kept_scores = [], []
+    for ideal, values in zip(ideals.ideals, scores.values, strict=True):
+        count = int(np.ceil(keep * len(values))) if share else min(int(keep), len(values))
+        # stable: of equal scores the generator of lower degree stays
+        best = np.sort(np.argsort(-values, kind="stable")[:count])
+        polynomials.append(as_polynomials(ideal.generators_).select(best))
+        kept_scores.append(values[best])
+    return PrunedIdeals(ideals.classes, tuple(polynomials), tuple(kept_scores), ideals.n_generators)
+
+
+def as_polynomials(generators: Any) -> PolynomialSet:
+    """Generators over monomials, whatever the algorithm that found them."""
+    if isinstance(generators, CompositionSet):
+        return generators.expanded
+    return generators

@@ -1,0 +1,185 @@
+"""From whatever a module returns to one tensor of latents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vinets.checks import one_of, optional_positive_int, parameter_error
+
+__all__ = ["KINDS", "LatentReader", "LatentShape", "first_tensor"]
+
+KINDS = ("auto", "map", "pool", "class_token", "mean_token")
+
+
+@dataclass(frozen=True)
+class LatentShape:
+    """Channels and positions of the output of a module, for one example.
+
+    Attributes
+    ----------
+    channels : int
+        Length of the descriptor at a position.
+    height, width : int
+        The grid of positions: ``1 x T`` for ``T`` tokens, ``1 x 1`` for vectors.
+    """
+
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def positions(self) -> int:
+        """Number of positions, ``height * width``."""
+        return self.height * self.width
+
+    @property
+    def features(self) -> int:
+        """Number of values of one example, ``channels * positions``."""
+        return self.channels * self.positions
+
+
+class LatentReader(nn.Module):
+    """Read the output of a module as latents ``(B, C, P)``: ``C`` channels at ``P`` positions.
+
+    The output may be a Tensor; a tuple or list, whose first Tensor counts; or a mapping, whose
+    ``last_hidden_state`` or else first Tensor counts. Its shape says what it is: ``(B, D)`` are
+    vectors, ``(B, T, C)`` tokens, ``(B, C, H, W)`` maps.
+
+    Parameters
+    ----------
+    kind : str, default="auto"
+        What to make of it; vectors are one position under every kind.
+
+        - ``"map"``: the descriptors at all positions, with ``P = H * W``, ``T`` or 1.
+        - ``"pool"``: maps averaged down to ``pool x pool``, ``P = pool**2``.
+        - ``"class_token"``: the first token, ``P = 1``.
+        - ``"mean_token"``: the mean over the positions, ``P = 1``.
+        - ``"auto"``: ``"mean_token"`` for tokens, ``"map"`` for everything else.
+    pool : int or None, default=None
+        Side of the pooled map; needed by ``kind="pool"`` and refused by the others.
+    channels_last : bool, default=False
+        Whether maps come as ``(B, H, W, C)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> maps = torch.arange(8.0).reshape(1, 2, 2, 2)
+    >>> LatentReader("pool", pool=1)(maps)
+    tensor([[[1.5000],
+             [5.5000]]])
+    >>> LatentReader("map")((maps, "something else")).shape
+    torch.Size([1, 2, 4])
+    """
+
+    def __init__(
+        self, kind: str = "auto", pool: int | None = None, channels_last: bool = False
+    ) -> None:
+        super().__init__()
+        self.kind = one_of("LatentReader", "kind", kind, KINDS)
+        self.pool = optional_positive_int("LatentReader", "pool", pool)
+        if (kind == "pool") != (self.pool is not None):
+            accepted = "a positive integer if kind='pool', and None otherwise"
+            raise parameter_error("LatentReader", "pool", accepted, pool, f"The kind is {kind!r}.")
+        self.channels_last = bool(channels_last)
+
+    def forward(self, output: Any) -> Tensor:
+        """Latents ``(B, C, P)``; the dtype stays."""
+        values = first_tensor(output)
+        _check_dimensions(values)
+        if values.ndim == 2:
+            return values.unsqueeze(2)
+        tokens = values.ndim == 3
+        if self.kind == "pool":
+            return self._pooled(values)
+        if self.kind == "class_token":
+            if not tokens:
+                raise _wrong_kind("class_token", "tokens (B, T, C)", values, "mean_token")
+            return values[:, 0].unsqueeze(2)
+        descriptors = self._descriptors(values)
+        if self.kind == "mean_token" or (self.kind == "auto" and tokens):
+            return descriptors.mean(2, keepdim=True)
+        return descriptors
+
+    def describe(self, output: Any) -> LatentShape:
+        """Channels and positions of ``output`` as it comes, before it is pooled or flattened.
+
+        Examples
+        --------
+        >>> import torch
+        >>> LatentReader(channels_last=True).describe(torch.zeros(1, 7, 5, 3))
+        LatentShape(channels=3, height=7, width=5)
+        """
+        values = first_tensor(output)
+        _check_dimensions(values)
+        sizes = tuple(values.shape[1:])
+        if len(sizes) == 1:
+            return LatentShape(sizes[0], 1, 1)
+        if len(sizes) == 2:
+            return LatentShape(sizes[1], 1, sizes[0])
+        if self.channels_last:
+            return LatentShape(sizes[2], sizes[0], sizes[1])
+        return LatentShape(*sizes)
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that build this reader again."""
+        return {"kind": self.kind, "pool": self.pool, "channels_last": self.channels_last}
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.config().items())
+
+    def _descriptors(self, values: Tensor) -> Tensor:
+        """View tokens or maps as ``(B, C, P)``."""
+        if values.ndim == 3:
+            return values.transpose(1, 2)
+        if self.channels_last:
+            return values.flatten(1, 2).transpose(1, 2)
+        return values.flatten(2)
+
+    def _pooled(self, values: Tensor) -> Tensor:
+        if values.ndim != 4:
+            raise _wrong_kind("pool", "maps (B, C, H, W)", values, "mean_token")
+        assert self.pool is not None
+        maps = values.permute(0, 3, 1, 2) if self.channels_last else values
+        if self.pool > min(maps.shape[2:]):
+            accepted = f"at most the side of the map, {min(maps.shape[2:])}"
+            raise parameter_error("LatentReader", "pool", accepted, self.pool)
+        return F.adaptive_avg_pool2d(maps, self.pool).flatten(2)
+
+
+def first_tensor(output: Any) -> Tensor:
+    """The Tensor in what a module returned: itself, ``last_hidden_state``, or the first one."""
+    if isinstance(output, Tensor):
+        return output
+    candidates: Iterable[Any] = ()
+    if isinstance(output, Mapping):
+        hidden = output.get("last_hidden_state")
+        candidates = output.values() if hidden is None else (hidden,)
+    elif isinstance(output, (tuple, list)):
+        candidates = output
+    for value in candidates:
+        if isinstance(value, Tensor):
+            return value
+    raise ValueError(
+        "The module at the cut must return a Tensor, or a tuple, list or mapping that holds one. "
+        f"Got {type(output).__name__} instead. Cut at another module."
+    )
+
+
+def _check_dimensions(values: Tensor) -> None:
+    if not 2 <= values.ndim <= 4:
+        raise ValueError(
+            "The output at the cut must have shape (B, D), (B, T, C) or (B, C, H, W). "
+            f"Got {tuple(values.shape)} instead. Cut at another module."
+        )
+
+
+def _wrong_kind(kind: str, accepted: str, values: Tensor, other: str) -> ValueError:
+    return ValueError(
+        f"LatentReader(kind={kind!r}) reads {accepted} or vectors (B, D). "
+        f"Got shape {tuple(values.shape)} instead. Use kind={other!r} or kind='map'."
+    )

@@ -1,0 +1,93 @@
+"""Mean and standard deviation of latents in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from vinets.checks import one_of
+from vinets.latent.store import LatentStore
+
+__all__ = ["moments"]
+
+# Below this share of the mean a standard deviation is the rounding of a constant.
+ROUNDING = 1e-12
+
+
+def moments(
+    latents: LatentStore | Iterable[Tensor], per: str = "feature", *, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of latents ``(m, ...)``, chunk by chunk in float64.
+
+    Chunks of sizes ``n`` and ``b`` merge by Chan's formulas, which do not cancel:
+
+    ``mean = mean_n + d * b / (n + b)``,  ``S = S_n + S_b + d**2 * n * b / (n + b)``,
+
+    where ``d = mean_b - mean_n`` and ``S`` sums the squared deviations. The standard deviation
+    divides by the count, and is 1 where the latents are constant, so that one may divide by it.
+
+    Parameters
+    ----------
+    latents : LatentStore or iterable of Tensor
+        A store, or chunks ``(b, ...)`` of latents of one shape.
+    per : {"feature", "channel"}, default="feature"
+        One result for every value of a latent, or one for every index of its first axis, pooled
+        over the other axes.
+    keepdim : bool, default=False
+        Whether to keep the pooled axes with length 1, so that the result broadcasts.
+
+    Returns
+    -------
+    mean, std : Tensor
+        In float64, of the shape of one latent, or ``(C,)`` per channel.
+
+    Examples
+    --------
+    >>> mean, std = moments([torch.tensor([[0.0, 7.0]]), torch.tensor([[2.0, 7.0]])])
+    >>> mean.tolist(), std.tolist()
+    ([1.0, 7.0], [1.0, 1.0])
+    """
+    one_of("moments", "per", per, ("feature", "channel"))
+    count = 0
+    mean = squares = torch.zeros((), dtype=torch.float64)
+    for chunk in _chunks(latents):
+        values = chunk.to(torch.float64)
+        axes = [0] if per == "feature" else [0, *range(2, values.ndim)]
+        chunk_mean = values.mean(axes, keepdim=True)
+        size = values.numel() // chunk_mean.numel()
+        chunk_squares = (values - chunk_mean).square().sum(axes, keepdim=True)
+        if count == 0:
+            count, mean, squares = size, chunk_mean, chunk_squares
+            continue
+        share = size / (count + size)
+        apart = chunk_mean - mean
+        mean = mean + apart * share
+        squares = squares + chunk_squares + apart.square() * (count * share)
+        count += size
+    if count == 0:
+        raise ValueError("The moments of no latents are not defined: pass at least one.")
+    if not bool(torch.isfinite(squares).all()):
+        raise ValueError("The latents hold NaN or infinite values; look at the network first.")
+    std = (squares / count).sqrt()
+    smallest = (ROUNDING * mean.abs()).clamp_min(torch.finfo(torch.float32).tiny)
+    std = torch.where(std > smallest, std, 1.0)
+    shape = mean.shape[1:] if keepdim or per == "feature" else mean.shape[1:2]
+    return mean.reshape(shape), std.reshape(shape)
+
+
+def _chunks(latents: LatentStore | Iterable[Tensor]) -> Iterator[Tensor]:
+    """The chunks that hold anything, checked for one shape."""
+    shape: torch.Size | None = None
+    chunks = (z for z, _ in latents.chunks()) if isinstance(latents, LatentStore) else latents
+    for chunk in chunks:
+        if chunk.ndim < 2 or (shape is not None and chunk.shape[1:] != shape):
+            expected = "(b, ...)" if shape is None else f"(b, {', '.join(map(str, shape))})"
+            raise ValueError(
+                f"Chunks of latents must have one shape, {expected}. "
+                f"Got {tuple(chunk.shape)} instead."
+            )
+        shape = chunk.shape[1:]
+        if chunk.numel():
+            yield chunk

@@ -1,0 +1,199 @@
+"""Latents with labels, in memory or on disk, read in the order in which they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vinets.checks import format_bytes, optional_positive_int, parameter_error, rows_within
+from vinets.latent.shards import DTYPES, SHARD_BYTES, read_manifest, read_shard
+
+__all__ = ["MEMORY_LIMIT", "LatentStore"]
+
+MEMORY_LIMIT = 2 << 30
+
+
+class LatentStore:
+    """Latents ``(m, ...)`` with labels ``(m,)``.
+
+    Build one by :meth:`from_tensor`, :meth:`open` or :func:`vinets.latent.collect_latents`.
+
+    Parameters
+    ----------
+    runs : callable
+        Starts a pass over the latents: tensors ``(b, ...)`` in order, of any lengths.
+    labels : Tensor
+        Integers ``(m,)``, on the device of the latents.
+    shape : tuple of int
+        Shape of one latent.
+    dtype : torch.dtype
+        Precision in which the latents are stored.
+    memory_limit : int
+        The most bytes that :meth:`tensor` and :meth:`of_class` may allocate.
+
+    Examples
+    --------
+    >>> values = torch.tensor([[1.0], [2.0], [3.0]])
+    >>> store = LatentStore.from_tensor(values, torch.tensor([0, 1, 0]))
+    >>> len(store), store.shape
+    (3, (1,))
+    >>> store.of_class(0)
+    tensor([[1.],
+            [3.]])
+    """
+
+    def __init__(
+        self,
+        runs: Callable[[], Iterable[Tensor]],
+        labels: Tensor,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        *,
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> None:
+        self._runs = runs
+        self.labels = labels
+        self.shape = shape
+        self.dtype = dtype
+        self.memory_limit = memory_limit
+
+    @classmethod
+    def from_tensor(
+        cls,
+        values: Tensor | Sequence[Tensor],
+        labels: Tensor,
+        *,
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> LatentStore:
+        """A store of ``values`` in memory, which are not copied.
+
+        Parameters
+        ----------
+        values : Tensor or sequence of Tensor
+            Latents ``(m, ...)``, whole or in runs ``(b, ...)`` one behind the other.
+        labels : Tensor
+            Integers ``(m,)``; moved to the device of the values.
+        memory_limit : int, default=2 GiB
+            As in the constructor.
+        """
+        runs = (values,) if isinstance(values, Tensor) else tuple(values)
+        kinds = {(run.dtype, tuple(run.shape[1:])) for run in runs}
+        if len(kinds) != 1 or runs[0].ndim < 2 or not runs[0].is_floating_point():
+            got = ", ".join(f"{run.dtype} {tuple(run.shape)}" for run in runs[:3])
+            raise parameter_error("LatentStore", "values", "floats of one shape (m, ...)", got)
+        count = sum(len(run) for run in runs)
+        if labels.shape != (count,) or labels.is_floating_point() or labels.is_complex():
+            got = f"{labels.dtype} {tuple(labels.shape)}"
+            raise parameter_error("LatentStore", "labels", f"{count} integers, one a latent", got)
+        return cls(
+            lambda: runs,
+            labels.detach().to(runs[0].device, torch.int64),
+            tuple(runs[0].shape[1:]),
+            runs[0].dtype,
+            memory_limit=memory_limit,
+        )
+
+    @classmethod
+    def open(cls, directory: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> LatentStore:
+        """The store in ``directory``, which :func:`vinets.latent.collect_latents` wrote."""
+        folder = Path(directory)
+        manifest = read_manifest(folder)
+        if manifest is None or not manifest.complete:
+            raise ValueError(f"{folder} holds no complete latents. Run collect_latents on it.")
+        indices = range(len(manifest.counts))
+        return cls(
+            lambda: (read_shard(folder, i, manifest)[0] for i in indices),
+            torch.cat([read_shard(folder, i, manifest)[1] for i in indices]),
+            manifest.shape,
+            DTYPES[manifest.dtype],
+            memory_limit=memory_limit,
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"LatentStore({len(self)} latents of shape {self.shape}, {self.dtype})"
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the latents as they are stored, in bytes."""
+        return len(self) * self._size * self.dtype.itemsize
+
+    def chunks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """A pass over the store in order: float32 latents ``(b, ...)`` and labels ``(b,)``.
+
+        Parameters
+        ----------
+        size : int or None, default=None
+            Number of latents in a chunk; the last may be smaller. None: about 64 MiB of them.
+        """
+        rows = optional_positive_int("LatentStore.chunks", "size", size)
+        if rows is None:
+            rows = rows_within(SHARD_BYTES, 4 * self._size)
+        start = 0
+        for values in _rechunk(self._runs(), rows):
+            yield values.to(torch.float32), self.labels[start : start + len(values)]
+            start += len(values)
+
+    def tensor(self) -> Tensor:
+        """All latents in one float32 tensor ``(m, ...)``."""
+        first = next(iter(self._runs()))
+        if len(first) == len(self) and first.dtype == torch.float32:
+            return first
+        self._check_fits(len(self), "all latents")
+        return self._gather(torch.ones_like(self.labels, dtype=torch.bool))
+
+    def of_class(self, k: int) -> Tensor:
+        """The latents with label ``k``, in order, as float32 ``(m_k, ...)``."""
+        wanted = self.labels == k
+        count = int(wanted.sum())
+        if count == 0:
+            present = f"one of the labels {self.labels.unique().tolist()}"
+            raise parameter_error("LatentStore.of_class", "k", present, k)
+        self._check_fits(count, f"class {k}")
+        return self._gather(wanted)
+
+    @property
+    def _size(self) -> int:
+        return torch.Size(self.shape).numel()
+
+    def _check_fits(self, count: int, what: str) -> None:
+        need = 4 * count * self._size
+        if need > self.memory_limit:
+            raise MemoryError(
+                f"A tensor of {what} ({count} of shape {self.shape}) takes {format_bytes(need)}, "
+                f"more than memory_limit ({format_bytes(self.memory_limit)}): read chunks(), or "
+                "raise memory_limit."
+            )
+
+    def _gather(self, wanted: Tensor) -> Tensor:
+        """The latents where ``wanted`` ``(m,)`` is True; one allocation, one pass."""
+        shape = (int(wanted.sum()), *self.shape)
+        gathered = torch.empty(shape, dtype=torch.float32, device=self.labels.device)
+        start = filled = 0
+        for values in self._runs():
+            rows = wanted[start : start + len(values)].nonzero().squeeze(1)
+            gathered[filled : filled + len(rows)] = values[rows]
+            start += len(values)
+            filled += len(rows)
+        return gathered
+
+
+def _rechunk(runs: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
+    """The same rows in tensors of ``rows`` rows; the last may be shorter."""
+    held: list[Tensor] = []
+    missing = rows
+    for values in runs:
+        while len(values):
+            held.append(values[:missing])
+            values = values[missing:]
+            missing -= len(held[-1])
+            if missing == 0:
+                yield held[0] if len(held) == 1 else torch.cat(held)
+                held, missing = [], rows
+    if held:
+        yield held[0] if len(held) == 1 else torch.cat(held)

@@ -1,0 +1,187 @@
+"""How often and how confidently a network is right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vinets.checks import parameter_error
+from vinets.measure.running import Inputs, batch_of, call, each, evaluating, placed, resolve_device
+
+__all__ = ["BINS", "Evaluation", "evaluate"]
+
+BINS = 15
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a classifier does on labelled examples.
+
+    Attributes
+    ----------
+    examples : int
+        How many there were.
+    accuracy : float
+        Share of examples whose label has the largest logit, in [0, 1].
+    top5 : float or None
+        Share of examples whose label is among the five largest logits; None below six classes.
+    loss : float
+        Mean cross-entropy in nats.
+    confusion : Tensor of shape (K, K), int64
+        Examples by label (row) and prediction (column).
+    per_class : Tensor of shape (K,), float64
+        Accuracy on the examples of each class; NaN for a class without examples.
+    calibration_error : float
+        Expected calibration error: ``sum_b (n_b / n) |accuracy_b - confidence_b|`` over 15 bins of
+        equal width for the largest probability.
+    seconds : float
+        Wall-clock time, with the loading of the batches.
+    """
+
+    examples: int
+    accuracy: float
+    top5: float | None
+    loss: float
+    confusion: Tensor
+    per_class: Tensor
+    calibration_error: float
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON-able values; what is not a finite number becomes None."""
+        return {
+            "examples": self.examples,
+            "accuracy": self.accuracy,
+            "top5": self.top5,
+            "loss": _finite(self.loss),
+            "confusion": self.confusion.tolist(),
+            "per_class": [_finite(a) for a in self.per_class.tolist()],
+            "calibration_error": _finite(self.calibration_error),
+            "seconds": self.seconds,
+        }
+
+
+def evaluate(
+    network: nn.Module,
+    batches: Iterable[tuple[Inputs, Tensor]],
+    *,
+    device: str | torch.device,
+) -> Evaluation:
+    """Evaluate a classifier on batches, one at a time.
+
+    Parameters
+    ----------
+    network : Module
+        Returns logits of shape (B, K), or an object with such ``logits``. It runs in eval mode,
+        and its training flags stay as they were. If it lies on another device, a copy runs.
+        Logits that are NaN make the loss and the calibration error NaN.
+    batches : iterable of (inputs, labels)
+        Inputs are a tensor, or a dict of tensors by argument; labels are integers of shape (B,).
+    device : str or torch.device
+        ``"auto"`` takes a CUDA device where there is one.
+
+    Examples
+    --------
+    >>> logits = torch.eye(3)[[0, 1, 2, 2]]
+    >>> result = evaluate(nn.Identity(), [(logits, torch.tensor([0, 1, 2, 1]))], device="cpu")
+    >>> result.accuracy, result.confusion.tolist()
+    (0.75, [[1, 0, 0], [0, 1, 1], [0, 0, 1]])
+    """
+    place = resolve_device("evaluate", device)
+    running = placed(network, place)
+    tally: _Tally | None = None
+    begin = time.perf_counter()
+    with evaluating(running):
+        for batch in batches:
+            inputs, labels = _pair(batch)
+            logits = _logits(call(running, each(inputs, lambda t: t.to(place))), len(labels))
+            if tally is None:
+                tally = _Tally(logits.shape[1], place)
+            tally.add(logits, labels)
+    if tally is None:
+        raise ValueError("The batches given to evaluate hold no examples. Pass at least one batch.")
+    return tally.result(begin)
+
+
+class _Tally:
+    """Sums over the batches, on the device: nothing waits for the GPU in between."""
+
+    def __init__(self, classes: int, device: torch.device) -> None:
+        self.classes = classes
+        self.confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
+        self.gaps = torch.zeros(BINS, dtype=torch.float64, device=device)  # right - confident
+        self.loss = torch.zeros((), dtype=torch.float64, device=device)
+        self.among_five = torch.zeros((), dtype=torch.int64, device=device)
+
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        self._check(logits, labels)
+        labels = labels.to(logits.device, torch.int64)
+        log_p = logits.double().log_softmax(1)
+        confidence, predicted = log_p.amax(1).exp(), logits.argmax(1)
+        right = predicted == labels
+        self.loss -= log_p.gather(1, labels[:, None]).sum()
+        pairs = labels * self.classes + predicted
+        self.confusion += torch.bincount(pairs, minlength=self.classes**2)
+        inner = torch.linspace(0, 1, BINS + 1, dtype=torch.float64, device=logits.device)[1:-1]
+        self.gaps.index_add_(0, torch.bucketize(confidence, inner), right.double() - confidence)
+        if self.classes > 5:
+            self.among_five += (logits.topk(5, dim=1).indices == labels[:, None]).sum()
+
+    def _check(self, logits: Tensor, labels: Tensor) -> None:
+        if logits.shape[1] != self.classes:
+            raise ValueError(
+                f"The network must return logits for the same classes in every batch. "
+                f"Got {self.classes}, then {logits.shape[1]} columns."
+            )
+        low, high = int(labels.min()), int(labels.max())
+        if low < 0 or high >= self.classes:
+            accepted = f"pairs of inputs and labels from 0 to {self.classes - 1}"
+            raise parameter_error("evaluate", "batches", accepted, f"labels from {low} to {high}")
+
+    def result(self, begin: float) -> Evaluation:
+        confusion = self.confusion.view(self.classes, self.classes).cpu()
+        right, examples = confusion.diagonal(), int(confusion.sum())
+        return Evaluation(
+            examples,
+            int(right.sum()) / examples,
+            int(self.among_five) / examples if self.classes > 5 else None,
+            float(self.loss) / examples,
+            confusion,
+            right.double() / confusion.sum(1),
+            float(self.gaps.abs().sum()) / examples,
+            time.perf_counter() - begin,
+        )
+
+
+def _pair(batch: Any) -> tuple[Inputs, Tensor]:
+    """The inputs and labels of a batch, or one clear complaint."""
+    accepted = "pairs of inputs and integer labels of shape (B,)"
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise parameter_error("evaluate", "batches", accepted, type(batch).__name__)
+    inputs, labels = batch
+    rows = batch_of("evaluate", inputs, "batches")
+    if not isinstance(labels, Tensor) or labels.shape != (rows,) or labels.is_floating_point():
+        got = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
+        kind = f"labels {got} of {labels.dtype}" if isinstance(labels, Tensor) else got
+        raise parameter_error("evaluate", "batches", accepted, f"{rows} inputs with {kind}")
+    return inputs, labels
+
+
+def _logits(output: Any, rows: int) -> Tensor:
+    logits = getattr(output, "logits", output)
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != rows:
+        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(
+            f"The network given to evaluate must return logits of shape (B, K), here ({rows}, K). "
+            f"Got {got} instead."
+        )
+    return logits
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None  # NaN compares false

@@ -1,0 +1,76 @@
+"""On what a measurement was made."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vinets.measure.running import resolve_device
+
+__all__ = ["machine"]
+
+
+def machine(device: str | torch.device = "auto") -> dict[str, Any]:
+    """Versions and hardware that a reader needs to judge a number, JSON-able.
+
+    Nothing in it names the host, a user or a path.
+
+    Parameters
+    ----------
+    device : str or torch.device, default="auto"
+        Where the measurement runs; ``"auto"`` takes a CUDA device where there is one.
+
+    Returns
+    -------
+    dict
+        ``python``, ``torch``, ``numpy``, ``vinets`` : versions. ``processor`` : its name.
+        ``cores`` : how many this process may use. ``torch_threads`` : threads inside one
+        operation. ``device`` : the device. ``gpu``, ``cuda`` : name of the GPU and version of CUDA,
+        None on the CPU.
+
+    Examples
+    --------
+    >>> facts = machine("cpu")
+    >>> facts["device"], facts["gpu"]
+    ('cpu', None)
+    """
+    place = resolve_device("machine", device)
+    on_cuda = place.type == "cuda"
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "vinets": _version(),
+        "processor": _processor(),
+        "cores": _cores(),
+        "torch_threads": torch.get_num_threads(),
+        "device": str(place),
+        "gpu": torch.cuda.get_device_name(place) if on_cuda else None,
+        "cuda": torch.version.cuda if on_cuda else None,
+    }
+
+
+def _version() -> str:
+    # The package is loaded when this runs; an import from its top would go up the layers.
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

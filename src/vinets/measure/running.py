@@ -1,0 +1,150 @@
+"""How a network is run while it is measured: its inputs, its device and its modes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from vinets.checks import parameter_error
+
+__all__ = ["Inputs", "Setting", "batch_of", "call", "evaluating", "placed", "resolve_device"]
+
+Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
+"""What a network takes: one tensor, or tensors by the name of the argument."""
+
+
+def call(network: Callable[..., Any], inputs: Inputs) -> Any:
+    """Run the network on a tensor, or on tensors by name."""
+    return network(inputs) if isinstance(inputs, Tensor) else network(**inputs)
+
+
+def tensors_of(inputs: Inputs) -> list[Tensor]:
+    """The tensors in the inputs."""
+    return [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+
+
+def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    """The inputs with every tensor changed."""
+    if isinstance(inputs, Tensor):
+        return change(inputs)
+    return {name: change(tensor) for name, tensor in inputs.items()}
+
+
+def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
+    """The number of examples in the inputs, at least one; raise for anything else.
+
+    Examples
+    --------
+    >>> batch_of("flops", {"pixels": torch.zeros(4, 3, 8, 8)})
+    4
+    """
+    accepted = "a tensor, or a dict of tensors, with one example a row and at least one row"
+    tensors = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
+    if not tensors or not all(isinstance(t, Tensor) and t.ndim for t in tensors):
+        raise parameter_error(owner, name, accepted, type(inputs).__name__)
+    counts = {len(t) for t in tensors}
+    if len(counts) != 1 or 0 in counts:
+        raise parameter_error(owner, name, accepted, [tuple(t.shape) for t in tensors])
+    return counts.pop()
+
+
+def resolve_device(owner: str, device: Any) -> torch.device:
+    """The device meant by ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a torch.device.
+
+    ``"auto"`` is the current CUDA device where there is one, and the CPU elsewhere.
+    """
+    accepted = "'auto', 'cpu' or a CUDA device such as 'cuda:0'"
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError, ValueError):
+        raise parameter_error(owner, "device", accepted, device) from None
+    if found.type == "cpu":
+        return torch.device("cpu")
+    if found.type != "cuda":
+        raise parameter_error(owner, "device", accepted, str(found))
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count or (found.index or 0) >= count:
+        remedy = f"{count} CUDA devices are available here; use 'auto' to take what there is."
+        raise parameter_error(owner, "device", accepted, str(found), remedy)
+    return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
+
+
+def placed(network: nn.Module, device: torch.device) -> nn.Module:
+    """The network itself if it lies on ``device``, else a copy that does."""
+    tensors = [*network.parameters(), *network.buffers()]
+    if all(t.device == device for t in tensors):
+        return network
+    return copy.deepcopy(network).to(device)
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Eval mode without gradients; every module gets its own training flag back."""
+    flags = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+@contextmanager
+def limited_threads(count: int | None) -> Iterator[None]:
+    """Let torch use ``count`` threads inside one operation; None changes nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if count is None else count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and in which formats networks run while they are timed."""
+
+    device: torch.device
+    channels_last: bool = False
+    amp: str | None = None
+
+    @classmethod
+    def checked(cls, owner: str, device: Any, channels_last: bool, amp: Any) -> Setting:
+        """The setting, or one clear complaint."""
+        if amp not in (None, "bfloat16"):
+            raise parameter_error(owner, "amp", "None or 'bfloat16'", amp)
+        return cls(resolve_device(owner, device), bool(channels_last), amp)
+
+    def network(self, network: nn.Module) -> nn.Module:
+        """A copy of the network in eval mode, on the device and in the memory format."""
+        moved = copy.deepcopy(network).to(self.device).eval()
+        if self.channels_last:
+            moved.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return moved
+
+    def inputs(self, example: Inputs, batch_size: int) -> Inputs:
+        """A batch of that size on the device: the rows of the example, over and over."""
+
+        def enlarge(tensor: Tensor) -> Tensor:
+            tensor = tensor[torch.arange(batch_size, device=tensor.device) % len(tensor)]
+            tensor = tensor.to(self.device)
+            if self.channels_last and tensor.ndim == 4:
+                tensor = tensor.to(memory_format=torch.channels_last)
+            return tensor
+
+        return each(example, enlarge)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The precision of one forward pass."""
+        if self.amp is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)

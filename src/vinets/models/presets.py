@@ -1,0 +1,79 @@
+"""The eight VI-Nets of the paper, by name: which network, cut where, with how many polynomials."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from vinets.checks import parameter_error
+
+__all__ = ["PRESETS", "Preset", "preset"]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A VI-Net as the paper builds it.
+
+    Attributes
+    ----------
+    name : str
+        Name in the paper, such as ``"VI-Net18-Small"``.
+    backbone : str
+        Network to cut, a name for :func:`vinets.models.create_model`.
+    cut : str
+        Module whose output becomes the latents.
+    base_parameters : int
+        Parameters of the network up to the cut.
+    removed_in_paper : float or None
+        Share of layers that the paper says it removes, roughly; None where it gives no number.
+        :attr:`vinets.CutPoint.removed` has the share as counted.
+    n_components : int
+        Principal components that the latents are reduced to.
+    generators_per_class : int
+        Polynomials kept for each class.
+    monomials : int
+        Monomials kept for all classes together.
+    """
+
+    name: str
+    backbone: str
+    cut: str
+    base_parameters: int
+    removed_in_paper: float | None
+    n_components: int = 128
+    generators_per_class: int = 128
+    monomials: int = 512
+
+
+PRESETS: dict[str, Preset] = {
+    p.name: p
+    for p in (
+        Preset("VI-Net18-Tiny", "resnet18", "layer2.1.bn2", 675_392, 0.7),
+        Preset("VI-Net18-Small", "resnet18", "layer3.1.bn1", 2_184_768, 0.5),
+        Preset("VI-Net18-Medium", "resnet18", "layer4.0.bn1", 3_955_776, 0.2),
+        Preset("VI-Net18-Large", "resnet18", "layer4.1.bn1", 8_808_512, None),
+        Preset("VI-Net34-Tiny", "resnet34", "layer3.1.bn1", 2_849_600, 0.7),
+        Preset("VI-Net34-Small", "resnet34", "layer3.3.bn1", 5_210_944, 0.5),
+        Preset("VI-Net34-Medium", "resnet34", "layer4.1.bn1", 14_196_032, 0.2),
+        Preset("VI-Net34-Large", "resnet34", "layer4.2.bn1", 18_916_672, None),
+    )
+}
+
+
+def preset(name: str) -> Preset:
+    """The preset called ``name``; upper and lower case are the same.
+
+    Examples
+    --------
+    >>> preset("vi-net18-small").cut
+    'layer3.1.bn1'
+    """
+    known = {key.lower(): value for key, value in PRESETS.items()}
+    wanted = name.lower() if isinstance(name, str) else ""
+    if wanted in known:
+        return known[wanted]
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.3) or list(known)
+    names = ", ".join(known[key].name for key in near)
+    raise parameter_error(
+        "preset", "name", "the name of a preset", name, f"The nearest are {names}."
+    )

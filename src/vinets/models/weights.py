@@ -1,0 +1,82 @@
+"""Weights of a network in a safetensors file, which holds numbers and cannot run code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+__all__ = ["load_weights", "save_weights"]
+
+PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
+SHOWN = 3  # names in a message
+
+
+def save_weights(model: nn.Module, path: str | Path) -> None:
+    """Write the parameters and buffers of ``model`` to a safetensors file."""
+    # Copies, for the format refuses tensors that share memory, as tied weights do.
+    tensors = {name: t.cpu().contiguous().clone() for name, t in _state(model).items()}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, str(path), {"format": "pt"})
+
+
+def load_weights(model: nn.Module, path: str | Path) -> None:
+    """Fill ``model`` with the weights in a safetensors file.
+
+    Parameters
+    ----------
+    model : Module
+        The network to fill; it keeps its device and its dtypes. Nothing changes on an error.
+    path : str or Path
+        A file with a tensor for every parameter and buffer, by the same names and of the same
+        shapes. Of weights that the network ties together, one name is enough.
+    """
+    found = _read(Path(path))
+    wanted = _state(model)
+    present = {_memory(wanted[name]) for name in found if name in wanted}
+    missing = [n for n, t in wanted.items() if n not in found and _memory(t) not in present]
+    unexpected = [name for name in found if name not in wanted]
+    misshapen = [
+        f"{name} {tuple(t.shape)} instead of {tuple(wanted[name].shape)}"
+        for name, t in found.items()
+        if name in wanted and t.shape != wanted[name].shape
+    ]
+    faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
+    said = [f"{len(names)} {kind} ({_few(names)})" for kind, names in faults.items() if names]
+    if said:
+        raise ValueError(
+            f"{path} does not fit this {type(model).__name__}. Its tensors should have the names "
+            f"and shapes of the network. Got {', '.join(said)} instead."
+        )
+    model.load_state_dict(found, strict=False)
+
+
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    return {k: v.detach() for k, v in model.state_dict().items() if isinstance(v, Tensor)}
+
+
+def _memory(tensor: Tensor) -> tuple[int, tuple[int, ...]] | int:
+    # Empty tensors have no memory: each counts for itself.
+    return (tensor.data_ptr(), tuple(tensor.shape)) if tensor.data_ptr() else id(tensor)
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    if path.suffix.lower() in PICKLED:
+        raise ValueError(
+            f"{path} must be a safetensors file, for a file that ends in {path.suffix} can run "
+            "code when it is read. If you trust it, convert it once: "
+            "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)."
+        )
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist or is not a file.")
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is not a readable safetensors file: {error}.") from None
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

@@ -1,0 +1,27 @@
+"""Networks that end in polynomials."""
+
+from vinets.nn.blocks import BlockPolynomialLayer
+from vinets.nn.heads import (
+    LinearHead,
+    LocalHead,
+    LocalReLUHead,
+    MLPHead,
+    RandomMonomials,
+    VanishingHead,
+)
+from vinets.nn.network import CutNetwork, Record, VINet
+from vinets.nn.polynomial import PolynomialLayer
+
+__all__ = [
+    "BlockPolynomialLayer",
+    "CutNetwork",
+    "LinearHead",
+    "LocalHead",
+    "LocalReLUHead",
+    "MLPHead",
+    "PolynomialLayer",
+    "RandomMonomials",
+    "Record",
+    "VINet",
+    "VanishingHead",
+]

@@ -1,0 +1,117 @@
+"""Networks on disk: ``config.json`` says what they are, ``model.safetensors`` holds the numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from vinets.latent.cut import truncate
+from vinets.latent.reader import LatentReader
+from vinets.models.sources import rebuild
+from vinets.nn.heads import HEADS
+from vinets.nn.network import CutNetwork, Record, example_inputs, network_of
+
+__all__ = ["load_network", "save_network"]
+
+FORMAT, VERSION = "vinets.network", 1
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+def save_network(network: CutNetwork, directory: str | Path) -> None:
+    """Write ``network`` into ``directory``, which is created if need be."""
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "format": FORMAT,
+        "version": VERSION,
+        "record": network.record.to_dict(),
+        "reader": network.reader.config(),
+        "head": network.head.config(),
+        "parts": network.parts(),
+    }
+    # clones, for safetensors refuses tensors that share memory
+    state = {k: t.detach().cpu().clone().contiguous() for k, t in network.state_dict().items()}
+    save_file(state, str(folder / WEIGHTS), {"format": FORMAT})
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def load_network(directory: str | Path, backbone: nn.Module | None = None) -> CutNetwork:
+    """Read a network; files that are not one are refused in one sentence."""
+    folder = Path(directory)
+    config = _read_config(folder)
+    state = _read_state(folder)
+    try:
+        record = _record(config["record"])
+        head_state = {k.removeprefix("head."): t for k, t in state.items() if k.startswith("head.")}
+        head = HEADS[config["head"]["kind"]].from_config(config["head"], head_state)
+        reader = LatentReader(**config["reader"])
+        example = example_inputs(record.inputs)
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+        raise ValueError(
+            f"{folder / CONFIG} does not describe a network that this release can make: {error}."
+        ) from None
+    if backbone is None:
+        if record.source is None:
+            raise ValueError(
+                f"The backbone in {folder} is of a class of its own. Make the uncut network and "
+                "pass it: from_pretrained(directory, backbone=network)."
+            )
+        backbone = rebuild(record.source)
+    network = network_of(truncate(backbone, record.cut, example), reader, head, record)
+    _load_state(network, state, folder)
+    return network.eval()
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no saved network: {CONFIG} is missing. Save one with save_pretrained."
+        )
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not readable JSON: {error}.") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ValueError(f"{path} does not describe a network of vinets.")
+    if config.get("version") != VERSION:
+        raise ValueError(
+            f"{path} has version {config.get('version')!r}; this release reads version {VERSION}."
+        )
+    return config
+
+
+def _read_state(folder: Path) -> dict[str, Tensor]:
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} holds no weights: {WEIGHTS} is missing.")
+    try:
+        return load_file(str(path))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{path} is not a readable safetensors file: {error}.") from None
+
+
+def _record(values: Mapping[str, Any]) -> Record:
+    return Record(**(dict(values) | {"classes": tuple(values["classes"])}))
+
+
+def _load_state(network: CutNetwork, state: Mapping[str, Tensor], folder: Path) -> None:
+    expected = {k: tuple(t.shape) for k, t in network.state_dict().items()}
+    found = {k: tuple(t.shape) for k, t in state.items()}
+    if expected != found:
+        wrong = sorted(k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k))
+        raise ValueError(
+            f"The weights in {folder} do not fit the network of its {CONFIG}: {len(wrong)} tensors "
+            f"differ, among them {', '.join(wrong[:3])}."
+        )
+    with torch.no_grad():
+        network.load_state_dict(dict(state), assign=True)  # keeps the dtypes of the file
+    for p in network.backbone.parameters():
+        p.requires_grad_(False)

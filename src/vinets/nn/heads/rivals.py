@@ -1,0 +1,144 @@
+"""Heads without polynomials, to compare with."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from vinets.checks import one_of, optional_positive_int
+from vinets.nn.heads.base import Head, folded_linear, numbers
+from vinets.nn.polynomial import affine_of
+
+__all__ = ["LinearHead", "MLPHead"]
+
+
+class LinearHead(Head):
+    """A linear layer on the flattened map, or on its average over positions.
+
+    Parameters
+    ----------
+    channels, positions, classes : int
+        Shape of the latents and number of logits.
+    pooling : {"flat", "pooled"}, default="flat"
+        Every value of the map, or the mean of every channel.
+    """
+
+    kind = "linear"
+
+    def __init__(
+        self, channels: int, positions: int, classes: int, *, pooling: str = "flat"
+    ) -> None:
+        super().__init__()
+        self.pooling = one_of("LinearHead", "pooling", pooling, ("flat", "pooled"))
+        self.shape = channels, positions
+        width = channels * positions if pooling == "flat" else channels
+        self.norm: nn.BatchNorm1d | None = nn.BatchNorm1d(width)
+        self.linear = nn.Linear(width, classes)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        z = latents.flatten(1) if self.pooling == "flat" else latents.mean(-1)
+        return self.linear(z if self.norm is None else self.norm(z))
+
+    @torch.no_grad()
+    def folded(self) -> LinearHead:
+        plain = copy.deepcopy(self)
+        if self.norm is not None:
+            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        return {"linear": numbers(self.norm, self.linear)}
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "classes": self.linear.out_features,
+            "pooling": self.pooling,
+            "folded": self.norm is None,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
+        channels, positions = config["shape"]
+        head = cls(channels, positions, config["classes"], pooling=config["pooling"])
+        if config["folded"]:
+            head.norm = None
+        return head
+
+
+class MLPHead(Head):
+    """One hidden layer of ReLUs on the flattened, standardised map.
+
+    Parameters
+    ----------
+    channels, positions, classes : int
+        Shape of the latents and number of logits.
+    width : int
+        Hidden units; :meth:`matched` finds the width for a number of parameters.
+    """
+
+    kind = "mlp"
+
+    def __init__(self, channels: int, positions: int, classes: int, *, width: int) -> None:
+        super().__init__()
+        optional_positive_int("MLPHead", "width", width)
+        self.shape = channels, positions
+        self.first_norm: nn.BatchNorm1d | None = nn.BatchNorm1d(channels * positions)
+        self.hidden = nn.Linear(channels * positions, width)
+        self.norm: nn.BatchNorm1d | None = nn.BatchNorm1d(width)
+        self.linear = nn.Linear(width, classes)
+
+    @classmethod
+    def matched(cls, channels: int, positions: int, classes: int, *, numbers: int) -> MLPHead:
+        """The widest head that stores, folded, at most ``numbers`` numbers (one unit at least)."""
+        each = channels * positions + 1 + classes
+        return cls(channels, positions, classes, width=max(1, (numbers - classes) // each))
+
+    def forward(self, latents: Tensor) -> Tensor:
+        z = latents.flatten(1)
+        z = self.hidden(z if self.first_norm is None else self.first_norm(z))
+        z = (z if self.norm is None else self.norm(z)).relu()
+        return self.linear(z)
+
+    @torch.no_grad()
+    def folded(self) -> MLPHead:
+        plain = copy.deepcopy(self)
+        if self.first_norm is not None:
+            plain.hidden, plain.first_norm = folded_linear(self.first_norm, self.hidden), None
+        if self.norm is not None:
+            plain.hidden, plain.norm = _scaled_outputs(plain.hidden, self.norm), None
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        return {"linear": numbers(self)}
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "classes": self.linear.out_features,
+            "width": self.hidden.out_features,
+            "folded": self.norm is None,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
+        channels, positions = config["shape"]
+        head = cls(channels, positions, config["classes"], width=config["width"])
+        if config["folded"]:
+            head.first_norm = head.norm = None
+        return head
+
+
+def _scaled_outputs(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
+    """A linear layer followed by batch normalisation, as one linear layer."""
+    gain, offset = affine_of(norm)
+    plain = copy.deepcopy(linear)
+    plain.weight.copy_(gain[:, None] * linear.weight.double())
+    plain.bias.copy_(gain * linear.bias.double() + offset)
+    return plain

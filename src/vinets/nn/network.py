@@ -1,0 +1,167 @@
+"""A truncated backbone with a head: the VI-Net, and its rivals under the same interface."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from vinets.latent.reader import LatentReader
+from vinets.nn.heads import Head, LocalHead, LocalReLUHead, RandomMonomials, VanishingHead
+
+__all__ = ["CutNetwork", "Record", "VINet", "example_inputs", "input_fields", "network_of"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a network was made of, kept with it when it is saved.
+
+    Parameters
+    ----------
+    cut : str
+        Name of the module behind which the backbone ends.
+    inputs : dict
+        Shape (without the batch) and dtype of every input; the name is "" for a single tensor.
+    source : dict or None
+        How to make the uncut backbone again; None for a user's own class.
+    classes : tuple of str
+        Names of the classes.
+    preprocessing : dict or None
+        How an image becomes an input.
+    """
+
+    cut: str
+    inputs: dict[str, Any]
+    source: dict[str, Any] | None = None
+    classes: tuple[str, ...] = ()
+    preprocessing: dict[str, Any] | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self) | {"classes": list(self.classes)}
+
+
+class CutNetwork(nn.Module):
+    """Backbone up to a cut, reader, head.
+
+    The backbone is frozen: it stays in eval mode whatever :meth:`train` says, and its parameters
+    ask for no gradients.
+
+    Parameters
+    ----------
+    backbone : Module
+        The truncated network; see :func:`vinets.truncate`.
+    reader : LatentReader
+        Turns what the backbone returns into latents (B, C, P).
+    head : Head
+        Latents to logits.
+    record : Record
+        What it was made of.
+    """
+
+    def __init__(
+        self, backbone: nn.Module, reader: LatentReader, head: Head, record: Record
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone.eval().requires_grad_(False)
+        self.reader = reader
+        self.head = head
+        self.record = record
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+    def latents(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
+        """What flows through the cut, (B, C, P)."""
+        output = self.backbone(**named) if x is None else self.backbone(x)
+        return self.reader(output)
+
+    def forward(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
+        return self.head(self.latents(x, **named))
+
+    def folded(self) -> Self:
+        """The network for inference: statistics of training folded into plain coefficients.
+
+        Outputs agree up to rounding. The backbone is shared, the head is new.
+        """
+        result = copy.copy(self)
+        result._modules = dict(self._modules)
+        result.head = self.head.folded()
+        return result.eval()
+
+    def parts(self) -> dict[str, int]:
+        """How many numbers each part stores: backbone, projection, monomials, ..."""
+        stored = sum(p.numel() for p in self.backbone.parameters())
+        return {"backbone": stored} | self.head.parts()
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        """Write ``config.json`` and ``model.safetensors`` into ``directory``."""
+        from vinets.nn.files import save_network
+
+        save_network(self, directory)
+
+    @classmethod
+    def from_pretrained(cls, directory: str | Path, backbone: nn.Module | None = None) -> Self:
+        """Read what :meth:`save_pretrained` wrote.
+
+        Parameters
+        ----------
+        directory : path
+            The folder.
+        backbone : Module or None, default=None
+            The uncut network, where its class is the user's own; its weights do not matter.
+        """
+        from vinets.nn.files import load_network
+
+        network = load_network(directory, backbone)
+        if not isinstance(network, cls):
+            raise ValueError(
+                f"{directory} holds a network with a head of kind {network.head.kind!r}, no "
+                f"{cls.__name__}. Load it with CutNetwork.from_pretrained."
+            )
+        return network
+
+
+class VINet(CutNetwork):
+    """Truncated backbone, polynomials that vanish on the classes, linear layer.
+
+    Made by :func:`vinets.build`, trained by :func:`vinets.fine_tune`.
+    """
+
+
+def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
+    """A :class:`VINet` if the head has vanishing polynomials, else a plain :class:`CutNetwork`."""
+    vanishing = isinstance(head, VanishingHead | LocalHead)
+    rival = isinstance(head, RandomMonomials | LocalReLUHead)
+    return (VINet if vanishing and not rival else CutNetwork)(backbone, reader, head, record)
+
+
+def input_fields(inputs: Tensor | Mapping[str, Tensor]) -> dict[str, Any]:
+    """Shapes and dtypes of a batch of inputs, as plain JSON values."""
+    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
+    return {
+        name: {"shape": list(t.shape[1:]), "dtype": str(t.dtype).removeprefix("torch.")}
+        for name, t in named.items()
+    }
+
+
+def example_inputs(
+    fields: Mapping[str, Any], batch: int = 1, device: torch.device | str = "cpu"
+) -> Tensor | dict[str, Tensor]:
+    """A batch of zeros of the shapes that :func:`input_fields` wrote down."""
+    named: dict[str, Tensor] = {}
+    for name, facts in fields.items():
+        dtype = getattr(torch, str(facts["dtype"]), None)
+        if not isinstance(dtype, torch.dtype):
+            raise ValueError(f"unknown dtype {facts['dtype']!r} of input {name!r}.")
+        fill = torch.zeros if dtype.is_floating_point else torch.ones
+        named[name] = fill(batch, *(int(s) for s in facts["shape"]), dtype=dtype, device=device)
+    return named[""] if set(named) == {""} else named

@@ -1,0 +1,166 @@
+"""Algorithm 1 of the paper: cut a network, find what vanishes, put polynomials behind the cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from vinets.checks import bounded_float, one_of, optional_positive_int
+from vinets.ideals.abm import ABM
+from vinets.ideals.base import VanishingIdeal
+from vinets.ideals.pruning import SCORES
+from vinets.nn.heads.vanishing import ORDERS
+from vinets.nn.network import VINet
+from vinets.nn.polynomial import PolynomialLayer
+from vinets.pipeline.collect import Latents, collect
+from vinets.pipeline.placements import Placed, Projecting, place_global, place_local
+from vinets.pipeline.report import BuildReport, Pictures
+from vinets.pipeline.vanish import Pruning, class_means
+from vinets.progress import Progress, progress_of
+
+__all__ = ["PLACEMENTS", "build"]
+
+PLACEMENTS = {"global": place_global, "local": place_local}
+
+
+def build(
+    model: nn.Module | Latents,
+    train_data: Any = None,
+    cut: str | int | None = None,
+    *,
+    ideal: VanishingIdeal | None = None,
+    placement: str = "global",
+    n_components: int | None = 128,
+    order: str = "pca-tanh",
+    pca: str = "auto",
+    train_projection: bool = False,
+    keep: int | float | None = 128,
+    monomials: int | None = 512,
+    score: str = "separation",
+    sparse: bool = False,
+    linear_path: int = 0,
+    seed: int = 0,
+    progress: Progress | str | None = "auto",
+    **collecting: Any,
+) -> tuple[VINet, BuildReport]:
+    """Turn a classifier into a VI-Net; fine-tuning it is the next step.
+
+    Parameters
+    ----------
+    model : Module or Latents
+        The pretrained network; it is not changed. Or what :func:`collect` made of it, to build
+        several heads on the same latents.
+    train_data : data source
+        A pair of tensors, a DataLoader, or a source of :mod:`vinets.data`.
+    cut : str or int
+        A module name, an index into :func:`cut_points`, or a share such as ``"50%"``.
+    ideal : ABM, OAVI, VCA or None, default=None
+        The algorithm; None is the paper's ``ABM(psi=0.1, max_degree=5)``.
+    placement : {"global", "local"}, default="global"
+        One point per example, or one per position of the map.
+    n_components : int or None, default=128
+        Variables of the polynomials, by principal component analysis. In the local placement the
+        channels enter linearly beside them, and None takes the channels alone.
+    order : {"pca-tanh", "tanh-pca"}, default="pca-tanh"
+        Whether the global placement projects or squashes first.
+    pca : {"auto", "exact", "randomized", "streaming"}, default="auto"
+        How the components are found.
+    train_projection : bool, default=False
+        Let fine-tuning change the projection.
+    keep : int, float or None, default=128
+        Generators per class by pruning score, a share of them, or all.
+    monomials : int or None, default=512
+        The most monomials.
+    score : {"separation", "normalized"}, default="separation"
+        The pruning score.
+    sparse : bool, default=False
+        Coefficients that are zero stay zero in training.
+    linear_path : int, default=0
+        Channels of a linear path beside the polynomials; 0 is none.
+    seed : int, default=0
+        Of every draw.
+    **collecting
+        Passed to :func:`collect`: ``per_class``, ``read``, ``pool``, ``channels_last``,
+        ``batch_size``, ``device``, ``memory_limit``, ``directory``.
+
+    Returns
+    -------
+    VINet, BuildReport
+
+    Examples
+    --------
+    >>> from vinets.data import digits
+    >>> from vinets.models import digits_cnn
+    >>> train = digits().train
+    >>> net, report = build(digits_cnn(), train, "relu3", n_components=16, keep=8, monomials=64)
+    >>> report.generators_kept, net.head.linear.out_features
+    (80, 10)
+    """
+    one_of("build", "placement", placement, tuple(PLACEMENTS))
+    one_of("build", "order", order, ORDERS)
+    one_of("build", "score", score, SCORES)
+    for name, value in (("n_components", n_components), ("monomials", monomials)):
+        optional_positive_int("build", name, value)
+    if isinstance(keep, float):
+        bounded_float("build", "keep", keep, 0, 1, high_included=True)
+    else:
+        optional_positive_int("build", "keep", keep)
+    if isinstance(model, Latents):
+        latents = model
+    else:
+        if train_data is None or cut is None:
+            raise ValueError("build needs train_data and a cut; see cut_points(model, example).")
+        latents = collect(model, train_data, cut, seed=seed, progress=progress, **collecting)
+    watch = progress_of(progress)
+    watch.start("polynomials", 1)
+    placed = PLACEMENTS[placement](
+        latents,
+        ideal if ideal is not None else ABM(psi=0.1, max_degree=5),
+        Projecting(n_components, order, pca, train_projection),
+        Pruning(keep, monomials, score, sparse),
+        linear_path=linear_path,
+        seed=seed,
+    )
+    watch.advance(1)
+    notes = {"placement": placement, "ideal": repr(ideal), "seed": seed}
+    record = replace(latents.record, notes=notes)
+    net = VINet(latents.backbone, latents.reader, placed.head, record).to(latents.device)
+    return net.eval(), _report(net, latents, placed, placement)
+
+
+def _report(net: VINet, latents: Latents, placed: Placed, placement: str) -> BuildReport:
+    found = placed.found
+    layer = found.layer
+    terms = layer.monomials.terms
+    means = class_means(layer.to(placed.points.device), placed.points, placed.labels)
+    layer.to(latents.device)
+    pictures = Pictures(
+        placed.points.cpu().double().numpy(),
+        placed.labels.cpu().numpy(),
+        means,
+        found.owners.numpy(),
+        found.scores.values,
+        found.pruned.scores,
+    )
+    blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
+    return BuildReport(
+        cut=latents.record.cut,
+        placement=placement,
+        latent_shape=latents.shape,
+        examples=len(latents.store),
+        explained_variance=placed.explained,
+        generators_found=found.pruned.n_generators,
+        generators_kept=len(layer.bias),
+        monomials_found=found.monomials_found,
+        monomials_kept=len(terms),
+        coefficients_found=found.pruned.n_generators * found.monomials_found,
+        coefficients_kept=sum(block.numel() for block in blocks),
+        degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
+        parts=net.folded().parts(),
+        original_parameters=latents.original_parameters,
+        seconds={"latents": latents.seconds} | placed.seconds,
+        pictures=pictures,
+    )

@@ -1,0 +1,117 @@
+"""What came of a build."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BuildReport", "Pictures"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Points and values to draw; not part of the JSON.
+
+    Parameters
+    ----------
+    points : ndarray of shape (m, n)
+        Variables of the polynomials for the examples that were used.
+    labels : ndarray of shape (m,)
+    means : ndarray of shape (K, N)
+        Mean absolute value of every kept generator on every class.
+    owners : ndarray of shape (N,)
+        The class that each of them vanishes on.
+    scores : tuple of ndarray
+        Pruning scores of all generators, class by class.
+    kept : tuple of ndarray
+        Scores of those that were kept.
+    """
+
+    points: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    means: NDArray[np.float64]
+    owners: NDArray[np.int64]
+    scores: tuple[NDArray[np.float64], ...]
+    kept: tuple[NDArray[np.float64], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BuildReport:
+    """How a VI-Net was built.
+
+    Attributes
+    ----------
+    cut, placement : str
+        Where the network was cut, and how the polynomials see the latents.
+    latent_shape : tuple of int
+        Channels and positions of the latents.
+    examples : int
+        Training examples whose latents were used.
+    explained_variance : float or None
+        Share of the variance that the projection keeps; None without one.
+    generators_found, generators_kept : int
+        Polynomials over all classes, before and after pruning.
+    monomials_found, monomials_kept : int
+        Terms that they use, the constant left out.
+    coefficients_found, coefficients_kept : int
+        Numbers that a matrix of all polynomials over all their terms would hold.
+    degrees : dict
+        How many kept monomials there are of each degree.
+    parts : dict
+        Numbers stored by each part of the network, folded.
+    original_parameters : int
+        Parameters of the uncut network.
+    seconds : dict
+        Wall-clock time of every step.
+    pictures : Pictures
+        For figures.
+    """
+
+    cut: str
+    placement: str
+    latent_shape: tuple[int, int]
+    examples: int
+    explained_variance: float | None
+    generators_found: int
+    generators_kept: int
+    monomials_found: int
+    monomials_kept: int
+    coefficients_found: int
+    coefficients_kept: int
+    degrees: dict[int, int]
+    parts: dict[str, int]
+    original_parameters: int
+    seconds: dict[str, float]
+    pictures: Pictures
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that the whole network stores, folded."""
+        return sum(self.parts.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values, without the pictures."""
+        values = asdict(self)
+        del values["pictures"]
+        return values | {"parameters": self.parameters}
+
+    def __str__(self) -> str:
+        saved = 1 - self.parameters / self.original_parameters
+        channels, positions = self.latent_shape
+        explained = self.explained_variance
+        lines = [
+            f"cut at {self.cut}, {self.placement} placement: {channels} channels at "
+            f"{positions} positions"
+            + ("" if explained is None else f", projection keeps {explained:.1%} of the variance"),
+            f"generators: {self.generators_found:,} found, {self.generators_kept:,} kept",
+            f"monomials:  {self.monomials_found:,} found, {self.monomials_kept:,} kept "
+            f"(coefficients {self.coefficients_found:,} to {self.coefficients_kept:,})",
+            "numbers:    " + ", ".join(f"{k} {v:,}" for k, v in self.parts.items()),
+            f"total:      {self.parameters:,} instead of {self.original_parameters:,}"
+            + (f", {saved:.0%} fewer" if saved > 0 else ""),
+            "seconds:    " + ", ".join(f"{k} {v:.2f}" for k, v in self.seconds.items()),
+        ]
+        return "\n".join(lines)

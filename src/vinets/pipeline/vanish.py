@@ -1,0 +1,113 @@
+"""From points of all classes to the polynomials of a layer: fit, score, prune, share."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vinets.algebra.shared import SharedPolynomials, term_moments, union_of_terms
+from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning, VanishingIdeal
+from vinets.ideals.classwise import fit_class_ideals
+from vinets.ideals.pruning import PrunedIdeals, PruningScores, as_polynomials, prune, score
+from vinets.nn.blocks import BlockPolynomialLayer
+from vinets.nn.polynomial import PolynomialLayer
+
+__all__ = ["Found", "Pruning", "class_means", "find_polynomials"]
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """Which polynomials and monomials stay.
+
+    Parameters
+    ----------
+    keep : int, float or None
+        Generators per class, a share of them, or all.
+    monomials : int or None
+        The most monomials over all classes.
+    score : {"separation", "normalized"}
+        How generators are ranked.
+    sparse : bool
+        Zero coefficients stay zero in training.
+    """
+
+    keep: int | float | None = 128
+    monomials: int | None = 512
+    score: str = "separation"
+    sparse: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A polynomial layer and what it was made of."""
+
+    layer: PolynomialLayer | BlockPolynomialLayer
+    scores: PruningScores
+    pruned: PrunedIdeals
+    monomials_found: int
+    owners: Tensor
+
+
+def find_polynomials(
+    fit: tuple[Tensor, Tensor],
+    check: tuple[Tensor, Tensor],
+    ideal: VanishingIdeal,
+    pruning: Pruning,
+    *,
+    normalized: bool = False,
+) -> Found:
+    """Fit one ideal per class and make a layer of what separates the classes.
+
+    Parameters
+    ----------
+    fit : pair of Tensor
+        Points (m, n) and labels (m,) that the ideals are fitted to.
+    check : pair of Tensor
+        Other points and labels, on which the generators are scored.
+    ideal : ABM, OAVI or VCA
+        The algorithm.
+    pruning : Pruning
+        What stays.
+    normalized : bool, default=False
+        Batch normalisation inside the layer; see :class:`PolynomialLayer`.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
+        warnings.simplefilter("ignore", NoGeneratorsWarning)
+        ideals = fit_class_ideals(fit[0], fit[1], ideal)
+    if ideals.n_generators == 0:
+        raise ValueError(
+            f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
+        )
+    scores = score(ideals, check[0], check[1], pruning.score)
+    everything = [as_polynomials(i.generators_) for i in ideals.ideals]
+    found, _ = union_of_terms([t for p in everything for t in (p.terms, p.leading)])
+    pruned = prune(ideals, scores, 1.0 if pruning.keep is None else pruning.keep)
+    points = torch.cat([fit[0], check[0]])
+    if pruning.keep is None and pruning.monomials is None:
+        block = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
+        owners = torch.repeat_interleave(torch.tensor(block.counts))
+        return Found(block, scores, pruned, len(found) - 1, owners)
+    shared = SharedPolynomials.of(pruned.polynomials)
+    if pruning.monomials is not None and pruning.monomials < len(shared.terms):
+        _, spread = term_moments(shared.terms, points)
+        shared = shared.restrict(pruning.monomials, spread)
+    layer = PolynomialLayer.from_polynomials(
+        shared,
+        term_moments(shared.terms, points),
+        sparse=pruning.sparse,
+        normalized=normalized,
+    )
+    return Found(layer, scores, pruned, len(found) - 1, shared.owners)
+
+
+@torch.no_grad()
+def class_means(layer: torch.nn.Module, points: Tensor, labels: Tensor) -> np.ndarray:
+    """Mean output of a layer on the points of every class: (K, N)."""
+    layer.eval()
+    groups = [points[labels == k].float() for k in labels.unique().tolist()]
+    return np.stack([layer(group).mean(0).cpu().double().numpy() for group in groups])

@@ -1,0 +1,121 @@
+"""How long work says how far it is.
+
+Functions that take ``progress`` accept None (say nothing), ``"auto"`` (a bar with the time left if
+a person watches the terminal), or an object with the two methods of :class:`Progress`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+__all__ = ["Bars", "Lines", "Progress", "Silent", "progress_of"]
+
+
+class Progress(Protocol):
+    """Receives what happens: stages, and steps within them."""
+
+    def start(self, stage: str, total: int) -> None:
+        """A stage of ``total`` steps begins, and with it the one before ends."""
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        """``count`` steps are done; ``note`` says how it goes."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def start(self, stage: str, total: int) -> None:
+        pass
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        pass
+
+
+class Lines:
+    """A line when a stage begins, and one at most every few seconds: for logs."""
+
+    def __init__(self, every: float = 10.0) -> None:
+        self.every = every
+        self.stage, self.total, self.done = "", 0, 0
+        self.begun = self.last = time.monotonic()
+
+    def start(self, stage: str, total: int) -> None:
+        self.stage, self.total, self.done = stage, total, 0
+        self.begun = self.last = time.monotonic()
+        print(f"{stage} ({total})", file=sys.stderr, flush=True)
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        self.done += count
+        now = time.monotonic()
+        if now - self.last < self.every or self.done == 0:
+            return
+        self.last = now
+        left = (now - self.begun) * (self.total - self.done) / self.done
+        text = f"{self.stage} {self.done}/{self.total}, {left:.0f} s left"
+        print(f"{text} {note}".rstrip(), file=sys.stderr, flush=True)
+
+
+class Bars:
+    """A bar for every stage on the terminal, with the time left. Use as a context manager."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Progress as RichProgress
+
+        self.display = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=Console(stderr=True),
+        )
+        self.task: Any = None
+        self.shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.shown:
+            self.display.stop()
+
+    def start(self, stage: str, total: int) -> None:
+        if not self.shown:
+            self.display.start()
+            self.shown = True
+        if self.task is not None:
+            self.display.update(self.task, completed=self.display.tasks[-1].total)
+        self.task = self.display.add_task(stage, total=total, note="")
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        if self.task is not None:
+            self.display.update(self.task, advance=count, note=note)
+
+
+def progress_of(progress: Progress | str | None) -> Progress:
+    """The receiver that ``progress`` stands for."""
+    if progress is None:
+        return Silent()
+    if not isinstance(progress, str):
+        return progress
+    if progress != "auto":
+        raise ValueError(f"progress must be None, 'auto' or a Progress. Got {progress!r} instead.")
+    return Lines(every=30.0) if sys.stderr.isatty() else Silent()

@@ -1,0 +1,262 @@
+"""What the training loop is fed with: inputs, or latents of a frozen backbone, live or cached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from vinets.checks import format_bytes
+from vinets.data.sources import Inputs, Source, as_source, split_source
+from vinets.nn.network import CutNetwork
+from vinets.progress import Progress, progress_of
+
+__all__ = ["Feed", "InputFeed", "LatentFeed", "LatentViews", "ViewFeed", "cache_latents", "call"]
+
+Step = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
+
+
+class Feed(Protocol):
+    """Gives the examples of every epoch; the same epoch number gives the same examples."""
+
+    def steps(self, batch_size: int) -> int:
+        """Steps of an epoch."""
+
+    def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
+        """Shuffled, perhaps augmented batches of epoch ``number``."""
+
+    def held_out(self, batch_size: int) -> Iterator[Step]:
+        """The held-out part, as it is; nothing if there is none."""
+
+
+def call(module: nn.Module, inputs: Inputs) -> Any:
+    """Call ``module`` on a tensor, or on tensors by name."""
+    return module(**inputs) if isinstance(inputs, dict) else module(inputs)
+
+
+def generator_of(seed: int, *path: int) -> torch.Generator:
+    """A generator on the CPU for one purpose: equal arguments, equal draws."""
+    state = seed
+    for number in path:
+        state = (state * 0x5851F42D4C957F2D + number + 0x14057B7EF767814F) % 2**63
+    return torch.Generator().manual_seed(state)
+
+
+def step_size(examples: int, batch_size: int) -> int:
+    """The batch size, or all examples where there are fewer."""
+    return min(batch_size, examples)
+
+
+class InputFeed:
+    """Inputs as the data source gives them, to train a whole network."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        validation: float,
+        augment: bool,
+        seed: int,
+        device: torch.device | str,
+        teacher: nn.Module | None = None,
+    ) -> None:
+        source = as_source(data)
+        self.train: Source = source
+        self.held: Source | None = None
+        if validation:
+            self.train, self.held = split_source(source, validation, seed)
+        self.augment, self.seed, self.device = augment, seed, device
+        self.teacher = None if teacher is None else teacher.to(device).eval()
+
+    def steps(self, batch_size: int) -> int:
+        return len(self.train) // step_size(len(self.train), batch_size)
+
+    def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
+        size = step_size(len(self.train), batch_size)
+        order = torch.randperm(len(self.train), generator=generator_of(self.seed, number, 0))
+        order = order[: self.steps(batch_size) * size]  # a short batch would upset batch norm
+        draws = generator_of(self.seed, number, 1) if self.augment else None
+        yield from self._given(self.train, size, order, draws)
+
+    def held_out(self, batch_size: int) -> Iterator[Step]:
+        if self.held is not None:
+            yield from self._given(self.held, batch_size, None, None)
+
+    def _given(
+        self, source: Source, size: int, order: Tensor | None, draws: torch.Generator | None
+    ) -> Iterator[Step]:
+        for inputs, labels in source.batches(size, order=order, augment=draws, device=self.device):
+            yield self.prepare(inputs), labels, self._lesson(inputs)
+
+    def prepare(self, inputs: Inputs) -> Inputs:
+        """What the trained module takes."""
+        return inputs
+
+    @torch.no_grad()
+    def _lesson(self, inputs: Inputs) -> Tensor | None:
+        if self.teacher is None:
+            return None
+        output = call(self.teacher, inputs)
+        return output if isinstance(output, Tensor) else output["logits"]
+
+
+class LatentFeed(InputFeed):
+    """Latents of a frozen backbone, computed as they are needed."""
+
+    def __init__(self, network: CutNetwork, data: Any, **options: Any) -> None:
+        super().__init__(data, **options)
+        self.network = network
+
+    @torch.no_grad()
+    def prepare(self, inputs: Inputs) -> Tensor:
+        return call_latents(self.network, inputs)
+
+
+@torch.no_grad()
+def call_latents(network: CutNetwork, inputs: Inputs) -> Tensor:
+    """Latents (B, C, P) of inputs given as a tensor or by name."""
+    return network.latents(**inputs) if isinstance(inputs, dict) else network.latents(inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class LatentViews:
+    """Latents of several augmented passes over the data, and of the held-out part.
+
+    Every head on the same backbone can be trained on them: see :func:`vinets.fine_tune`.
+
+    Parameters
+    ----------
+    views : tuple of Tensor
+        Each (m, C, P).
+    labels : Tensor of shape (m,)
+    lessons : tuple of Tensor
+        Logits of the teacher on every view; empty without a teacher.
+    held_latents, held_labels : Tensor
+        The held-out part; empty without one.
+    """
+
+    views: tuple[Tensor, ...]
+    labels: Tensor
+    lessons: tuple[Tensor, ...]
+    held_latents: Tensor
+    held_labels: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything."""
+        return sum(t.nbytes for t in (*self.views, *self.lessons, self.held_latents))
+
+
+class ViewFeed:
+    """Cached latents: epoch ``e`` takes view ``e`` modulo their number, in a new order."""
+
+    def __init__(self, views: LatentViews, *, seed: int) -> None:
+        self.cache, self.seed = views, seed
+
+    def steps(self, batch_size: int) -> int:
+        return len(self.cache.labels) // step_size(len(self.cache.labels), batch_size)
+
+    def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
+        cache, count = self.cache, len(self.cache.labels)
+        size = step_size(count, batch_size)
+        order = torch.randperm(count, generator=generator_of(self.seed, number, 0))
+        order = order[: self.steps(batch_size) * size].to(cache.labels.device)
+        view = (number - 1) % len(cache.views)
+        for index in order.split(size):
+            lesson = cache.lessons[view][index].float() if cache.lessons else None
+            yield cache.views[view][index].float(), cache.labels[index], lesson
+
+    def held_out(self, batch_size: int) -> Iterator[Step]:
+        if len(self.cache.held_labels):
+            parts = self.cache.held_latents.split(batch_size)
+            for latents, labels in zip(
+                parts, self.cache.held_labels.split(batch_size), strict=True
+            ):
+                yield latents.float(), labels, None
+
+
+@torch.no_grad()
+def cache_latents(
+    network: CutNetwork,
+    data: Any,
+    *,
+    views: int = 3,
+    validation: float = 0.1,
+    augment: bool = True,
+    teacher: nn.Module | None = None,
+    dtype: torch.dtype = torch.float32,
+    memory_limit: int = 8 << 30,
+    batch_size: int = 512,
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+    progress: Progress | str | None = None,
+) -> LatentViews:
+    """Run the backbone over ``views`` augmented passes once, for all epochs and heads to come.
+
+    Parameters
+    ----------
+    network : CutNetwork
+        Any network with the backbone in question.
+    data : any data source
+        The training data; the share ``validation`` of it is held out, as in training.
+    views : int, default=3
+        Passes. Without augmentation one is all there is.
+    teacher : Module or None, default=None
+        The uncut network, to keep its logits as well.
+    dtype : torch.dtype, default=torch.float32
+        To store latents in; half precision halves the memory.
+    memory_limit : int, default=8 GiB
+        Refuse to start above this.
+    """
+    feed = LatentFeed(
+        network.to(device),
+        data,
+        validation=validation,
+        augment=augment,
+        seed=seed,
+        device=device,
+        teacher=teacher,
+    )
+    held_count = 0 if feed.held is None else len(feed.held)
+    first, _, _ = next(feed._given(feed.train.subset(torch.arange(1)), 1, None, None))
+    assert isinstance(first, Tensor)
+    views = views if augment else 1
+    size = (views * len(feed.train) + held_count) * first.numel() * dtype.itemsize
+    if size > memory_limit:
+        raise ValueError(
+            f"{views} views of the latents take {format_bytes(size)}, more than memory_limit="
+            f"{format_bytes(memory_limit)}. Take fewer views, dtype=torch.float16, or none."
+        )
+    watch = progress_of(progress)
+    watch.start("latents", views * len(feed.train) + held_count)
+    passes: list[Tensor] = []
+    lessons: list[Tensor] = []
+    for view in range(1, views + 1):
+        draws = generator_of(seed, view, 1) if augment else None
+        latents, lesson = _collected(feed._given(feed.train, batch_size, None, draws), dtype, watch)
+        passes.append(latents)
+        if lesson is not None:
+            lessons.append(lesson)
+    held, held_labels = first[:0].to(dtype), feed.train.labels[:0]
+    if feed.held is not None:
+        held, _ = _collected(feed.held_out(batch_size), dtype, watch)
+        held_labels = feed.held.labels
+    labels = feed.train.labels.to(device)
+    return LatentViews(tuple(passes), labels, tuple(lessons), held, held_labels.to(device))
+
+
+def _collected(
+    steps: Iterator[Step], dtype: torch.dtype, watch: Progress
+) -> tuple[Tensor, Tensor | None]:
+    latents: list[Tensor] = []
+    lessons: list[Tensor] = []
+    for values, labels, lesson in steps:
+        assert isinstance(values, Tensor)
+        latents.append(values.to(dtype))
+        if lesson is not None:
+            lessons.append(lesson)
+        watch.advance(len(labels))
+    return torch.cat(latents), torch.cat(lessons) if lessons else None

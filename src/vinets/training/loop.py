@@ -1,0 +1,179 @@
+"""The training loop: once, for heads on frozen latents and for whole networks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD
+
+from vinets.progress import Progress, progress_of
+from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from vinets.training.feed import Feed, Step, call
+from vinets.training.recipe import Epoch, History, Recipe
+
+__all__ = ["fit"]
+
+
+def fit(
+    module: nn.Module,
+    feed: Feed,
+    recipe: Recipe,
+    *,
+    parameters: Iterable[nn.Parameter] | None = None,
+    directory: str | Path | None = None,
+    device: torch.device | str = "cpu",
+    stage: str = "training",
+    progress: Progress | str | None = None,
+) -> History:
+    """Train ``module`` and leave it with the weights of its best epoch.
+
+    Parameters
+    ----------
+    module : Module
+        What is trained; it lies on ``device``.
+    feed : Feed
+        Where its inputs come from.
+    recipe : Recipe
+        How.
+    parameters : iterable of Parameter or None, default=None
+        Those to train; None means all.
+    directory : path or None, default=None
+        Write a checkpoint there after every epoch, and go on from one that is there. The result is
+        the same as without the interruption.
+    """
+    trained = [p for p in (parameters or module.parameters()) if p.requires_grad]
+    optimizer = SGD(
+        trained,
+        lr=recipe.learning_rate,
+        momentum=recipe.momentum,
+        weight_decay=recipe.weight_decay,
+        nesterov=recipe.nesterov,
+    )
+    steps = feed.steps(recipe.batch_size)
+    facts = recipe.to_dict() | {"steps": steps, "numbers": sum(p.numel() for p in trained)}
+    folder = None if directory is None else Path(directory)
+    state = Checkpoint([], 0, {})
+    if folder is not None:
+        state = read_checkpoint(folder, module, optimizer, facts) or state
+    watch = progress_of(progress)
+    watch.start(stage, recipe.epochs * steps)
+    watch.advance(len(state.epochs) * steps)
+    for number in range(len(state.epochs) + 1, recipe.epochs + 1):
+        epoch = _epoch(module, feed, recipe, optimizer, number, watch, torch.device(device))
+        state.epochs.append(epoch)
+        if _better(state):
+            state.best_epoch = number
+            state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
+        if folder is not None:
+            write_checkpoint(folder, state, module, optimizer, facts)
+    module.load_state_dict(state.best_state)
+    module.eval()
+    return History(tuple(state.epochs), state.best_epoch, recipe)
+
+
+def _epoch(
+    module: nn.Module,
+    feed: Feed,
+    recipe: Recipe,
+    optimizer: SGD,
+    number: int,
+    watch: Progress,
+    device: torch.device,
+) -> Epoch:
+    begin = time.perf_counter()
+    module.train()
+    steps = feed.steps(recipe.batch_size)
+    losses: list[Tensor] = []
+    hits: list[Tensor] = []
+    seen = 0
+    note = ""
+    for index, (inputs, labels, lesson) in enumerate(feed.epoch(number, recipe.batch_size)):
+        rate = recipe.rate((number - 1) * steps + index, recipe.epochs * steps)
+        optimizer.param_groups[0]["lr"] = rate
+        with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
+            logits = _logits(call(module, inputs))
+        loss = _loss(logits.float(), labels, lesson, recipe)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if recipe.clip is not None:
+            nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], recipe.clip)
+        optimizer.step()
+        losses.append(loss.detach())
+        hits.append((logits.detach().argmax(1) == labels).sum())
+        seen += len(labels)
+        watch.advance(1, note)
+    loss_mean = float(torch.stack(losses).mean())
+    if not loss_mean < float("inf"):
+        raise ValueError(
+            f"the loss is {loss_mean} in epoch {number}: the training diverged. Lower "
+            "learning_rate or pass clip=1.0."
+        )
+    accuracy = float(torch.stack(hits).sum()) / seen
+    held = _held_out(module, feed.held_out(recipe.batch_size), recipe, device)
+    note = f"loss {loss_mean:.3f}" + ("" if held is None else f", held out {held[1]:.2%}")
+    watch.advance(0, note)
+    seconds = time.perf_counter() - begin
+    held_loss, held_accuracy = held if held is not None else (None, None)
+    return Epoch(number, loss_mean, accuracy, held_loss, held_accuracy, seconds)
+
+
+def _loss(logits: Tensor, labels: Tensor, lesson: Tensor | None, recipe: Recipe) -> Tensor:
+    loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
+    if lesson is None or recipe.distillation == 0:
+        return loss
+    t = recipe.temperature
+    gap = F.kl_div(
+        F.log_softmax(logits / t, 1),
+        F.log_softmax(lesson.float() / t, 1),
+        reduction="batchmean",
+        log_target=True,
+    )
+    return (1 - recipe.distillation) * loss + recipe.distillation * t * t * gap
+
+
+@torch.no_grad()
+def _held_out(
+    module: nn.Module, steps: Iterable[Step], recipe: Recipe, device: torch.device
+) -> tuple[float, float] | None:
+    module.eval()
+    total, hits, seen = 0.0, 0, 0
+    for inputs, labels, _ in steps:
+        with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
+            logits = _logits(call(module, inputs)).float()
+        total += float(F.cross_entropy(logits, labels, reduction="sum"))
+        hits += int((logits.argmax(1) == labels).sum())
+        seen += len(labels)
+    return None if seen == 0 else (total / seen, hits / seen)
+
+
+def _better(state: Checkpoint) -> bool:
+    """Whether the last epoch is the best: more right on the held-out part, or a smaller loss."""
+    last = state.epochs[-1]
+    if state.best_epoch == 0 or last.validation_accuracy is None:
+        return True
+    best = state.epochs[state.best_epoch - 1]
+    return _rank(last) >= _rank(best)
+
+
+def _rank(epoch: Epoch) -> tuple[float, float]:
+    return epoch.validation_accuracy or 0.0, -(epoch.validation_loss or 0.0)
+
+
+def _logits(output: Any) -> Tensor:
+    return output if isinstance(output, Tensor) else output["logits"]
+
+
+def with_options(recipe: Recipe | None, options: dict[str, Any]) -> Recipe:
+    """The recipe, or the default one, with some numbers changed."""
+    try:
+        return replace(recipe or Recipe(), **options)
+    except TypeError as error:
+        known = ", ".join(Recipe.__dataclass_fields__)
+        raise TypeError(f"{error}; a recipe has {known}.") from None

@@ -1,0 +1,191 @@
+"""Tiny data sets in every layout, written here and read back."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.data import Augmentation, cifar, load_data
+
+RANDOM = np.random.default_rng(0)
+PARTS = {"train": 50, "test": 25}  # a sheet has 25 images in a row
+IMAGES = {
+    part: RANDOM.integers(256, size=(n, 3, 32, 32), dtype=np.uint8) for part, n in PARTS.items()
+}
+FINE = {part: RANDOM.permutation(100)[:n] for part, n in PARTS.items()}
+NAMES = [f"name{k}" for k in range(100)]
+TEN = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+
+
+def files(name):
+    """Names of the files of a data set, with the images and labels for each."""
+    train = [f"data_batch_{i}" for i in range(1, 6)] if name == "cifar10" else ["train"]
+    test = "test_batch" if name == "cifar10" else "test"
+    for part, stems in (("train", train), ("test", [test])):
+        images, labels = np.split(IMAGES[part], len(stems)), np.split(FINE[part], len(stems))
+        yield from zip(stems, images, labels, strict=True)
+
+
+def expected_labels(name, part):
+    return FINE[part] % 10 if name == "cifar10" else FINE[part]
+
+
+def write_binary(top, name):
+    folder = top / {"cifar10": "cifar-10-batches-bin", "cifar100": "cifar-100-binary"}[name]
+    folder.mkdir()
+    for stem, images, fine in files(name):
+        columns = [fine % 10] if name == "cifar10" else [fine // 5, fine]
+        records = [np.column_stack(columns).astype(np.uint8), images.reshape(len(images), -1)]
+        np.concatenate(records, axis=1).tofile(folder / f"{stem}.bin")
+    if name == "cifar10":
+        (folder / "batches.meta.txt").write_text("\n".join(NAMES[:10]) + "\n\n")
+    else:
+        (folder / "fine_label_names.txt").write_text("\n".join(NAMES) + "\n")
+    return folder
+
+
+def write_pickled(top, name, module="numpy._core"):
+    folder = top / {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}[name]
+    folder.mkdir()
+    for stem, images, fine in files(name):
+        content = {b"data": images.reshape(len(images), -1), b"filenames": [b"a"] * len(images)}
+        if name == "cifar10":
+            content[b"labels"] = [int(k) % 10 for k in fine]
+        else:
+            content |= {b"fine_labels": fine.tolist(), b"coarse_labels": (fine // 5).tolist()}
+        text = pickle.dumps(content, protocol=2).replace(b"numpy._core", module.encode())
+        (folder / stem).write_bytes(text)
+    if name == "cifar10":
+        meta, content = "batches.meta", {"label_names": NAMES[:10]}
+    else:
+        meta, content = "meta", {"fine_label_names": NAMES, "coarse_label_names": ["x"]}
+    (folder / meta).write_bytes(pickle.dumps(content, protocol=2))
+    return folder
+
+
+def write_old_pickled(top, name):
+    return write_pickled(top, name, "numpy.core")
+
+
+def write_sheets(top, name):
+    image = pytest.importorskip("PIL.Image")
+    folder = top / f"{name}_sheets"
+    folder.mkdir()
+    for part, images in IMAGES.items():
+        for i in range(0, len(images), 25):
+            sheet = np.concatenate(list(images[i : i + 25].transpose(0, 2, 3, 1)), axis=1)
+            path = folder / f"{part}_{i // 25:03d}.webp"
+            image.fromarray(sheet).save(path, lossless=True, quality=100, exact=True)
+        fine = expected_labels(name, part)
+        labels = fine if name == "cifar10" else np.column_stack([fine // 5, fine])
+        np.save(folder / f"{part}_labels.npy", labels.astype(np.uint8))
+    meta = {"cifar10": "batches.meta.txt", "cifar100": "fine_label_names.txt"}[name]
+    (folder / meta).write_text("\n".join(NAMES[: 10 if name == "cifar10" else 100]))
+    return folder
+
+
+LAYOUTS = [write_binary, write_pickled, write_old_pickled, write_sheets]
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+@pytest.mark.parametrize("write", LAYOUTS)
+def test_every_layout_gives_the_same_data_set(tmp_path, name, write):
+    folder = write(tmp_path, name)
+    found = [cifar(tmp_path, name), cifar(str(folder), name)]
+    found += [load_data(f"{name}:{tmp_path}"), load_data(folder)]
+    for data in found:
+        assert data.name == name
+        for part, source in (("train", data.train), ("test", data.test)):
+            np.testing.assert_array_equal(source.images.numpy(), IMAGES[part])
+            np.testing.assert_array_equal(source.labels.numpy(), expected_labels(name, part))
+            assert source.classes == tuple(NAMES[: 10 if name == "cifar10" else 100])
+        assert data.train.augmentation == Augmentation(4, True, "reflect")
+        assert data.test.augmentation is None
+        assert data.train.preprocessing.std == (0.2470, 0.2435, 0.2616)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "meta", "classes"),
+    [
+        ("cifar10", write_binary, "batches.meta.txt", TEN),
+        ("cifar10", write_pickled, "batches.meta", TEN),
+        ("cifar100", write_binary, "fine_label_names.txt", [str(k) for k in range(100)]),
+    ],
+)
+def test_names_are_known_or_numbers_without_the_meta_file(tmp_path, name, write, meta, classes):
+    (write(tmp_path, name) / meta).unlink()
+    assert list(cifar(tmp_path, name).train.classes) == classes
+
+
+def test_a_missing_file_is_named_with_what_belongs_there(tmp_path):
+    (write_binary(tmp_path, "cifar10") / "data_batch_3.bin").unlink()
+    with pytest.raises(FileNotFoundError, match=r"data_batch_3.bin is missing.*test_batch.bin"):
+        cifar(tmp_path)
+    with pytest.raises(FileNotFoundError, match="must hold cifar100: cifar-100-binary or"):
+        cifar(tmp_path, "cifar100")
+    with pytest.raises(ValueError, match="one of 'cifar10', 'cifar100'"):
+        cifar(tmp_path, "cifar")
+
+
+@pytest.mark.parametrize("size", [0, 3072, 3 * 3073 - 1])
+def test_a_file_of_the_wrong_size_is_named_with_the_right_one(tmp_path, size):
+    path = write_binary(tmp_path, "cifar10") / "data_batch_2.bin"
+    path.write_bytes(bytes(size))
+    with pytest.raises(ValueError, match=rf"data_batch_2.bin must .* 3,073 bytes.* {size:,} bytes"):
+        cifar(tmp_path)
+
+
+def test_labels_and_names_out_of_range_are_refused(tmp_path):
+    folder = write_binary(tmp_path, "cifar10")
+    (folder / "batches.meta.txt").write_text("cat\ndog\n")
+    with pytest.raises(ValueError, match=r"batches.meta.txt must hold 10 names .* Got 2"):
+        cifar(tmp_path)
+    (folder / "test_batch.bin").write_bytes(bytes([10]) + bytes(3072))
+    with pytest.raises(ValueError, match=r"test_batch.bin must hold labels below 10. Got 10"):
+        cifar(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"labels": [1]}, r"must hold 'data'.*NoneType"),
+        ({"data": np.zeros((2, 5), np.uint8), "labels": [1, 1]}, r"'data'.*shape \(2, 5\)"),
+        ({"data": np.zeros((2, 3072), np.uint8)}, "must hold 'labels'"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}, "as many as the examples"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": [1, "a"]}, "integers 0..K-1"),
+    ],
+)
+def test_pickles_with_other_contents_are_refused(tmp_path, content, message):
+    path = write_pickled(tmp_path, "cifar10") / "test_batch"
+    path.write_bytes(pickle.dumps(content, protocol=2))
+    with pytest.raises(ValueError, match=message):
+        cifar(tmp_path)
+
+
+def test_damaged_sheets_are_refused(tmp_path):
+    folder = write_sheets(tmp_path, "cifar10")
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (800, 33)).save(folder / "test_000.webp", lossless=True)
+    with pytest.raises(ValueError, match=r"test_000.webp must be 800 pixels wide.*800 x 33"):
+        cifar(folder)
+    (folder / "test_000.webp").unlink()
+    with pytest.raises(FileNotFoundError, match=r"must hold sheets test_000.webp"):
+        cifar(folder)
+    np.save(folder / "train_labels.npy", np.zeros(7, np.uint8))
+    with pytest.raises(
+        ValueError, match=r"train_labels.npy must hold one label for each of the 50"
+    ):
+        cifar(folder)
+    (folder / "train_labels.npy").unlink()
+    with pytest.raises(FileNotFoundError, match=r"train_labels.npy does not exist"):
+        load_data(folder)
+
+
+def test_batches_of_the_files_train_a_network_as_they_are(tmp_path):
+    write_binary(tmp_path, "cifar10")
+    (images, labels), *_ = cifar(tmp_path).train.batches(8, augment=torch.Generator())
+    assert images.shape == (8, 3, 32, 32) and images.dtype == torch.float32
+    assert labels.dtype == torch.int64

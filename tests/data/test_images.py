@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.data import Augmentation, ImageSource, Preprocessing
+
+GENERATOR = torch.Generator().manual_seed(0)
+IMAGES = torch.randint(256, (23, 3, 10, 12), dtype=torch.uint8, generator=GENERATOR)
+LABELS = torch.randint(4, (23,), generator=GENERATOR)
+PREPROCESSING = Preprocessing(3, (10, 12), (0.5, 0.4, 0.3), (0.2, 0.3, 0.4))
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def cropped(image, padding, mode, top, left, flipped):
+    """One image, by numpy's own padding and slicing."""
+    mode = {"reflect": "reflect", "zero": "constant"}[mode]
+    padded = np.pad(image, [(0, 0), (padding, padding), (padding, padding)], mode=mode)
+    crop = padded[:, top : top + image.shape[1], left : left + image.shape[2]]
+    return crop[:, :, ::-1] if flipped else crop
+
+
+@pytest.mark.parametrize("mode", ["reflect", "zero"])
+@pytest.mark.parametrize("padding", [0, 1, 4, 9])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_augmentation_equals_a_loop_of_padded_crops(mode, padding, dtype):
+    augmentation = Augmentation(padding, True, mode)
+    images = IMAGES.to(dtype)
+    draws = augmentation.draw(len(images), seeded())
+    expected = [
+        cropped(image.numpy(), padding, mode, *draw)
+        for image, draw in zip(images, draws.tolist(), strict=True)
+    ]
+    result = augmentation(images, seeded())
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result.numpy(), np.stack(expected))
+
+
+def test_draws_reach_every_corner_and_flip_half():
+    draws = Augmentation(padding=2).draw(4000, seeded())
+    top, left, flipped = draws.unbind(1)
+    assert len((top * 5 + left).unique()) == 25 and int(draws.min()) == 0
+    assert 0.45 < flipped.double().mean() < 0.55
+    assert not Augmentation(padding=2, flip=False).draw(100, seeded())[:, 2].any()
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 23, 100])
+def test_a_pass_does_not_depend_on_the_batch_size(batch_size):
+    source = ImageSource(IMAGES, LABELS, None, PREPROCESSING, Augmentation(3))
+    order = torch.randperm(23, generator=seeded(1))
+    generator, other = seeded(), seeded()
+    batches = list(source.batches(batch_size, order=order, augment=generator))
+    ((images, labels),) = source.batches(23, order=order, augment=other)
+    assert torch.equal(torch.cat([x for x, _ in batches]), images)
+    assert torch.equal(torch.cat([y for _, y in batches]), labels)
+    assert torch.equal(generator.get_state(), other.get_state())
+    assert torch.equal(labels, LABELS[order])
+    expected = PREPROCESSING(Augmentation(3)(IMAGES[order], seeded()))
+    assert torch.equal(images, expected) and images.dtype == torch.float32
+    ((second, _),) = source.batches(23, order=order, augment=generator)
+    assert not torch.equal(second, images)
+
+
+def test_without_generator_or_augmentation_images_are_only_normalised():
+    plain = (IMAGES.double() / 255 - torch.tensor(PREPROCESSING.mean)[:, None, None]) / (
+        torch.tensor(PREPROCESSING.std)[:, None, None]
+    )
+    for augmentation, augment in ((Augmentation(), None), (None, seeded())):
+        source = ImageSource(IMAGES, LABELS, None, PREPROCESSING, augmentation)
+        images = torch.cat([x for x, _ in source.batches(10, augment=augment)])
+        torch.testing.assert_close(images.double(), plain.double(), rtol=1e-5, atol=1e-6)
+    assert torch.equal(source.example(2), images[:2])
+    torch.testing.assert_close(PREPROCESSING(IMAGES / 255), images)
+
+
+def test_a_subset_keeps_everything_but_the_other_images():
+    source = ImageSource(IMAGES, LABELS, list("abcd"), PREPROCESSING, Augmentation(2))
+    index = torch.tensor([4, 4, 0])
+    part = source.subset(index)
+    assert torch.equal(part.images, IMAGES[index]) and torch.equal(part.labels, LABELS[index])
+    assert part.classes == source.classes and part.augmentation == source.augmentation
+    assert len(part.to("cpu")) == 3
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_batches_are_the_same_wherever_the_images_lie():
+    source = ImageSource(IMAGES, LABELS, None, PREPROCESSING, Augmentation(3))
+    resident = source.to("cuda")
+    assert resident.images.is_cuda and not resident.labels.is_cuda
+    for some, device in ((source, "cuda"), (resident, "cuda"), (resident, "cpu")):
+        pairs = zip(
+            source.batches(7, augment=seeded()),
+            some.batches(7, augment=seeded(), device=device),
+            strict=True,
+        )
+        for (x, y), (images, labels) in pairs:
+            assert images.device.type == labels.device.type == device
+            assert torch.equal(images.cpu(), x) and torch.equal(labels.cpu(), y)
+
+
+def test_statistics_are_those_of_numpy():
+    pixels = IMAGES.numpy() / 255
+    fitted = Preprocessing.from_images(IMAGES)
+    np.testing.assert_allclose(fitted.mean, pixels.mean(axis=(0, 2, 3)))
+    np.testing.assert_allclose(fitted.std, pixels.std(axis=(0, 2, 3)))
+    assert Preprocessing.from_images(torch.zeros(2, 1, 3, 3, dtype=torch.uint8)).std == (1.0,)
+
+
+def test_preprocessing_survives_json_and_nothing_else_does():
+    text = json.dumps(PREPROCESSING.to_dict())
+    assert Preprocessing.from_dict(json.loads(text)) == PREPROCESSING
+    good = json.loads(text)
+    bad = [None, [], {}, {**good, "extra": 1}, {k: v for k, v in good.items() if k != "std"}]
+    changes = [
+        {"channels": 0},
+        {"channels": "3"},
+        {"size": [3]},
+        {"size": [3, -1]},
+        {"size": 4},
+        {"mean": [0.1, 0.2]},
+        {"mean": ["a", "b", "c"]},
+        {"mean": [0.1, 0.2, float("nan")]},
+        {"std": [0.1, 0.2, 0.0]},
+    ]
+    for values in bad + [{**good, **change} for change in changes]:
+        with pytest.raises(ValueError, match=r"parameter of Preprocessing.* must be"):
+            Preprocessing.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: PREPROCESSING(IMAGES[:, :1]), r"images \(..., 3, H, W\)"),
+        (lambda: PREPROCESSING(IMAGES.long()), "uint8 or floating"),
+        (lambda: Augmentation(padding=-1), "positive integer"),
+        (lambda: Augmentation(mode="wrap"), "'reflect', 'zero'"),
+        (lambda: Augmentation(padding=10)(IMAGES, seeded()), "below the sides"),
+        (lambda: Augmentation().draw(3, 0), "torch.Generator on the CPU"),
+        (lambda: ImageSource(IMAGES / 255, LABELS, None, PREPROCESSING), "uint8 images"),
+        (lambda: ImageSource(IMAGES[:, :1], LABELS, None, PREPROCESSING), "3 channels"),
+        (lambda: ImageSource(IMAGES, LABELS[1:], None, PREPROCESSING), "as many as"),
+    ],
+)
+def test_bad_images_are_refused_in_one_sentence(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

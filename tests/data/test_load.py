@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from vinets.data import Augmentation, digits, load_data
+
+
+def test_digits_are_those_of_scikit_learn_each_once():
+    data = digits(seed=3)
+    raw = load_digits()
+    found = {}
+    for source in (data.train, data.test):
+        assert source.images.shape[1:] == (1, 8, 8) and source.classes == tuple("0123456789")
+        for image, label in zip(source.images, source.labels.tolist(), strict=True):
+            found.setdefault((image.numpy().tobytes(), label), []).append(image)
+    levels = np.round(raw.images * 255 / 16).astype(np.uint8)
+    assert set(found) == {(x.tobytes(), y) for x, y in zip(levels, raw.target, strict=True)}
+    assert len(data.train) + len(data.test) == 1797
+    assert data.train.images.max() == 255
+    assert data.train.augmentation == Augmentation(1, False, "zero")
+
+
+def test_digits_are_split_by_class_and_normalised_by_the_training_part():
+    data, same, other = load_data("digits", seed=1), digits(seed=1), digits(seed=2)
+    assert (data.train.images == same.train.images).all()
+    assert not (data.train.images == other.train.images).all()
+    shares = np.bincount(data.test.labels.numpy()) / np.bincount(load_digits().target)
+    assert (abs(shares - 0.25) < 0.01).all()
+    pixels = data.train.images.numpy() / 255
+    assert data.train.preprocessing.mean == pytest.approx([pixels.mean()])
+    assert data.train.preprocessing.std == pytest.approx([pixels.std()])
+    assert data.test.preprocessing == data.train.preprocessing
+
+
+@pytest.mark.parametrize(
+    "spec", ["", "mnist", "cifar10", "a.npy", "a.npy,b.npy,c.npy", "x.csv,y.csv"]
+)
+def test_unknown_names_are_answered_with_what_is_accepted(spec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="must be 'digits', 'cifar10:DIR'"):
+        load_data(spec)
+
+
+def test_a_folder_does_not_shadow_a_name_and_only_folders_are_resized(tmp_path, monkeypatch):
+    (tmp_path / "digits").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_data("digits").name == "digits"
+    with pytest.raises(ValueError, match="'size' parameter of load_data must be None for digits"):
+        load_data("digits", size=16)
+    with pytest.raises(FileNotFoundError, match="must hold cifar100"):
+        load_data("cifar100:nowhere")

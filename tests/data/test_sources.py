@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+
+from vinets.data import LoaderSource, Source, TensorSource, as_source, split_source
+
+INPUTS = torch.arange(20.0).view(10, 2)
+LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 2])
+
+
+class Pairs(Dataset):
+    """Counts how often it is read."""
+
+    def __init__(self):
+        self.reads = 0
+
+    def __len__(self):
+        return len(LABELS)
+
+    def __getitem__(self, i):
+        self.reads += 1
+        return INPUTS[i], int(LABELS[i])
+
+
+class Targeted(Pairs):
+    targets = LABELS.tolist()
+    classes = ("ant", "bee", "cat")
+
+
+class Tokens(Pairs):
+    def __getitem__(self, i):
+        return {"ids": INPUTS[i].long(), "mask": torch.ones(2), "labels": int(LABELS[i])}
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(zip(INPUTS, LABELS.tolist(), strict=True))
+
+
+def everything(source, **options):
+    inputs, labels = zip(*source.batches(3, **options), strict=True)
+    return torch.cat(inputs), torch.cat(labels)
+
+
+KINDS = {
+    "tensors": lambda: (INPUTS, LABELS),
+    "arrays": lambda: (INPUTS.numpy()[:, ::-1][:, ::-1], LABELS.numpy().astype(np.uint8)),
+    "lists": lambda: [INPUTS.tolist(), LABELS.tolist()],
+    "source": lambda: TensorSource(INPUTS, LABELS),
+    "dataset": Pairs,
+    "targets": Targeted,
+    "tensor dataset": lambda: TensorDataset(INPUTS, LABELS),
+    "shuffled loader": lambda: DataLoader(Pairs(), batch_size=4, shuffle=True, drop_last=True),
+    "stream": lambda: DataLoader(Stream(), batch_size=4),
+    "batched by itself": lambda: DataLoader([(INPUTS, LABELS)], batch_size=None),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_data_gives_the_same_examples_in_the_order_asked_for(kind):
+    source = as_source(KINDS[kind]())
+    assert isinstance(source, Source) and len(source) == 10 and len(source.classes) == 3
+    assert source.labels.dtype == torch.int64 and torch.equal(source.labels, LABELS)
+    for order in (None, torch.tensor([9, 0, 4, 4, 2])):
+        index = torch.arange(10) if order is None else order
+        inputs, labels = everything(source, order=order)
+        assert torch.equal(inputs, INPUTS[index]) and torch.equal(labels, LABELS[index])
+    assert [len(labels) for _, labels in source.batches(4)] == [4, 4, 2]
+    assert torch.equal(source.example(), INPUTS[:1])
+    assert torch.equal(source.example(50), INPUTS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_subset_of_a_subset_is_the_subset_by_composed_positions(kind):
+    first, second = torch.tensor([8, 1, 3, 5]), torch.tensor([2, 0])
+    part = as_source(KINDS[kind]()).subset(first).subset(second)
+    inputs, labels = everything(part)
+    assert torch.equal(inputs, INPUTS[first][second])
+    assert torch.equal(labels, LABELS[first][second]) and torch.equal(labels, part.labels)
+    empty = part.subset(torch.tensor([], dtype=torch.int64))
+    assert len(empty) == 0 and list(empty.batches(2)) == [] and empty.classes == part.classes
+
+
+def test_inputs_by_name_stay_by_name():
+    source = as_source(DataLoader(Tokens(), batch_size=4))
+    (inputs, labels), *_ = source.batches(2, order=torch.tensor([7, 3]))
+    assert set(inputs) == {"ids", "mask"} and torch.equal(labels, LABELS[[7, 3]])
+    assert torch.equal(inputs["ids"], INPUTS[[7, 3]].long())
+    in_memory = as_source(({"ids": INPUTS, "mask": INPUTS > 3}, LABELS))
+    (inputs, _), *_ = in_memory.batches(2, order=torch.tensor([7, 3]))
+    assert torch.equal(inputs["mask"], INPUTS[[7, 3]] > 3)
+
+
+def test_stored_labels_save_the_pass_and_unsuitable_ones_do_not():
+    counted = Targeted()
+    source = as_source(counted)
+    assert counted.reads == 1 and source.classes == ("ant", "bee", "cat")
+    part = as_source(Subset(counted, [5, 6]))
+    assert torch.equal(part.labels, LABELS[[5, 6]]) and part.classes == source.classes
+    for name, value in (("targets", [0, 1]), ("labels", ["ant"] * 10)):
+        odd = Pairs()
+        setattr(odd, name, value)
+        assert torch.equal(as_source(odd).labels, LABELS) and odd.reads == 10
+    transformed = Targeted()
+    transformed.target_transform = lambda k: k
+    as_source(transformed)
+    assert transformed.reads == 10
+
+
+def test_stored_labels_that_are_not_those_of_the_batches_are_noticed():
+    wrong = Targeted()
+    wrong.targets = LABELS.roll(1).tolist()
+    with pytest.raises(ValueError, match="must stay the same on every pass"):
+        as_source(wrong)
+
+
+def test_workers_and_collation_are_those_of_the_loader_and_global_randomness_stays():
+    def doubled(items):
+        return torch.stack([2 * x for x, _ in items]), torch.tensor([y for _, y in items])
+
+    state = torch.get_rng_state()
+    source = as_source(DataLoader(Pairs(), batch_size=5, num_workers=1, collate_fn=doubled))
+    inputs, labels = everything(source, augment=torch.Generator().manual_seed(1))
+    assert torch.equal(inputs, 2 * INPUTS) and torch.equal(labels, LABELS)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (3, "must be a pair .* Got 'int' instead"),
+        ({"x": 1}, "must be a pair"),
+        ((INPUTS, LABELS[:9]), r"as many as the examples \(10\).*'9 labels'"),
+        ((INPUTS, LABELS - 1), "integers 0..K-1.*from -1 to 1"),
+        ((INPUTS, LABELS + 0.5), "integers 0..K-1.*float"),
+        ((INPUTS, ["a"] * 10), "integers 0..K-1"),
+        ((INPUTS, LABELS[:, None]), r"integers 0..K-1.*shape \(10, 1\)"),
+        ((INPUTS, LABELS * 10**9), "integers 0..K-1"),
+        (([[1], [1, 2]], [0, 1]), "numeric array"),
+        ((["a", "b"], [0, 1]), "numeric array"),
+        ((INPUTS[:0], LABELS[:0]), "at least one example"),
+        ((INPUTS[0, 0], LABELS), "tensors of one length"),
+        (DataLoader(TensorDataset(INPUTS)), "a loader of batches"),
+        (DataLoader([{"text": "a", "label": 0}]), "no tensor under 'text'"),
+        (DataLoader([{"text": "a"}]), r"the key 'labels' or 'label'.*\['text'\]"),
+    ],
+)
+def test_other_data_is_refused_in_one_sentence(data, message):
+    with pytest.raises(ValueError, match=message):
+        as_source(data)
+
+
+def test_other_options_are_refused_in_one_sentence():
+    source = TensorSource(INPUTS, LABELS)
+    for order in (torch.tensor([10]), torch.tensor([-1]), torch.tensor([0.0]), [0]):
+        with pytest.raises(ValueError, match=r"'order' parameter .* positions below 10"):
+            source.batches(2, order=order)
+    with pytest.raises(ValueError, match=r"'batch_size' parameter .* positive"):
+        source.batches(0)
+    with pytest.raises(ValueError, match="at least 3 names"):
+        as_source((INPUTS, LABELS), classes=("a", "b"))
+    with pytest.raises(ValueError, match=r"as_source.*reads any other into memory"):
+        LoaderSource(DataLoader(Stream(), batch_size=2))
+    with pytest.raises(ValueError, match="source is empty"):
+        source.subset(LABELS[:0]).example()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.9])
+def test_a_split_is_stratified_and_loses_nothing(share):
+    labels = torch.repeat_interleave(torch.arange(4), torch.tensor([1, 7, 20, 33]))
+    source = TensorSource(torch.arange(61), labels)
+    rest, held = split_source(source, share, seed=3)
+    assert sorted(torch.cat([rest.inputs, held.inputs]).tolist()) == list(range(61))
+    assert torch.equal(labels[rest.inputs], rest.labels)
+    counts = held.labels.bincount(minlength=4)
+    assert (rest.labels.bincount(minlength=4) >= 1).all()
+    assert ((counts - share * labels.bincount()).abs() <= 1).all()
+    assert abs(len(held) - share * 61) <= 1
+    again, other = (split_source(source, share, seed=s)[1].inputs for s in (3, 4))
+    assert torch.equal(again, held.inputs) and not torch.equal(other, held.inputs)
+
+
+def test_a_split_that_holds_out_nothing_is_asked_for_by_zero_only():
+    source = TensorSource(INPUTS, LABELS)
+    rest, held = split_source(source, 0.0, seed=0)
+    assert len(rest) == 10 and len(held) == 0
+    for share in (0.01, 1.0, -0.1):
+        with pytest.raises(ValueError, match="'share' parameter of split_source"):
+            split_source(source, share, seed=0)

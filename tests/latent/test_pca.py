@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn import decomposition
+
+from vinets.latent.pca import PCA, Projection, fit_pca
+
+METHODS = ["exact", "randomized", "streaming"]
+
+
+def decaying(m: int, width: int, decay: float, seed: int = 0, mean: float = 5.0) -> torch.Tensor:
+    """Rows with singular values that fall by the factor ``decay``, around a mean."""
+    random = np.random.default_rng(seed)
+    r = min(m, width)
+    left = np.linalg.qr(random.normal(size=(m, r)))[0]
+    right = np.linalg.qr(random.normal(size=(width, r)))[0]
+    return torch.tensor(
+        (left * decay ** np.arange(r)) @ right.T * m + mean * random.normal(size=width)
+    )
+
+
+def reference(values: torch.Tensor, n: int) -> decomposition.PCA:
+    return decomposition.PCA(n, svd_solver="full").fit(values.numpy())
+
+
+def in_chunks(values: torch.Tensor, size: int):
+    return lambda: values.split(size)
+
+
+def assert_same(pca: PCA, other, tolerance: float) -> None:
+    """Equal up to the signs, which scikit-learn fixes by another rule."""
+    np.testing.assert_allclose(pca.mean, other.mean_, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(pca.variances, other.explained_variance_, rtol=tolerance)
+    np.testing.assert_allclose(pca.explained, other.explained_variance_ratio_, rtol=tolerance)
+    cosines = np.abs((pca.components.numpy() * other.components_).sum(1))
+    np.testing.assert_allclose(cosines, 1, rtol=tolerance)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("m", "width"), [(200, 30), (40, 120), (60, 60)])
+@pytest.mark.parametrize("size", [13, 1000])
+def test_all_methods_agree_with_scikit_learn(method, m, width, size):
+    values = decaying(m, width, 0.7)
+    pca = fit_pca(in_chunks(values, size), 5, method=method)
+    assert_same(pca, reference(values, 5), 1e-6)
+    np.testing.assert_allclose(pca.components @ pca.components.T, np.eye(5), atol=1e-10)
+
+
+@pytest.mark.parametrize(("m", "width"), [(200, 30), (30, 200)])
+def test_the_exact_method_needs_no_decay(m, width):
+    values = torch.tensor(np.random.default_rng(1).normal(size=(m, width)))
+    assert_same(fit_pca(in_chunks(values, 17), 29, method="exact"), reference(values, 29), 1e-9)
+
+
+def test_streaming_without_oversampling_is_incremental_pca():
+    values = torch.tensor(np.random.default_rng(2).normal(size=(120, 25))) + 3
+    pca = fit_pca(in_chunks(values, 20), 6, method="streaming", oversample=0)
+    other = decomposition.IncrementalPCA(6, batch_size=20).fit(values.numpy())
+    assert_same(pca, other, 1e-9)
+    exact = reference(values, 6)
+    gap = np.abs(other.explained_variance_ - exact.explained_variance_).max()
+    assert gap > 1e-3  # so that the agreement above says something
+
+
+def test_randomized_is_scikit_learns_accuracy_on_a_slow_decay():
+    values = decaying(400, 300, 0.99, mean=0.0)
+    best = reference(values, 20).explained_variance_
+    ours = fit_pca(in_chunks(values, 90), 20, method="randomized", seed=3)
+    theirs = decomposition.PCA(
+        20, svd_solver="randomized", iterated_power=4, n_oversamples=16, random_state=3
+    ).fit(values.numpy())
+    lost = 1 - ours.variances.numpy() / best
+    assert (lost > -1e-9).all() and lost.max() < 2 * (1 - theirs.explained_variance_ / best).max()
+    assert lost.max() > 1e-9  # not the exact method in disguise
+
+
+def test_small_variances_survive_beside_a_large_mean_in_float32():
+    values = decaying(300, 50, 0.3, mean=0.0).float() + 100
+    expected = reference(values.double(), 4)
+    for method in METHODS:
+        pca = fit_pca(in_chunks(values, 64), 4, method=method)
+        assert pca.components.dtype == torch.float32
+        assert_same(pca, expected, 1e-5)
+
+
+def test_transform_gives_scikit_learns_coordinates_up_to_signs():
+    values = decaying(80, 12, 0.6)
+    other = reference(values, 3)
+    ours = fit_pca(in_chunks(values, 30), 3).transform(values)
+    np.testing.assert_allclose(ours.abs(), np.abs(other.transform(values.numpy())), atol=1e-8)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_signs_and_seeds_leave_nothing_to_chance(method):
+    values = decaying(90, 40, 0.8)
+    first, again = (fit_pca(in_chunks(values, 32), 4, method=method, seed=7) for _ in range(2))
+    assert torch.equal(first.components, again.components)
+    mirrored = fit_pca(in_chunks(-values, 32), 4, method=method, seed=7)
+    torch.testing.assert_close(mirrored.components, first.components)
+    peaks = first.components.gather(1, first.components.abs().argmax(1, keepdim=True))
+    assert (peaks > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((2049, 2049), 3), ((3000, 20), 2), ((20, 3000), 2)]
+)
+def test_auto_turns_to_the_randomized_method_if_both_sides_are_large(shape, expected):
+    values, passes = torch.randn(*shape, generator=torch.Generator().manual_seed(0)), []
+    fit_pca(lambda: passes.append(1) or values.split(512), 2, n_iter=1, oversample=0)
+    assert len(passes) == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_pass_for_streaming_and_a_fixed_number_for_the_others(method):
+    values, passes = decaying(50, 20, 0.8), []
+    fit_pca(lambda: passes.append(1) or values.split(20), 3, method=method, n_iter=3)
+    assert len(passes) == {"exact": 2, "randomized": 5, "streaming": 1}[method]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_more_components_than_the_rank_are_refused(method, dtype):
+    random = np.random.default_rng(0)
+    values = torch.tensor(random.normal(size=(60, 5)) @ random.normal(size=(5, 40))).to(dtype)
+    assert len(fit_pca(in_chunks(values, 25), 5, method=method).variances) == 5
+    with pytest.raises(ValueError, match=r"'n_components'.*at most 5, the rank.*Got 6"):
+        fit_pca(in_chunks(values, 25), 6, method=method)
+    with pytest.raises(ValueError, match=r"at most 3, the rank"):
+        fit_pca(in_chunks(values[:4], 25), 4, method=method)
+    with pytest.raises(ValueError, match=r"at most 0, the rank"):
+        fit_pca(in_chunks(values[:1].expand(9, -1), 25), 1, method=method)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "options", "message"),
+    [
+        (lambda: [], {}, r"must yield latents. Got none"),
+        (lambda: [], {"method": "streaming"}, r"must yield latents. Got none"),
+        (lambda: [torch.zeros(3, 2, 2)], {}, r"one shape \(b, D\). Got \(3, 2, 2\)"),
+        (lambda: [(torch.zeros(3, 2), 1)], {}, r"Got tuple instead. For a store pass"),
+        (lambda: [torch.zeros(3, 2), torch.zeros(3, 4)], {}, r"Got \(3, 4\)"),
+        (lambda: [torch.full((3, 2), float("nan"))], {}, r"NaN or infinite"),
+        (lambda: [torch.full((3, 2), torch.inf)], {"method": "streaming"}, r"NaN or infinite"),
+        (torch.zeros(3, 2), {}, r"'chunks'.*starts a new pass.*Got 'Tensor'"),
+        (lambda: [torch.eye(3)], {"method": "svd"}, r"'method'.*Got 'svd'"),
+        (lambda: [torch.eye(3)], {"n_components": 0}, r"'n_components'.*at least 1. Got 0"),
+        (lambda: [torch.eye(3)], {"n_components": True}, r"'n_components'.*Got True"),
+        (lambda: [torch.eye(3)], {"oversample": -1}, r"'oversample'.*at least 0. Got -1"),
+    ],
+)
+def test_bad_input_is_named(chunks, options, message):
+    with pytest.raises(ValueError, match=message):
+        fit_pca(chunks, **{"n_components": 1, **options})
+
+
+@pytest.mark.parametrize("method", ["exact", "randomized"])
+@pytest.mark.parametrize("width", [4, 40])
+def test_a_second_pass_that_differs_is_noticed(method, width):
+    values = iter(decaying(30, width, 0.8).split(10))
+    with pytest.raises(ValueError, match=r"same latents in every pass. Got 30 rows at first and 0"):
+        fit_pca(lambda: values, 2, method=method)
+
+
+def test_projections_are_scaled_coordinates():
+    values = decaying(500, 20, 0.6, seed=4)
+    pca = fit_pca(in_chunks(values, 100), 6)
+    plain = Projection.from_pca(pca)(values)
+    torch.testing.assert_close(plain, pca.transform(values))
+    unit = Projection.from_pca(pca, "unit")(values)
+    torch.testing.assert_close(torch.cov(unit.T), torch.eye(6, dtype=torch.float64))
+    bound = Projection.from_pca(pca, "bound")(values)
+    torch.testing.assert_close(bound * 3.29 * plain[:, 0].std(), plain)
+
+
+def test_bounded_normal_values_leave_the_unit_interval_once_in_a_thousand():
+    values = torch.tensor(np.random.default_rng(0).normal(size=(200_000, 2))) * torch.tensor(
+        [3.0, 1]
+    )
+    bound = Projection.from_pca(fit_pca(lambda: [values], 2), "bound")(values)
+    outside = (bound.abs() > 1).double().mean(0)
+    assert 5e-4 < outside[0] < 2e-3 and outside[1] == 0
+
+
+def test_projections_train_only_if_asked_and_load_like_linear_layers():
+    pca = fit_pca(in_chunks(decaying(30, 8, 0.7), 10), 3)
+    assert not any(p.requires_grad for p in Projection.from_pca(pca).parameters())
+    assert all(p.requires_grad for p in Projection.from_pca(pca, trainable=True).parameters())
+    linear = torch.nn.Linear(8, 3, dtype=torch.float64)
+    linear.load_state_dict(Projection.from_pca(pca, "unit").state_dict())
+    z = torch.ones(2, 8, dtype=torch.float64)
+    torch.testing.assert_close(linear(z), Projection.from_pca(pca, "unit")(z))
+    with pytest.raises(ValueError, match=r"'scale'.*'bound'.*Got 'max'"):
+        Projection.from_pca(pca, "max")
+    with pytest.raises(ValueError, match=r"Projection must be \(n, D\) beside"):
+        Projection(torch.zeros(3, 8), torch.zeros(8))
+
+
+LARGE = """
+import resource, torch
+from vinets.latent.pca import fit_pca
+torch.set_num_threads(1)
+factors = torch.randn(4096, 8, generator=torch.Generator().manual_seed(0))
+loadings = torch.randn(8, 32768, generator=torch.Generator().manual_seed(1))
+values = factors @ loadings + torch.rand(1, 32768)
+pca = fit_pca(lambda: values.split(256), 8, n_iter=2, oversample=8)
+assert pca.components.shape == (8, 32768)
+assert abs(float(pca.explained.sum()) - 1) < 1e-6
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss counts KiB on Linux")
+def test_a_flattened_map_of_32768_values_stays_below_four_gigabytes():
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) * 1024 < 4e9

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+import torch
+from torch import nn
+
+from vinets.measure import compare, throughput, time_share
+
+QUICK = {"repeats": 3, "seconds": 0.005, "warmup": 1, "device": "cpu"}
+
+
+class Recorder(nn.Module):
+    """Writes down who ran on how many examples; the list is shared by all copies."""
+
+    def __init__(self, name, log):
+        super().__init__()
+        self.name, self.log = name, log
+
+    def __deepcopy__(self, memo):
+        return Recorder(self.name, self.log).train(self.training)
+
+    def forward(self, x):
+        self.log.append((self.name, len(x), self.training, torch.is_grad_enabled()))
+        return x
+
+
+class FakeTime:
+    """Stands in for the module ``time``; only work makes it pass. Copies are the same clock."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def perf_counter(self):
+        return self.now
+
+
+class Work(nn.Module):
+    def __init__(self, clock, seconds):
+        super().__init__()
+        self.clock, self.seconds = clock, seconds
+
+    def forward(self, x):
+        self.clock.now += self.seconds
+        return x
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    fake = FakeTime()
+    monkeypatch.setattr("vinets.measure.timing.time", fake)
+    return fake
+
+
+def test_the_numbers_of_a_result_belong_together():
+    results = throughput(nn.Linear(8, 4), torch.zeros(2, 8), batch_sizes=(1, 6), **QUICK)
+    assert [r.batch_size for r in results] == [1, 6]
+    for r in results:
+        assert len(r.rates) == 3 and min(r.rates) > 0 and r.device == "cpu"
+        assert r.mean == pytest.approx(sum(r.rates) / 3)
+        assert r.std == pytest.approx(statistics.stdev(r.rates))
+        assert r.median == sorted(r.rates)[1]
+        assert r.latency_ms == pytest.approx(1e3 * r.batch_size / r.median)
+        assert r.peak_memory == 4 * (8 * 4 + 4 + r.batch_size * (8 + 4))
+        assert json.loads(json.dumps(r.to_dict()))["rates"] == list(r.rates)
+
+
+def test_windows_last_as_long_as_asked_and_give_the_rate(clock):
+    options = {"repeats": 4, "seconds": 1.0, "warmup": 3, "device": "cpu"}
+    network = Work(clock, 0.25)
+    (result,) = throughput(network, torch.zeros(1, 1), batch_sizes=(5,), **options)
+    assert result.rates == (20.0,) * 4 and result.std == 0 and result.latency_ms == 250
+    assert clock.now == 3 * 0.25 + 0.25 + 4 * 1.0  # warm-up, memory, windows
+    slow = Work(clock, 8.0)  # one pass is longer than the window
+    (result,) = throughput(slow, torch.zeros(1, 1), batch_sizes=(4,), **{**options, "repeats": 1})
+    assert result.rates == (0.5,) and result.std == 0
+
+
+def test_networks_take_turns():
+    log = []
+    networks = {name: Recorder(name, log) for name in "abc"}
+    options = {**QUICK, "seconds": 0.0, "warmup": 2}
+    results = compare(networks, torch.zeros(2, 3), batch_sizes=(4, 1), **options)
+    assert list(results) == ["a", "b", "c"]
+    names = [name for name, size, *_ in log if size == 4]
+    assert names == ["a"] * 3 + ["b"] * 3 + ["c"] * 3 + ["a", "b", "c"] * 3  # memory takes a pass
+    assert {entry[2:] for entry in log} == {(False, False)}
+    assert [size for _, size, *_ in log] == [4] * 18 + [1] * 18
+
+
+def test_batches_repeat_the_rows_of_the_example():
+    seen = []
+
+    class Look(nn.Module):
+        def forward(self, pixels, mask):
+            seen.append((pixels[:, 0].tolist(), mask.tolist()))
+            return pixels
+
+    example = {"pixels": torch.tensor([[1.0], [2.0]]), "mask": torch.tensor([3, 4])}
+    throughput(Look(), example, batch_sizes=(5,), **QUICK)
+    assert seen[0] == ([1, 2, 1, 2, 1], [3, 4, 3, 4, 3])
+
+
+def test_settings_reach_the_network_and_leave_it_alone():
+    seen = []
+
+    class Look(nn.Conv2d):
+        def forward(self, x):
+            y = super().forward(x)
+            formats = [t.is_contiguous(memory_format=torch.channels_last) for t in (x, self.weight)]
+            seen.append((*formats, y.dtype, torch.get_num_threads()))
+            return y
+
+    before = torch.get_num_threads()
+    network = Look(3, 4, 3).train()
+    options = {**QUICK, "amp": "bfloat16", "channels_last": True, "threads": 2}
+    throughput(network, torch.zeros(1, 3, 8, 8), batch_sizes=(2,), **options)
+    assert set(seen) == {(True, True, torch.bfloat16, 2)}
+    assert torch.get_num_threads() == before
+    assert network.training and network.weight.is_contiguous()
+    seen.clear()
+    options = {"amp": "bfloat16", "channels_last": True, "threads": 2, "device": "cpu"}
+    time_share(network, torch.zeros(1, 3, 8, 8), network, network, **options)
+    assert set(seen) == {(True, True, torch.bfloat16, 2)}
+
+
+def test_the_share_of_a_part_is_its_share_of_the_time(clock):
+    network = nn.Sequential(Work(clock, 1.0), Work(clock, 3.0), nn.Sequential(Work(clock, 4.0)))
+    network.append(network[0])  # called twice
+    x = torch.zeros(1, 1)
+    for part, reference, share in [
+        (network[0], network[1], 2 / 3),
+        (network[1], network, 3 / 9),
+        (network[2], network[2][0], 1),
+        (network, network, 1),
+    ]:
+        assert time_share(network, x, part, reference, device="cpu") == pytest.approx(share)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
+
+
+def test_the_share_is_the_median_over_the_passes_behind_the_warm_up(clock):
+    class Slowing(Work):
+        def forward(self, x):
+            self.seconds += 1
+            return super().forward(x)
+
+    network = nn.Sequential(Slowing(clock, 0.0), Work(clock, 1.0))
+    options = {"warmup": 2, "repeats": 3, "device": "cpu"}
+    assert time_share(network, torch.zeros(1, 1), network[0], network[1], **options) == 4  # 3, 4, 5
+
+
+def test_parts_must_lie_in_the_network_and_run():
+    class Idle(nn.Sequential):
+        def forward(self, x):
+            return self[0](x)
+
+    network = Idle(nn.Linear(2, 2), nn.Linear(2, 2))
+    x = torch.zeros(1, 2)
+    with pytest.raises(ValueError, match="'part' parameter of time_share must be a module inside"):
+        time_share(network, x, nn.Linear(2, 2), network)
+    with pytest.raises(
+        ValueError, match=r"'reference'.*must be a module that the forward pass calls"
+    ):
+        time_share(network, x, network[0], network[1], device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_sizes": ()}, "'batch_sizes' .* a list of positive integers"),
+        ({"batch_sizes": (0,)}, "'batch_sizes' .* a positive integer"),
+        ({"repeats": 0}, "'repeats' .* a positive integer"),
+        ({"repeats": None}, "'repeats' .* a positive integer"),
+        ({"warmup": -1}, "'warmup' .* at least 0"),
+        ({"seconds": -1}, "'seconds' .* a float in"),
+        ({"threads": 0}, "'threads' .* a positive integer or None"),
+        ({"amp": "float8"}, "'amp' .* None or 'bfloat16'"),
+        ({"device": "tpu"}, "'device' .* 'auto', 'cpu' or a CUDA device"),
+        ({"device": "cuda:99"}, "'device' .* CUDA devices are available"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        throughput(nn.Linear(2, 2), torch.zeros(1, 2), **{**QUICK, **options})
+
+
+@pytest.mark.parametrize("networks", [{}, nn.Linear(2, 2), {"a": torch.sin}])
+def test_networks_have_names(networks):
+    with pytest.raises(ValueError, match="must be a dict from names to networks"):
+        compare(networks, torch.zeros(1, 2), **QUICK)

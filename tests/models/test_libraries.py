@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import importlib
+import json
+import socket
+
+import pytest
+import torch
+from torch import nn
+
+from vinets.models import create_model, import_torchvision, load_weights, rebuild, save_weights
+from vinets.models import source_of as record_of
+from vinets.models.libraries import import_timm, import_transformers
+
+VIT = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "image_size": 16,
+    "patch_size": 8,
+    "num_channels": 1,
+}
+BERT = {
+    "vocab_size": 30,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 8,
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("asked for the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def available(load):
+    try:
+        return load()
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def timm():
+    return available(import_timm)
+
+
+@pytest.fixture
+def torchvision():
+    return available(import_torchvision)
+
+
+@pytest.fixture
+def transformers():
+    return available(import_transformers)
+
+
+def made_again(model: nn.Module) -> nn.Module:
+    """A twin from the record after JSON, and a check that it has the names, shapes and text."""
+    again = rebuild(json.loads(json.dumps(record_of(model))))
+    assert type(again) is type(model)
+    mine, other = model.state_dict(), again.state_dict()
+    assert [(k, v.shape) for k, v in other.items()] == [(k, v.shape) for k, v in mine.items()]
+    return again
+
+
+def assert_same_outputs(model, again, inputs, path):
+    save_weights(model, path / "w.safetensors")
+    load_weights(again, path / "w.safetensors")
+    with torch.no_grad():
+        a, b = model.eval()(inputs), again.eval()(inputs)
+    torch.testing.assert_close(getattr(b, "logits", b), getattr(a, "logits", a))
+
+
+def test_importing_torchvision_twice_gives_the_same_working_module(torchvision):
+    assert import_torchvision() is torchvision
+    assert importlib.import_module("torchvision.models").list_models()
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch):
+    real = importlib.import_module
+
+    def without(name, *args):
+        if name == "transformers":
+            raise ModuleNotFoundError("No module named 'transformers'", name="transformers")
+        return real(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "vinets\[hf\]"'):
+        create_model("hf:BertModel")
+
+
+TIMM = [
+    ("vit_tiny_patch16_224", {"img_size": 32, "in_chans": 1}),
+    ("vit_tiny_patch16_224", {"img_size": [32, 48], "global_pool": "avg"}),
+    ("convnext_atto", {}),
+    ("mobilenetv3_small_050", {"in_chans": 2}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), TIMM)
+def test_timm_networks_are_made_again(timm, tmp_path, name, options):
+    inputs = torch.randn(1, options.get("in_chans", 3), 32, 48 if "global_pool" in options else 32)
+    for model in (
+        create_model(f"timm:{name}", 7, **options),
+        timm.create_model(name, num_classes=7, **options),
+    ):
+        assert_same_outputs(model, made_again(model), inputs, tmp_path)
+
+
+def test_a_timm_network_with_a_new_head_is_followed(timm):
+    model = create_model("timm:mobilenetv3_small_050", 7)
+    model.reset_classifier(3)
+    assert record_of(model)["options"]["num_classes"] == 3
+    model.conv_stem = nn.Conv2d(3, 8, 3)
+    assert record_of(model) is None
+
+
+def test_torchvision_networks_are_made_again(torchvision, tmp_path):
+    model = create_model("torchvision:mobilenet_v3_small", 4)
+    assert_same_outputs(model, made_again(model), torch.randn(1, 3, 32, 32), tmp_path)
+    plain = torchvision.models.squeezenet1_1(num_classes=6)
+    assert record_of(plain) == {
+        "library": "torchvision",
+        "name": "squeezenet1_1",
+        "options": {"num_classes": 6},
+    }
+
+
+def test_transformers_networks_are_made_again(transformers, tmp_path):
+    vit = create_model("hf:ViTForImageClassification", 5, config=VIT)
+    images = torch.randn(2, 1, 16, 16)
+    assert vit(images).logits.shape == (2, 5)
+    assert_same_outputs(vit, made_again(vit), images, tmp_path)
+
+    words = torch.randint(0, 30, (2, 6))
+    for name in ("BertForSequenceClassification", "BertForMaskedLM"):  # the second ties weights
+        bert = getattr(transformers, name)(transformers.BertConfig(**BERT))
+        assert_same_outputs(bert, made_again(bert), words, tmp_path)
+
+
+def test_how_attention_is_computed_is_no_part_of_the_record(transformers):
+    config = {**BERT, "attn_implementation": "eager"}
+    model = create_model("hf:BertModel", config=config)
+    assert model.config._attn_implementation == "eager"
+    assert "attn_implementation" not in json.dumps(record_of(model))
+    made_again(model)
+
+
+def test_a_subclass_of_a_transformers_class_is_custom(transformers):
+    class BertModel(transformers.BertModel):
+        pass
+
+    BertModel.__module__ = transformers.BertModel.__module__
+    assert record_of(BertModel(transformers.BertConfig(**BERT))) is None
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "options", "message"),
+    [
+        ("timm", "vit_tiny_patch16_22", {}, "nearest names are vit_tiny_patch16_224"),
+        ("timm", "os.system", {}, "timm has no network of that name"),
+        ("timm", "convnext_atto", {"no_such": 1}, "could not be built"),
+        ("torchvision", "fasterrcnn_resnet50_fpn", {}, "torchvision has no network of that name"),
+        ("torchvision", "_api", {}, "torchvision has no network of that name"),
+        ("transformers", "pipeline", {}, "transformers has no network of that name"),
+        ("transformers", "Trainer", {}, "transformers has no network of that name"),
+        ("transformers", "PreTrainedModel", {}, "transformers has no network of that name"),
+        ("transformers", "AutoModel", {}, "transformers has no network of that name"),
+        ("transformers", "utils.import_utils", {}, "transformers has no network of that name"),
+        ("transformers", "BertModel", {"config": 3}, "config, which is a dict"),
+        ("transformers", "BertModel", {"config": {"hidden_size": "x"}}, "could not be built"),
+        ("transformers", "DetrForObjectDetection", {"config": {}}, "another backbone"),
+        (
+            "transformers",
+            "TimmWrapperModel",
+            {"config": {"architecture": "hf-hub:x/y"}},
+            "use timm:NAME",
+        ),
+        (
+            "transformers",
+            "LlavaModel",
+            {"config": {"vision_config": {"model_type": "timm_wrapper"}}},
+            "use timm:NAME",
+        ),
+    ],
+)
+def test_records_reach_registries_only(request, library, name, options, message):
+    request.getfixturevalue(library)
+    with pytest.raises(ValueError, match=message) as caught:
+        rebuild({"library": library, "name": name, "options": options})
+    assert "network" in str(caught.value) and "asked for" not in str(caught.value)
