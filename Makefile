@@ -1,7 +1,7 @@
 # Every target sets up .venv when it is missing or older than pyproject.toml or constraints.txt.
 
 PYTHON ?= python3
-EXTRAS ?= dev,test,docs,plots,symbolic
+EXTRAS ?= dev,test,docs,plots,symbolic,vision,hf,onnx
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,8 +13,8 @@ STAMP := $(VENV)/.installed
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## Fit ideals to a few point sets; results and pictures in out/demo
-	$(BIN)/python examples/engine.py --out out/demo
+demo: $(STAMP) ## Cut a network trained on digits, compare VI-Nets with rivals; a page in out/demo
+	$(BIN)/vinets demo --out out/demo
 
 test: lint ## Check style, types and layers, then run every test and doctest
 	$(BIN)/python -m pytest

@@ -1,9 +1,8 @@
-"""How benchmarks measure, print and keep their results. Needs nothing but torch and numpy."""
+"""How benchmarks measure, print and keep their results."""
 
 from __future__ import annotations
 
 import json
-import platform
 import statistics
 import sys
 import time
@@ -11,8 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+
+from vinets.measure import machine
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -35,35 +35,12 @@ def _wait() -> None:
         torch.cuda.synchronize()
 
 
-def environment() -> dict[str, Any]:
-    """Versions and hardware that a reader needs to judge a number."""
-    facts = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "processor": _processor(),
-        "torch_threads": torch.get_num_threads(),
-    }
-    if torch.cuda.is_available():
-        facts["gpu"] = torch.cuda.get_device_name()
-    return facts
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
 def keep(name: str, rows: Sequence[dict[str, Any]], out: Path | None = None, **facts: Any) -> None:
     """Print the rows as a table and write them, with the environment, as JSON."""
     show(name, rows)
     module = sys.modules["__main__"].__spec__
     command = "python -m " + (module.name.removesuffix(".__main__") if module else "benchmarks")
-    record = {"name": name, "command": command, **environment(), **facts, "rows": list(rows)}
+    record = {"name": name, "command": command, **machine(), **facts, "rows": list(rows)}
     folder = out or RESULTS
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"

@@ -1,11 +1,24 @@
 """Approximate vanishing ideals for deep learning."""
 
-from vinets.estimators import VanishingIdealClassifier
-from vinets.ideals.abm import ABM
-from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
-from vinets.ideals.oavi import OAVI
-from vinets.ideals.vca import VCA
-from vinets.latent.cut import CutPoint, cut_points, truncate
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vinets.estimators import VanishingIdealClassifier
+    from vinets.ideals.abm import ABM
+    from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
+    from vinets.ideals.oavi import OAVI
+    from vinets.ideals.vca import VCA
+    from vinets.latent.cut import CutPoint, cut_points, truncate
+    from vinets.nn.network import CutNetwork, VINet
+    from vinets.nn.polynomial import PolynomialLayer
+    from vinets.pipeline.build import build
+    from vinets.pipeline.collect import collect
+    from vinets.pipeline.report import BuildReport
+    from vinets.pipeline.rivals import rivals
+    from vinets.training.feed import cache_latents
+    from vinets.training.recipe import Recipe
+    from vinets.training.tune import fine_tune, train_classifier
 
 __version__ = "0.1.0"
 
@@ -13,10 +26,55 @@ __all__ = [
     "ABM",
     "OAVI",
     "VCA",
+    "BuildReport",
     "ClassIdeals",
+    "CutNetwork",
     "CutPoint",
+    "PolynomialLayer",
+    "Recipe",
+    "VINet",
     "VanishingIdealClassifier",
+    "build",
+    "cache_latents",
+    "collect",
     "cut_points",
+    "fine_tune",
     "fit_class_ideals",
+    "rivals",
+    "train_classifier",
     "truncate",
 ]
+
+# Names are imported when they are first used: the command line shows its help at once.
+_HOME = {
+    "ABM": "ideals.abm",
+    "OAVI": "ideals.oavi",
+    "VCA": "ideals.vca",
+    "BuildReport": "pipeline.report",
+    "ClassIdeals": "ideals.classwise",
+    "CutNetwork": "nn.network",
+    "CutPoint": "latent.cut",
+    "PolynomialLayer": "nn.polynomial",
+    "Recipe": "training.recipe",
+    "VINet": "nn.network",
+    "VanishingIdealClassifier": "estimators",
+    "build": "pipeline.build",
+    "cache_latents": "training.feed",
+    "collect": "pipeline.collect",
+    "cut_points": "latent.cut",
+    "fine_tune": "training.tune",
+    "fit_class_ideals": "ideals.classwise",
+    "rivals": "pipeline.rivals",
+    "train_classifier": "training.tune",
+    "truncate": "latent.cut",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'vinets' has no attribute {name!r}")
+    return getattr(import_module(f"vinets.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,4 +1,4 @@
-"""Pictures of vanishing polynomials: zero sets in two and three variables, values by class.
+"""Pictures of vanishing polynomials: zero sets in two and three variables, values by class, scores.
 
 Needs matplotlib, the extra ``plots``. Every function draws on the axes it is given, or on new ones.
 """
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "plot_class_values",
+    "plot_generators",
+    "plot_points",
+    "plot_scores",
     "plot_zero_sets",
     "plot_zero_surface",
     "values_by_class",
@@ -234,6 +237,108 @@ def plot_class_values(
     bar = ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04)
     bar.set_label("mean |g(x)|")
     return ax
+
+
+def plot_points(
+    points: ArrayLike, labels: ArrayLike, classes: Sequence[Any], ax: Axes | None = None
+) -> Axes:
+    """Draw the first two coordinates of points, a colour for every class.
+
+    Parameters
+    ----------
+    points : array of shape (m, n)
+        Points, such as latents in order of their principal components.
+    labels : array of shape (m,)
+        Positions in ``classes``.
+    classes : sequence
+        Names of the classes.
+    ax : Axes or None, default=None
+        Where to draw; None makes a new figure.
+    """
+    points, labels = np.asarray(points), np.asarray(labels)
+    if points.ndim != 2 or points.shape[1] < 2:
+        raise ValueError(f"points must have two coordinates or more. Got {points.shape} instead.")
+    ax = _new_axes() if ax is None else ax
+    for k, name in enumerate(classes):
+        across, up = points[labels == k, :2].T
+        color = f"C{k}" if len(classes) <= 10 else _turbo((k + 0.5) / len(classes))
+        ax.scatter(across, up, s=9, color=color, linewidths=0, label=str(name), rasterized=True)
+    if len(classes) <= 20:
+        ax.legend(title="class", fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.set(xlabel="first component", ylabel="second component")
+    return ax
+
+
+def plot_generators(
+    means: ArrayLike, owners: ArrayLike, classes: Sequence[Any], ax: Axes | None = None
+) -> Axes:
+    """Draw the mean size of every generator on every class, generators grouped by their class.
+
+    Each column is divided by its largest entry. A generator vanishes on its own class, so dark
+    blocks belong on the diagonal.
+
+    Parameters
+    ----------
+    means : array of shape (K, N)
+        Mean absolute value of generator ``j`` on the points of class ``k``.
+    owners : array of shape (N,)
+        Position in ``classes`` of the class that each generator vanishes on.
+    classes : sequence of length K
+        Names of the classes.
+    ax : Axes or None, default=None
+        Where to draw; None makes a new figure.
+    """
+    means, owners = np.asarray(means, dtype=float), np.asarray(owners)
+    if means.shape != (len(classes), len(owners)):
+        raise ValueError(
+            f"means must have shape ({len(classes)}, {len(owners)}), a row for every class and a "
+            f"column for every generator. Got {means.shape} instead."
+        )
+    ax = _new_axes() if ax is None else ax
+    order = owners.argsort(kind="stable")
+    relative = means / np.maximum(means.max(0), np.finfo(float).tiny)
+    image = ax.imshow(
+        relative[:, order], cmap="magma", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
+    )
+    ends = np.cumsum(np.bincount(owners, minlength=len(classes)))
+    starts = np.r_[0, ends[:-1]]
+    for end in ends[:-1]:
+        ax.axvline(end - 0.5, color="white", linewidth=0.8)
+    names = [str(name) for name in classes]
+    ax.set_xticks((starts + ends - 1) / 2, names)
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(length=0)
+    ax.set(xlabel="class that the generators vanish on", ylabel="class of the points")
+    ax.figure.colorbar(image, ax=ax, pad=0.02).set_label("mean |g|, relative")
+    return ax
+
+
+def plot_scores(
+    scores: Sequence[ArrayLike], kept: Sequence[ArrayLike], ax: Axes | None = None
+) -> Axes:
+    """Draw how pruning scores are distributed, over all generators and over those kept.
+
+    Parameters
+    ----------
+    scores, kept : sequence of array
+        Scores of all and of the kept generators, class by class.
+    ax : Axes or None, default=None
+        Where to draw; None makes a new figure.
+    """
+    ax = _new_axes() if ax is None else ax
+    every, chosen = (np.concatenate([np.ravel(s) for s in part]) for part in (scores, kept))
+    edges = np.histogram_bin_edges(every[np.isfinite(every)], bins=40).tolist()
+    for values, color, label in ((every, COLORS[1], "found"), (chosen, COLORS[0], "kept")):
+        ax.hist(values, edges, color=color, alpha=0.75, label=f"{label}: {len(values):,}")
+    ax.set(xlabel="pruning score", ylabel="generators", yscale="log")
+    ax.legend()
+    return ax
+
+
+def _turbo(position: float) -> Any:
+    from matplotlib import colormaps
+
+    return colormaps["turbo"](position)
 
 
 def _add_surface(ax: Any, triangles: NDArray[np.float64], color: str) -> None:

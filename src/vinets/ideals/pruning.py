@@ -140,7 +140,9 @@ def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> Prun
         raise parameter_error("prune", "keep", accepted, keep)
     polynomials, kept_scores = [], []
     for ideal, values in zip(ideals.ideals, scores.values, strict=True):
-        count = int(np.ceil(keep * len(values))) if share else min(int(keep), len(values))
+        # less a little, for 0.07 * 100 is 7.000000000000001
+        part = int(np.ceil(keep * len(values) - 1e-9))
+        count = part if share else min(int(keep), len(values))
         # stable: of equal scores the generator of lower degree stays
         best = np.sort(np.argsort(-values, kind="stable")[:count])
         polynomials.append(as_polynomials(ideal.generators_).select(best))

@@ -68,6 +68,7 @@ def fit_pca(
     seed: int = 0,
     n_iter: int = 4,
     oversample: int = 16,
+    at_most: bool = False,
 ) -> PCA:
     """Principal components of latents that come in chunks.
 
@@ -93,6 +94,8 @@ def fit_pca(
         Iterations of ``"randomized"``. More of them separate close variances better.
     oversample : int, default=16
         Directions beyond ``n`` that ``"randomized"`` and ``"streaming"`` carry along.
+    at_most : bool, default=False
+        Take as many directions as there are where that is fewer than ``n``, rather than refuse.
 
     Returns
     -------
@@ -120,11 +123,11 @@ def fit_pca(
         raise parameter_error("fit_pca", "chunks", accepted, type(chunks).__name__, remedy)
     if method == "streaming":
         centre, spectrum = by_merging(chunks, n_components + oversample)
-        return _components(centre, spectrum, n_components)
+        return _components(centre, spectrum, n_components, at_most)
     centre = find_centre(chunks)
-    _check_rank(n_components, min(centre.count - 1, len(centre.mean)))
-    spectrum = _spectrum(chunks, centre, n_components, method, (n_iter, oversample, seed))
-    return _components(centre, spectrum, n_components)
+    n = _within(n_components, min(centre.count - 1, len(centre.mean)), at_most)
+    spectrum = _spectrum(chunks, centre, n, method, (n_iter, oversample, seed))
+    return _components(centre, spectrum, n, at_most)
 
 
 def _spectrum(
@@ -139,10 +142,10 @@ def _spectrum(
     return by_gram(chunks, centre, n)
 
 
-def _components(centre: Centre, spectrum: Spectrum, n: int) -> PCA:
+def _components(centre: Centre, spectrum: Spectrum, n: int, at_most: bool) -> PCA:
     """Check the rank, fix the signs, scale to variances, and round to the precision of the data."""
     squares = spectrum.squares
-    _check_rank(n, int((squares > _noise(centre, float(squares[0]))).sum()))
+    n = _within(n, int((squares > _noise(centre, float(squares[0]))).sum()), at_most)
     rows = spectrum.rows[:n]
     peaks = rows.gather(1, rows.abs().argmax(1, keepdim=True))
     freedom = centre.count - 1
@@ -162,10 +165,11 @@ def _noise(centre: Centre, largest: float) -> float:
     return max(products, centre.count * shift**2)
 
 
-def _check_rank(n: int, rank: int) -> None:
-    if n > rank:
+def _within(n: int, rank: int, at_most: bool) -> int:
+    if n > rank and (not at_most or rank == 0):
         accepted = f"at most {rank}, the rank of the centred latents"
         raise parameter_error("fit_pca", "n_components", accepted, n, "Ask for fewer components.")
+    return min(n, rank)
 
 
 class Projection(nn.Module):

@@ -124,6 +124,7 @@ class BlockPolynomialLayer(nn.Module):
         """The same outputs with plain coefficients: shift 0 and scale 1."""
         columns = [self.get_buffer(f"columns_{k}") for k in range(len(self.counts))]
         plain = BlockPolynomialLayer(self.monomials.terms, columns, self.leading, self.counts)
+        plain.to(self.lead.device, self.lead.dtype)
         shift, scale = self.shift.double(), self.scale.double()
         lead = self.lead.double() / scale[self.leading]
         bias = self.bias.double() - lead * shift[self.leading]
@@ -135,7 +136,7 @@ class BlockPolynomialLayer(nn.Module):
             start += len(block)
         plain.lead.copy_(lead)
         plain.bias.copy_(bias)
-        return plain.to(self.lead.device, self.lead.dtype).train(self.training)
+        return plain.train(self.training)
 
     def parts(self) -> dict[str, int]:
         """Stored numbers: integer indices of monomials and blocks, and coefficients."""

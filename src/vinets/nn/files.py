@@ -22,6 +22,11 @@ __all__ = ["load_network", "save_network"]
 
 FORMAT, VERSION = "vinets.network", 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+# what malformed descriptions make of well-meant code
+UNREADABLE = (
+    *(KeyError, IndexError, TypeError, ValueError, AttributeError),
+    *(RuntimeError, OverflowError, MemoryError),
+)
 
 
 def save_network(network: CutNetwork, directory: str | Path) -> None:
@@ -53,10 +58,8 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         head = HEADS[config["head"]["kind"]].from_config(config["head"], head_state)
         reader = LatentReader(**config["reader"])
         example = example_inputs(record.inputs)
-    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
-        raise ValueError(
-            f"{folder / CONFIG} does not describe a network that this release can make: {error}."
-        ) from None
+    except UNREADABLE as error:
+        raise _not_described(folder, error) from None
     if backbone is None:
         if record.source is None:
             raise ValueError(
@@ -64,7 +67,12 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
                 "pass it: from_pretrained(directory, backbone=network)."
             )
         backbone = rebuild(record.source)
-    network = network_of(truncate(backbone, record.cut, example), reader, head, record)
+    try:
+        # in eval mode, for tracing writes the mode of some networks' layers into the graph
+        cut = truncate(backbone.eval(), record.cut, example)
+        network = network_of(cut, reader, head, record)
+    except UNREADABLE as error:
+        raise _not_described(folder, error) from None
     _load_state(network, state, folder)
     return network.eval()
 
@@ -93,18 +101,29 @@ def _read_state(folder: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no weights: {WEIGHTS} is missing.")
     try:
-        return load_file(str(path))
+        # clones, for tensors in a file lie unaligned, and kernels then round differently
+        return {k: t.clone() for k, t in load_file(str(path)).items()}
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{path} is not a readable safetensors file: {error}.") from None
 
 
 def _record(values: Mapping[str, Any]) -> Record:
-    return Record(**(dict(values) | {"classes": tuple(values["classes"])}))
+    record = Record(**(dict(values) | {"classes": tuple(values["classes"])}))
+    if not isinstance(record.cut, str) or not isinstance(record.inputs, dict):
+        raise ValueError("its record has no cut or no inputs")
+    return record
+
+
+def _not_described(folder: Path, error: Exception) -> ValueError:
+    reason = f"no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+    return ValueError(
+        f"{folder / CONFIG} does not describe a network that this release can make: {reason}."
+    )
 
 
 def _load_state(network: CutNetwork, state: Mapping[str, Tensor], folder: Path) -> None:
-    expected = {k: tuple(t.shape) for k, t in network.state_dict().items()}
-    found = {k: tuple(t.shape) for k, t in state.items()}
+    expected = {k: _form(t) for k, t in network.state_dict().items()}
+    found = {k: _form(t) for k, t in state.items()}
     if expected != found:
         wrong = sorted(k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k))
         raise ValueError(
@@ -115,3 +134,7 @@ def _load_state(network: CutNetwork, state: Mapping[str, Tensor], folder: Path) 
         network.load_state_dict(dict(state), assign=True)  # keeps the dtypes of the file
     for p in network.backbone.parameters():
         p.requires_grad_(False)
+
+
+def _form(tensor: Tensor) -> tuple[bool, tuple[int, ...]]:
+    return tensor.is_floating_point(), tuple(tensor.shape)

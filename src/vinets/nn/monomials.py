@@ -35,7 +35,7 @@ class Monomials(nn.Module):
 
     def __init__(self, terms: TermSet) -> None:
         super().__init__()
-        if len(terms.blocks) == 0 or len(terms.blocks[0]):
+        if len(terms) == 0 or len(terms.blocks[0]):
             raise ValueError("Monomials takes terms of degree 1 and more; use a bias for 1.")
         self.terms = terms
         plan = EvaluationPlan.of(terms)
@@ -66,7 +66,7 @@ class Monomials(nn.Module):
         values = torch.cat(levels) if len(levels) > 1 else level
         if self.outputs is not None:
             values = values.index_select(0, self.outputs)
-        return values.mT.unflatten(0, z.shape[:-1])
+        return values.mT.reshape(*z.shape[:-1], len(self.terms))
 
     def extra_repr(self) -> str:
         degree = len(self.terms.blocks) - 1

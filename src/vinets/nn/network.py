@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.latent.reader import LatentReader
-from vinets.nn.heads import Head, LocalHead, LocalReLUHead, RandomMonomials, VanishingHead
+from vinets.nn.heads import Head, LocalHead, VanishingHead
 
 __all__ = ["CutNetwork", "Record", "VINet", "example_inputs", "input_fields", "network_of"]
 
@@ -69,7 +69,7 @@ class CutNetwork(nn.Module):
         self, backbone: nn.Module, reader: LatentReader, head: Head, record: Record
     ) -> None:
         super().__init__()
-        self.backbone = backbone.eval().requires_grad_(False)
+        self.backbone = _frozen(backbone)
         self.reader = reader
         self.head = head
         self.record = record
@@ -137,11 +137,22 @@ class VINet(CutNetwork):
     """
 
 
+def _frozen(backbone: nn.Module) -> nn.Module:
+    """The backbone in eval mode and without gradients.
+
+    Weights are shared with the network that was cut; its flags are its own.
+    """
+    shared: dict[int, Any] = {
+        id(p): nn.Parameter(p.detach(), requires_grad=False) for p in backbone.parameters()
+    }
+    shared |= {id(b): b for b in backbone.buffers()}
+    return copy.deepcopy(backbone, shared).eval()
+
+
 def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
     """A :class:`VINet` if the head has vanishing polynomials, else a plain :class:`CutNetwork`."""
-    vanishing = isinstance(head, VanishingHead | LocalHead)
-    rival = isinstance(head, RandomMonomials | LocalReLUHead)
-    return (VINet if vanishing and not rival else CutNetwork)(backbone, reader, head, record)
+    vanishing = head.kind in (VanishingHead.kind, LocalHead.kind)
+    return (VINet if vanishing else CutNetwork)(backbone, reader, head, record)
 
 
 def input_fields(inputs: Tensor | Mapping[str, Tensor]) -> dict[str, Any]:

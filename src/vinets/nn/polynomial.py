@@ -160,10 +160,10 @@ class PolynomialLayer(nn.Module):
             weight, bias = gain[:, None] * weight, gain * bias + offset
         plain = PolynomialLayer(
             self.monomials.terms, len(weight), standardized=False, activation=self.activation
-        )
+        ).to(self.weight.device, self.weight.dtype)
         plain.weight.copy_(weight)
         plain.bias.copy_(bias)
-        return plain.to(self.weight.device, self.weight.dtype).train(self.training)
+        return plain.train(self.training)
 
     def parts(self) -> dict[str, int]:
         """Stored numbers: the indices of the monomials, and everything else."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from vinets.checks import bounded_float, one_of, optional_positive_int
@@ -34,7 +35,7 @@ def build(
     ideal: VanishingIdeal | None = None,
     placement: str = "global",
     n_components: int | None = 128,
-    order: str = "pca-tanh",
+    order: str = "tanh-pca",
     pca: str = "auto",
     train_projection: bool = False,
     keep: int | float | None = 128,
@@ -64,8 +65,8 @@ def build(
     n_components : int or None, default=128
         Variables of the polynomials, by principal component analysis. In the local placement the
         channels enter linearly beside them, and None takes the channels alone.
-    order : {"pca-tanh", "tanh-pca"}, default="pca-tanh"
-        Whether the global placement projects or squashes first.
+    order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
+        Whether the global placement squashes or projects first.
     pca : {"auto", "exact", "randomized", "streaming"}, default="auto"
         How the components are found.
     train_projection : bool, default=False
@@ -116,14 +117,16 @@ def build(
         latents = collect(model, train_data, cut, seed=seed, progress=progress, **collecting)
     watch = progress_of(progress)
     watch.start("polynomials", 1)
-    placed = PLACEMENTS[placement](
-        latents,
-        ideal if ideal is not None else ABM(psi=0.1, max_degree=5),
-        Projecting(n_components, order, pca, train_projection),
-        Pruning(keep, monomials, score, sparse),
-        linear_path=linear_path,
-        seed=seed,
-    )
+    with torch.random.fork_rng(devices=[]):  # layers draw their first weights from there
+        torch.manual_seed(seed)
+        placed = PLACEMENTS[placement](
+            latents,
+            ideal if ideal is not None else ABM(psi=0.1, max_degree=5),
+            Projecting(n_components, order, pca, train_projection),
+            Pruning(keep, monomials, score, sparse),
+            linear_path=linear_path,
+            seed=seed,
+        )
     watch.advance(1)
     notes = {"placement": placement, "ideal": repr(ideal), "seed": seed}
     record = replace(latents.record, notes=notes)

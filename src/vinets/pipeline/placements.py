@@ -31,7 +31,7 @@ class Projecting:
     ----------
     n_components : int or None
         Variables of the polynomials; None (local placement only) takes the channels themselves.
-    order : {"pca-tanh", "tanh-pca"}
+    order : {"tanh-pca", "pca-tanh"}
         What comes first in the global placement.
     method : {"auto", "exact", "randomized", "streaming"}
         Of the principal component analysis.
@@ -40,7 +40,7 @@ class Projecting:
     """
 
     n_components: int | None = 128
-    order: str = "pca-tanh"
+    order: str = "tanh-pca"
     method: str = "auto"
     trainable: bool = False
 
@@ -74,8 +74,7 @@ def place_global(
         for values, _ in store.chunks():
             yield values.flatten(1)
 
-    limit = min(channels * positions, len(store) - 1)
-    n = min(projecting.n_components or limit, limit)
+    n = projecting.n_components or channels * positions
     if projecting.order == "tanh-pca":
         rescale = Rescale.fit(flat())
         pca = _pca(lambda: map(rescale, flat()), n, projecting, seed)
@@ -84,14 +83,13 @@ def place_global(
     else:
         pca = _pca(flat, n, projecting, seed)
         projection = Projection.from_pca(pca, "unit", trainable=projecting.trainable)
+        n = len(projection.bias)
         rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
         points = torch.cat([rescale(projection(z)) for z in flat()])
     points, labels = points.detach(), store.labels.to(points.device)
     projected = time.perf_counter()
     found = find_polynomials(*_split(points, labels, latents.fit), ideal, pruning)
-    path = None
-    if linear_path:
-        path = LinearPath(channels, positions, linear_path, latents.n_classes)
+    path = _path(latents, linear_path)
     head = VanishingHead(
         rescale, projection, found.layer, latents.n_classes, order=projecting.order, path=path
     )
@@ -111,7 +109,7 @@ def place_local(
     """Ideals of the descriptors at the positions of the map, the same polynomials at each."""
     begin = time.perf_counter()
     store, (channels, positions) = latents.store, latents.shape
-    rescale = Rescale.fit(store, squash=False)
+    rescale = Rescale.fit(store)
     draws = torch.randint(
         positions, (len(store),), generator=torch.Generator().manual_seed(seed)
     )  # one position of every example
@@ -133,9 +131,7 @@ def place_local(
     layer = found.layer
     if projection is not None:
         layer = with_channels(layer, channels, seed)
-    path = None
-    if linear_path:
-        path = LinearPath(channels, positions, linear_path, latents.n_classes)
+    path = _path(latents, linear_path)
     head = LocalHead(rescale, projection, layer, positions, latents.n_classes, path=path)
     seconds = {"projection": projected - begin, "polynomials": time.perf_counter() - projected}
     return Placed(head, found, points, labels, explained, seconds)
@@ -163,10 +159,21 @@ def with_channels(layer: PolynomialLayer, channels: int, seed: int) -> Polynomia
     return wide
 
 
+def _path(latents: Latents, width: int) -> LinearPath | None:
+    if width == 0:
+        return None
+    values, _ = next(latents.store.chunks(1024))
+    channels, positions = latents.shape
+    # the squared norm of what the last layer sees bounds its learning rate: 64 suits 0.05
+    size = (min(width, channels) * positions / 64) ** 0.5
+    scale = max(size, 1.0) * float(values.std().clamp_min(1e-12))
+    return LinearPath(channels, positions, width, latents.n_classes, scale=scale)
+
+
 def _pca(
     chunks: Callable[[], Iterator[Tensor] | list[Tensor]], n: int, projecting: Projecting, seed: int
 ) -> PCA:
-    return fit_pca(chunks, n, method=projecting.method, seed=seed)
+    return fit_pca(chunks, n, method=projecting.method, seed=seed, at_most=True)
 
 
 def _split(

@@ -70,16 +70,21 @@ def read_checkpoint(
             f"{path} belongs to another training: {', '.join(sorted(differ))} differ. Choose "
             "another directory, or delete the file to start anew."
         )
-    now = _under("now.", tensors)
-    if now.keys() != module.state_dict().keys():
+    now, own = _under("now.", tensors), module.state_dict()
+    if now.keys() != own.keys() or any(now[k].shape != own[k].shape for k in own):
         raise ValueError(f"{path} belongs to another network. Choose another directory.")
     module.load_state_dict(now)
     for index, p in enumerate(optimizer.param_groups[0]["params"]):
         momentum = tensors.get(f"momentum.{index}")
         if momentum is not None:
             optimizer.state[p]["momentum_buffer"] = momentum.to(p)
-    epochs = [Epoch(**e) for e in told["epochs"]]
-    return Checkpoint(epochs, int(told["best"]), _under("best.", tensors))
+    try:
+        epochs, best = [Epoch(**e) for e in told["epochs"]], told["best"]
+    except (KeyError, TypeError):
+        epochs, best = [], None
+    if not isinstance(best, int) or not 1 <= best <= len(epochs):
+        raise ValueError(f"{path} is damaged. Delete it to start anew.")
+    return Checkpoint(epochs, best, _under("best.", tensors))
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

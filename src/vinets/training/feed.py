@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import format_bytes
+from vinets.checks import format_bytes, optional_positive_int, parameter_error
 from vinets.data.sources import Inputs, Source, as_source, split_source
 from vinets.nn.network import CutNetwork
 from vinets.progress import Progress, progress_of
@@ -211,6 +211,8 @@ def cache_latents(
     memory_limit : int, default=8 GiB
         Refuse to start above this.
     """
+    if optional_positive_int("cache_latents", "views", views) is None:
+        raise parameter_error("cache_latents", "views", "a positive integer", None)
     feed = LatentFeed(
         network.to(device),
         data,

@@ -75,6 +75,10 @@ class Recipe:
         bounded_float(owner, "distillation", self.distillation, 0, 1, high_included=True)
         if self.clip is not None:
             bounded_float(owner, "clip", self.clip, 0, math.inf)
+        if not bounded_float(owner, "temperature", self.temperature, 0, math.inf):
+            raise parameter_error(owner, "temperature", "above 0", self.temperature)
+        if self.nesterov and not self.momentum:
+            raise parameter_error(owner, "momentum", "above 0 with nesterov", self.momentum)
         one_of(owner, "schedule", self.schedule, SCHEDULES)
         one_of(owner, "precision", self.precision, PRECISIONS)
 
@@ -84,7 +88,8 @@ class Recipe:
         if self.schedule == "cosine":
             return self.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
         if self.schedule == "one-cycle":
-            return self.learning_rate * min(max(done, 1 / steps) / 0.25, (1 - done) / 0.75)
+            rising, falling = max(done, 1 / max(1, steps)) / 0.25, (1 - done) / 0.75
+            return self.learning_rate * min(rising, falling, 1.0)
         return self.learning_rate
 
     def to_dict(self) -> dict[str, Any]:

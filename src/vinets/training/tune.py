@@ -67,9 +67,19 @@ def fine_tune(
     -------
     History
     """
-    if teacher is not None and not options.get("distillation") and recipe is None:
+    if (
+        teacher is not None
+        and "distillation" not in options
+        and not (recipe or Recipe()).distillation
+    ):
         options["distillation"] = 0.7
     chosen = with_options(recipe, options)
+    taught = bool(data.lessons) if isinstance(data, LatentViews) else teacher is not None
+    if chosen.distillation and not taught:
+        raise ValueError(
+            f"distillation={chosen.distillation:g} needs logits to learn from: pass teacher=, and "
+            "cache latents with it if they are cached."
+        )
     place = torch.device(device) if device is not None else next(network.parameters()).device
     network.to(place)
     if views is not None and not isinstance(data, LatentViews):

@@ -1,9 +1,10 @@
 """What replaces the layers behind the cut: polynomials, and the rivals they are compared with."""
 
 from vinets.nn.heads.base import Head, LinearPath, SpatialSum
-from vinets.nn.heads.local import LocalHead, LocalReLUHead
+from vinets.nn.heads.local import LocalHead, LocalReLUHead, relu_like
+from vinets.nn.heads.random import LocalRandomMonomials, RandomMonomials, random_like
 from vinets.nn.heads.rivals import LinearHead, MLPHead
-from vinets.nn.heads.vanishing import RandomMonomials, VanishingHead
+from vinets.nn.heads.vanishing import VanishingHead
 
 __all__ = [
     "HEADS",
@@ -11,14 +12,25 @@ __all__ = [
     "LinearHead",
     "LinearPath",
     "LocalHead",
+    "LocalRandomMonomials",
     "LocalReLUHead",
     "MLPHead",
     "RandomMonomials",
     "SpatialSum",
     "VanishingHead",
+    "random_like",
+    "relu_like",
 ]
 
 HEADS: dict[str, type[Head]] = {
     head.kind: head
-    for head in (VanishingHead, RandomMonomials, LocalHead, LocalReLUHead, LinearHead, MLPHead)
+    for head in (
+        VanishingHead,
+        RandomMonomials,
+        LocalHead,
+        LocalRandomMonomials,
+        LocalReLUHead,
+        LinearHead,
+        MLPHead,
+    )
 }

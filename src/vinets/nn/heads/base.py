@@ -5,6 +5,7 @@ A head takes latents of shape (B, C, P), ``C`` channels at ``P`` positions, to l
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -66,11 +67,17 @@ class LinearPath(nn.Module):
     channels, positions, width, classes : int
         ``C``, ``P``, channels kept at every position, and ``K``. With ``width >= C`` the first map
         would add nothing and is left out.
+    scale : float, default=1.0
+        Divides the latents, so that their size does not decide how fast the path learns.
     """
 
-    def __init__(self, channels: int, positions: int, width: int, classes: int) -> None:
+    def __init__(
+        self, channels: int, positions: int, width: int, classes: int, *, scale: float = 1.0
+    ) -> None:
         super().__init__()
         self.channels, self.width = channels, width
+        self.scale: Tensor
+        self.register_buffer("scale", torch.tensor(float(scale)))
         narrow = width < channels
         self.reduce = nn.Conv1d(channels, width, 1, bias=False) if narrow else None
         self.out = nn.Linear((width if narrow else channels) * positions, classes, bias=False)
@@ -83,6 +90,24 @@ class LinearPath(nn.Module):
         channels, positions, width = shape
         return cls(channels, positions, width, classes)
 
+    @classmethod
+    def like(cls, path: LinearPath | None) -> LinearPath | None:
+        """An untrained path of the same shape, or none."""
+        if path is None:
+            return None
+        channels, positions, width = path.config()
+        return cls(channels, positions, width, path.out.out_features, scale=float(path.scale)).to(
+            path.out.weight.device
+        )
+
+    @torch.no_grad()
+    def folded(self) -> LinearPath:
+        """The same outputs without a scale."""
+        plain = copy.deepcopy(self)
+        plain.out.weight.div_(self.scale)
+        plain.scale.fill_(1.0)
+        return plain
+
     def config(self) -> list[int]:
         """Channels, positions and width."""
         if self.reduce is None:
@@ -92,21 +117,22 @@ class LinearPath(nn.Module):
     def forward(self, h: Tensor) -> Tensor:  # (B, C, P)
         if self.reduce is not None:
             h = self.reduce(h)
-        return self.out(h.flatten(1))
+        return self.out(h.flatten(1) / self.scale)
 
 
 @torch.no_grad()
 def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
     """Batch normalisation followed by a linear layer, as one linear layer."""
     gain, offset = affine_of(norm)
-    plain = nn.Linear(linear.in_features, linear.out_features)
+    like = linear.weight
+    plain = nn.Linear(linear.in_features, linear.out_features, device=like.device, dtype=like.dtype)
     weight = linear.weight.double()
     bias = weight @ offset
     if linear.bias is not None:
         bias = bias + linear.bias.double()
     plain.weight.copy_(weight * gain)
     plain.bias.copy_(bias)
-    return plain.to(linear.weight.device, linear.weight.dtype).train(linear.training)
+    return plain.train(linear.training)
 
 
 def numbers(*modules: nn.Module | None) -> int:
@@ -130,4 +156,9 @@ def polynomials_from(
         return PolynomialLayer(terms, options.pop("count"), **options)
     counts, sizes = options["counts"], options["sizes"]
     columns = [state[f"polynomials.columns_{k}"] for k in range(len(sizes))]
-    return BlockPolynomialLayer(terms, columns, state["polynomials.leading"], counts)
+    leading = state["polynomials.leading"]
+    for index in (*columns, leading):
+        inside = index.dtype == torch.int64 and index.ndim == 1
+        if not inside or ((index < 0) | (index >= len(terms))).any():
+            raise ValueError(f"blocks must hold positions of the {len(terms)} terms.")
+    return BlockPolynomialLayer(terms, columns, leading, counts)

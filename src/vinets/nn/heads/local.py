@@ -3,7 +3,7 @@ r"""The local head: the same polynomials at every position of the map.
 .. math:: y_j = \sum_p s_{jp}\,\bigl|p_j(h_p)\bigr|
 
 with trained spatial weights :math:`s`. The variables of the polynomials are the channels at a
-position, standardised, or a few principal components of them, squashed, or both.
+position, rescaled, or a few principal components of them, squashed, or both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vinets.nn.heads.base import (
 )
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["LocalHead", "LocalReLUHead", "local_variables"]
+__all__ = ["LocalHead", "LocalReLUHead", "local_variables", "relu_like"]
 
 
 class LocalHead(Head):
@@ -36,7 +36,7 @@ class LocalHead(Head):
     Parameters
     ----------
     rescale : Rescale
-        Standardises the latents per channel and position, (C, P).
+        Rescales the latents per channel and position, (C, P).
     projection : Projection or None
         From the ``C`` channels to ``q`` components; their tanh are variables too.
     polynomials : PolynomialLayer
@@ -46,7 +46,7 @@ class LocalHead(Head):
     channels : bool, default=True
         Whether the channels themselves are variables.
     path : LinearPath or None, default=None
-        Logits linear in the standardised latents, added to those of the polynomials.
+        Logits linear in the latents, added to those of the polynomials.
     """
 
     kind = "local"
@@ -73,14 +73,29 @@ class LocalHead(Head):
         self.linear = nn.Linear(count, classes)
         self.path = path
 
+    @classmethod
+    def like(cls, head: LocalHead, polynomials: PolynomialLayer) -> Self:
+        """An untrained head with other polynomials behind the same variables."""
+        return cls(
+            copy.deepcopy(head.rescale),
+            copy.deepcopy(head.projection),
+            polynomials,
+            head.spatial.weight.shape[0],
+            head.linear.out_features,
+            channels=head.channels,
+            path=LinearPath.like(head.path),
+        )
+
+    def variables(self, latents: Tensor) -> Tensor:
+        """What the polynomials are evaluated at, (B, P, n)."""
+        return local_variables(self.rescale(latents).mT, self.projection, self.channels)
+
     def forward(self, latents: Tensor) -> Tensor:
-        h = self.rescale(latents)  # (B, C, P)
-        z = local_variables(h.mT, self.projection, self.channels)
-        y = self.spatial(self.polynomials(z))  # (B, P, N) to (B, N)
+        y = self.spatial(self.polynomials(self.variables(latents)))  # (B, P, N) to (B, N)
         if self.norm is not None:
             y = self.norm(y)
         logits = self.linear(y)
-        return logits if self.path is None else logits + self.path(h)
+        return logits if self.path is None else logits + self.path(latents)
 
     @torch.no_grad()
     def folded(self) -> LocalHead:
@@ -88,6 +103,7 @@ class LocalHead(Head):
         plain.polynomials = self.polynomials.folded()
         if self.norm is not None:
             plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        plain.path = None if self.path is None else self.path.folded()
         return plain
 
     def parts(self) -> dict[str, int]:
@@ -104,6 +120,7 @@ class LocalHead(Head):
             "positions": self.spatial.weight.shape[0],
             "channels": self.channels,
             "rescale": list(self.rescale.mean.shape),
+            "squash": self.rescale.squash,
             "projection": None if projection is None else list(projection.weight.shape),
             "trained_projection": projection is not None and projection.weight.requires_grad,
             "polynomials": self.polynomials.config(),
@@ -114,7 +131,7 @@ class LocalHead(Head):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
         shape = tuple(config["rescale"])
-        rescale = Rescale(torch.zeros(shape), torch.ones(shape), squash=False)
+        rescale = Rescale(torch.zeros(shape), torch.ones(shape), squash=config["squash"])
         projection = None
         if config["projection"] is not None:
             n, d = config["projection"]
@@ -140,37 +157,25 @@ class LocalHead(Head):
 
 
 class LocalReLUHead(LocalHead):
-    """The local head with ReLU in place of the absolute value, and random maps: the control."""
+    """The local head with ReLU in place of the absolute value: the control."""
 
     kind = "local-relu"
 
-    @classmethod
-    def like(cls, head: LocalHead, *, seed: int = 0) -> LocalReLUHead:
-        """The control of ``head``: the same shape and monomials, random coefficients, ReLU."""
-        generator = torch.Generator().manual_seed(seed)
-        own = head.polynomials
-        layer = PolynomialLayer(
-            own.monomials.terms,
-            len(own.bias),
-            normalized=own.norm is not None,
-            activation="relu",
-        )
-        layer.draw(generator)
-        if own.shift is not None and own.scale is not None:
-            layer.set_moments(own.shift.cpu(), own.scale.cpu())
-        return cls(
-            copy.deepcopy(head.rescale),
-            copy.deepcopy(head.projection),
-            layer,
-            head.spatial.weight.shape[0],
-            head.linear.out_features,
-            channels=head.channels,
-            path=copy.deepcopy(head.path),
-        )
+
+def relu_like(head: LocalHead, *, seed: int = 0) -> LocalReLUHead:
+    """The control of ``head``: the same shape and monomials, random coefficients, ReLU."""
+    own = head.polynomials
+    layer = PolynomialLayer(
+        own.monomials.terms, len(own.bias), normalized=own.norm is not None, activation="relu"
+    )
+    layer.draw(torch.Generator().manual_seed(seed))
+    if own.shift is not None and own.scale is not None:
+        layer.set_moments(own.shift.cpu(), own.scale.cpu())
+    return LocalReLUHead.like(head, layer)
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:
-    """Variables of the polynomials for standardised descriptors ``h`` (..., C)."""
+    """Variables of the polynomials for rescaled descriptors ``h`` (..., C)."""
     if projection is None:
         return h
     z = torch.tanh(projection(h))

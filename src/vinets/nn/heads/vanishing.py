@@ -6,19 +6,17 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vinets.algebra.shared import term_moments
-from vinets.algebra.terms import TermSet
+from vinets.checks import one_of
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.heads.base import Head, LinearPath, folded_linear, numbers, polynomials_from
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["ORDERS", "RandomMonomials", "VanishingHead", "random_terms"]
+__all__ = ["ORDERS", "VanishingHead"]
 
 ORDERS = ("tanh-pca", "pca-tanh")
 
@@ -56,7 +54,7 @@ class VanishingHead(Head):
         path: LinearPath | None = None,
     ) -> None:
         super().__init__()
-        self.order = order
+        self.order = one_of("VanishingHead", "order", order, ORDERS)
         self.rescale = rescale
         self.projection = projection
         self.polynomials = polynomials
@@ -64,6 +62,18 @@ class VanishingHead(Head):
         self.norm: nn.BatchNorm1d | None = nn.BatchNorm1d(count)
         self.linear = nn.Linear(count, classes)
         self.path = path
+
+    @classmethod
+    def like(cls, head: VanishingHead, polynomials: PolynomialLayer) -> Self:
+        """An untrained head with other polynomials behind the same variables."""
+        return cls(
+            copy.deepcopy(head.rescale),
+            copy.deepcopy(head.projection),
+            polynomials,
+            head.linear.out_features,
+            order=head.order,
+            path=LinearPath.like(head.path),
+        )
 
     def variables(self, latents: Tensor) -> Tensor:
         """What the polynomials are evaluated at, (B, n)."""
@@ -85,6 +95,7 @@ class VanishingHead(Head):
         plain.polynomials = self.polynomials.folded()
         if self.norm is not None:
             plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        plain.path = None if self.path is None else self.path.folded()
         return plain
 
     def parts(self) -> dict[str, int]:
@@ -124,66 +135,3 @@ class VanishingHead(Head):
         if config["folded"]:
             head.norm = None
         return head
-
-
-class RandomMonomials(VanishingHead):
-    """A vanishing head of the same shape whose monomials and coefficients are random."""
-
-    kind = "random-monomials"
-
-    @classmethod
-    def like(
-        cls, head: VanishingHead, points: Tensor, *, degrees: str = "matched", seed: int = 0
-    ) -> RandomMonomials:
-        """The random rival of ``head``.
-
-        Parameters
-        ----------
-        head : VanishingHead
-            Rescaling, projection and the numbers of monomials and polynomials are taken over.
-        points : Tensor of shape (m, n)
-            Training points, to standardise the random monomials.
-        degrees : {"matched", "uniform"}, default="matched"
-            As many monomials of each degree as ``head`` has, or degrees drawn uniformly.
-        seed : int, default=0
-            Seed of the draw.
-        """
-        own = head.polynomials.monomials.terms
-        terms = random_terms(own, degrees=degrees, seed=seed)
-        generator = torch.Generator().manual_seed(seed)
-        layer = PolynomialLayer(terms, len(head.polynomials.bias))
-        layer.draw(generator)
-        mean, std = term_moments(terms, points)
-        layer.set_moments(mean.cpu(), std.cpu())
-        return cls(
-            copy.deepcopy(head.rescale),
-            copy.deepcopy(head.projection),
-            layer,
-            head.linear.out_features,
-            order=head.order,
-            path=copy.deepcopy(head.path),
-        )
-
-
-def random_terms(like: TermSet, *, degrees: str = "matched", seed: int = 0) -> TermSet:
-    """As many distinct random terms as ``like`` has, without the constant."""
-    rng = np.random.default_rng(seed)
-    top = len(like.blocks) - 1
-    if degrees == "matched":
-        wanted = [len(block) for block in like.blocks]
-    else:
-        wanted = [0, *np.bincount(rng.integers(top, size=len(like)), minlength=top)]
-    blocks = [np.zeros((0, 0), dtype=np.int64)]
-    spare = 0  # what a low degree cannot hold moves up
-    for degree in range(1, len(wanted)):
-        count = int(wanted[degree]) + spare
-        found = np.zeros((0, degree), dtype=np.int64)
-        for _ in range(64):
-            draw = np.sort(rng.integers(like.n_variables, size=(2 * count + 8, degree)), axis=1)
-            found = np.unique(np.concatenate([found, draw]), axis=0)
-            if len(found) >= count:
-                break
-        keep = np.sort(rng.permutation(len(found))[:count])
-        spare = count - len(keep)
-        blocks.append(found[keep])
-    return TermSet.of_blocks(like.n_variables, blocks)

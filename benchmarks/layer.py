@@ -1,0 +1,64 @@
+"""What the polynomial layer costs next to the backbone in front of it.
+
+    python -m benchmarks.layer
+
+The sizes are those of the paper's variants: 128 variables, 512 monomials of degrees 1 to 5, 128
+polynomials for each of 10 classes. Time does not depend on the values, so weights are random.
+Shares are seconds inside the layer over seconds inside the truncated backbone, in the same
+forward passes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from benchmarks.record import keep
+from vinets.algebra.terms import TermSet
+from vinets.latent import LatentReader, truncate
+from vinets.latent.pca import Projection
+from vinets.latent.rescale import Rescale
+from vinets.measure import flops, time_share
+from vinets.models import PRESETS, create_model
+from vinets.nn import PolynomialLayer, Record, VanishingHead, VINet
+from vinets.nn.heads.random import random_terms
+
+BATCH = 256
+
+
+def network(name: str) -> VINet:
+    preset = PRESETS[name]
+    model = create_model(preset.backbone, 10)
+    images = torch.randn(1, 3, 32, 32)
+    backbone, reader = truncate(model, preset.cut, images), LatentReader()
+    with torch.no_grad():
+        features = reader(backbone(images)).numel()
+    n = preset.n_components
+    like = TermSet(n, (np.zeros((0, 0), np.int64), np.zeros((preset.monomials, 1), np.int64)))
+    layer = PolynomialLayer(random_terms(like), 10 * preset.generators_per_class)
+    head = VanishingHead(
+        Rescale(torch.zeros(features), torch.ones(features)),
+        Projection(torch.randn(n, features) / features**0.5, torch.zeros(n)),
+        layer,
+        10,
+    )
+    record = Record(preset.cut, {"": {"shape": [3, 32, 32], "dtype": "float32"}})
+    return VINet(backbone, reader, head, record).folded()
+
+
+if __name__ == "__main__":
+    rows = []
+    for name in ("VI-Net18-Tiny", "VI-Net18-Small", "VI-Net18-Medium", "VI-Net18-Large"):
+        net, example = network(name), torch.randn(BATCH, 3, 32, 32)
+        layer, backbone = net.head.polynomials, net.backbone
+        rows.append(
+            {
+                "network": name,
+                "batch": BATCH,
+                "layer_share": time_share(net, example, layer, backbone, device="cpu"),
+                "head_share": time_share(net, example, net.head, backbone, device="cpu"),
+                "mflops": flops(net, example[:1]) / 1e6,
+                "mflops_backbone": flops(backbone, example[:1]) / 1e6,
+            }
+        )
+    keep("layer", rows)

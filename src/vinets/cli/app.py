@@ -1,0 +1,70 @@
+"""The program ``vinets`` and its commands.
+
+Commands import torch and the package when they run, not before, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vinets.cli.bench import bench
+from vinets.cli.build import build
+from vinets.cli.cuts import cuts
+from vinets.cli.demo import demo
+from vinets.cli.errors import OneSentenceGroup
+from vinets.cli.evaluate import evaluate
+from vinets.cli.export import export
+from vinets.cli.ideal import ideal
+from vinets.cli.predict import predict
+from vinets.cli.train import train
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="vinets",
+    cls=OneSentenceGroup,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from vinets import __version__
+
+        typer.echo(f"vinets {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Approximate vanishing ideals for deep learning.
+
+    Cut a trained network, find polynomials that vanish on the classes behind the cut, and put
+    them in place of what was removed:
+
+    vinets train --model digits_cnn --data digits --out out/base
+
+    vinets build out/base --data digits --cut relu2 --out out/vinet
+
+    Every command has its own help, and most print one JSON object with --json.
+    """
+
+
+# In the order of use. Commands that need an argument show their help without one.
+for _panel, _commands in {
+    "Make a network": (train, cuts, build),
+    "Use a network": (evaluate, bench, predict, export),
+    "Ideals of points": (ideal,),
+    "See it at work": (demo,),
+}.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel, no_args_is_help=_command is not demo)(_command)

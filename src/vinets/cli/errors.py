@@ -1,0 +1,58 @@
+"""What goes wrong, in one sentence on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+__all__ = ["OneSentenceGroup", "sentence"]
+
+EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
+REFUSED, STOPPED = 2, 130
+
+
+class OneSentenceGroup(TyperGroup):
+    """Commands whose errors are one sentence; ``VINETS_TRACEBACK=1`` shows where they arose."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("Stopped. Run the same command again to go on.", err=True)
+            raise typer.Exit(STOPPED) from None
+        except BrokenPipeError:  # the reader of a pipe has seen enough
+            raise
+        except Exception as error:
+            text = sentence(error)
+            if text is None or os.environ.get("VINETS_TRACEBACK") == "1":
+                raise
+            typer.echo(f"Error: {text}", err=True)
+            raise typer.Exit(REFUSED) from None
+
+
+def sentence(error: Exception) -> str | None:
+    r"""What to tell a person about ``error``; None for what nobody expected.
+
+    Examples
+    --------
+    >>> sentence(ValueError("psi is\n  too large"))
+    'psi is too large'
+    >>> sentence(KeyError("x")) is None
+    True
+    """
+    torch = sys.modules.get("torch")  # where it was never imported, it raised nothing
+    if torch is not None and isinstance(error, torch.OutOfMemoryError):
+        return "The GPU ran out of memory. Lower the batch size, or pass --device cpu."
+    if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+        return "The memory of this computer does not suffice. Lower the batch size."
+    if not isinstance(error, EXPECTED):
+        return None
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return f"{error.filename} may not be read or written. Check its permissions."
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return " ".join(str(error).split()) or f"{type(error).__name__}."

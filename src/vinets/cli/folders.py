@@ -1,0 +1,98 @@
+"""The folder that ``vinets train`` writes: what the network is, and its weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vinets.data.images import Preprocessing
+from vinets.models import load_weights, rebuild, save_weights
+from vinets.nn.network import example_inputs
+from vinets.pipeline.experiment import write_json
+
+__all__ = ["DESCRIPTION", "Backbone", "read_backbone", "write_backbone"]
+
+FORMAT, VERSION = "vinets.backbone", 1
+DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Backbone:
+    """A whole network with what is needed to use it.
+
+    Parameters
+    ----------
+    model : Module
+        The network.
+    source : dict
+        How to make it again; see :func:`vinets.models.source_of`.
+    inputs : dict
+        Shapes and dtypes of its inputs; see :func:`vinets.nn.network.input_fields`.
+    classes : tuple of str
+        Names of the classes.
+    preprocessing : Preprocessing or None
+        How an image becomes an input.
+    training : dict
+        Recipe, data and results, for the record.
+    """
+
+    model: nn.Module
+    source: dict[str, Any]
+    inputs: dict[str, Any]
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing | None
+    training: dict[str, Any]
+
+
+def write_backbone(folder: Path, backbone: Backbone) -> None:
+    """Write the weights, then the description that makes the folder complete."""
+    save_weights(backbone.model, folder / WEIGHTS)
+    given = backbone.preprocessing
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "source": backbone.source,
+        "inputs": backbone.inputs,
+        "classes": list(backbone.classes),
+        "preprocessing": None if given is None else given.to_dict(),
+        "training": backbone.training,
+    }
+    write_json(folder / DESCRIPTION, description)
+
+
+def read_backbone(folder: Path) -> Backbone:
+    """Read what :func:`write_backbone` wrote; other files are refused in one sentence."""
+    path = folder / DESCRIPTION
+    values = _read(path)
+    try:
+        source, inputs, classes = values["source"], values["inputs"], tuple(values["classes"])
+        example_inputs(inputs)
+        if not all(isinstance(name, str) for name in classes):
+            raise ValueError("the classes are no names")
+        given = values["preprocessing"]
+        preprocessing = None if given is None else Preprocessing.from_dict(given)
+        model = rebuild(source)
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{path} does not describe a network that this release can make: {error}"
+        ) from None
+    load_weights(model, folder / WEIGHTS)
+    return Backbone(model, source, inputs, classes, preprocessing, values.get("training") or {})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is not readable JSON: {error}.") from None
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise ValueError(f"{path} does not describe a network of vinets.")
+    if values.get("version") != VERSION:
+        raise ValueError(
+            f"{path} has version {values.get('version')!r}; this release reads version {VERSION}."
+        )
+    return values

@@ -1,0 +1,231 @@
+"""Open what a MODEL or NET argument names: a folder, or a network by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vinets.cli.folders import DESCRIPTION, read_backbone
+from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
+from vinets.latent.cut import run
+from vinets.models import create_model, load_weights
+from vinets.nn.files import CONFIG
+from vinets.nn.network import CutNetwork, example_inputs
+from vinets.pipeline.experiment import identify
+
+__all__ = [
+    "Opened",
+    "channel_count",
+    "check_inputs",
+    "example_for",
+    "open_network",
+    "open_with_data",
+    "require_weights",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A network in eval mode on the CPU, and what is known about it.
+
+    Parameters
+    ----------
+    name : str
+        For tables.
+    network : Module
+        A :class:`CutNetwork`, folded, or a whole network.
+    architecture : str or None
+        Name of the whole network, as for ``create_model``, where it is known.
+    inputs : dict or None
+        Shapes and dtypes of its inputs.
+    classes : tuple of str
+        Names of the classes; empty where they are not known.
+    preprocessing : Preprocessing or None
+        How an image becomes an input.
+    trained : bool
+        False for random weights.
+    trained_on : dict or None
+        The data it was trained on; see :func:`vinets.pipeline.experiment.identify`.
+    """
+
+    name: str
+    network: nn.Module
+    architecture: str | None = None
+    inputs: dict[str, Any] | None = None
+    classes: tuple[str, ...] = ()
+    preprocessing: Preprocessing | None = None
+    trained: bool = True
+    trained_on: dict[str, Any] | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ends in a head of its own."""
+        return isinstance(self.network, CutNetwork)
+
+
+def open_network(
+    spec: str,
+    weights: Path | None = None,
+    num_classes: int | None = None,
+    channels: int | None = None,
+) -> Opened:
+    """Open a network.
+
+    Parameters
+    ----------
+    spec : str
+        A folder that ``vinets train`` or ``save_pretrained`` wrote, or a name for
+        :func:`vinets.models.create_model`.
+    weights : Path or None, default=None
+        A safetensors file, for a name.
+    num_classes, channels : int or None, default=None
+        Of the data, for a name; None leaves the default of the network.
+    """
+    folder = Path(spec).expanduser()
+    if folder.is_dir():
+        if weights is not None:
+            raise ValueError(f"{folder} has its own weights. Leave out --weights.")
+        return _open_folder(folder)
+    if folder.exists() or (":" not in spec and "/" in spec):
+        raise FileNotFoundError(
+            f"{spec} is not a folder. Pass one that vinets train or vinets build wrote, or the "
+            "name of a network with --weights."
+        )
+    model = create_model(spec, num_classes, **_channels(spec, channels))
+    if weights is not None:
+        load_weights(model, weights)
+    return Opened(spec, model.eval(), spec, trained=weights is not None)
+
+
+def _open_folder(folder: Path) -> Opened:
+    name = folder.resolve().name
+    if (folder / CONFIG).is_file():
+        network = CutNetwork.from_pretrained(folder).folded()
+        record = network.record
+        given = record.preprocessing
+        preprocessing = None if given is None else Preprocessing.from_dict(given)
+        known = _architecture(record.source)
+        return Opened(name, network, known, record.inputs, record.classes, preprocessing)
+    if (folder / DESCRIPTION).is_file():
+        whole = read_backbone(folder)
+        known, model = _architecture(whole.source), whole.model.eval()
+        return Opened(
+            name,
+            model,
+            known,
+            whole.inputs,
+            whole.classes,
+            whole.preprocessing,
+            trained_on=whole.training.get("data"),
+        )
+    raise FileNotFoundError(
+        f"{folder} holds no network: neither {DESCRIPTION} of vinets train nor {CONFIG} of "
+        "vinets build is there."
+    )
+
+
+def _architecture(source: dict[str, Any] | None) -> str | None:
+    """The name to give to ``create_model``."""
+    if source is None:
+        return None
+    prefix = {"vinets": "", "transformers": "hf:"}.get(source["library"], f"{source['library']}:")
+    return f"{prefix}{source['name']}"
+
+
+def _channels(spec: str, channels: int | None) -> dict[str, int]:
+    """The option that fits a network to grey or coloured images, where it has one."""
+    if channels is None:
+        return {}
+    if spec == "digits_cnn":
+        return {"channels": channels}
+    return {"in_chans": channels} if spec.startswith("timm:") and channels != 3 else {}
+
+
+def open_with_data(
+    spec: str,
+    data: str,
+    *,
+    weights: Path | None = None,
+    split_seed: int = 0,
+    size: int | None = None,
+) -> tuple[Opened, DataSplit]:
+    """Open a network and the data it is used on, and check that they fit.
+
+    Images are normalised as the network knows it, whatever the statistics of this data are.
+    """
+    split = load_data(data, seed=split_seed, size=size)
+    example = split.train.example()
+    count = len(split.train.classes)
+    opened = open_network(spec, weights, count, channel_count(example))
+    if opened.classes and len(opened.classes) != count:
+        raise ValueError(
+            f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
+            "Pass the data that it was trained for."
+        )
+    known, here = opened.trained_on, identify(split)
+    if isinstance(known, dict) and known.get("name") == here["name"] and known != here:
+        raise ValueError(
+            f"{opened.name} was trained on another split of {split.name}, so that a test would "
+            "see what it was trained on. Pass the --split-seed of its training."
+        )
+    if opened.preprocessing is not None:
+        split = replace(
+            split,
+            train=_normalised(split.train, opened.preprocessing),
+            test=_normalised(split.test, opened.preprocessing),
+        )
+    check_inputs(opened, split.train.example())
+    return opened, split
+
+
+def channel_count(example: Inputs) -> int | None:
+    """Channels of a batch of images; None for other inputs."""
+    return example.shape[1] if isinstance(example, torch.Tensor) and example.ndim == 4 else None
+
+
+def _normalised(source: Source, preprocessing: Preprocessing) -> Source:
+    if not isinstance(source, ImageSource):
+        return source
+    augmentation = source.augmentation
+    return ImageSource(source.images, source.labels, source.classes, preprocessing, augmentation)
+
+
+def check_inputs(opened: Opened, example: Inputs) -> None:
+    """Raise unless the network takes inputs like ``example``."""
+    try:
+        run(opened.network, example)
+    except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+        tensors = example.values() if isinstance(example, dict) else [example]
+        shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors)
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise ValueError(
+            f"{opened.name} does not take inputs of shape {shapes}: {reason}."
+        ) from None
+
+
+def example_for(opened: Opened, shape: tuple[int, ...] | None) -> Inputs:
+    """A batch of one example: of the given shape, or of the one that the network was made for."""
+    if shape is not None:
+        example: Inputs = torch.zeros(1, *shape)
+    elif opened.inputs is not None:
+        example = example_inputs(opened.inputs)
+    else:
+        raise ValueError(
+            f"The shape of the inputs of {opened.name} is not known. Pass --shape, such as "
+            "--shape 3,32,32, or --data."
+        )
+    check_inputs(opened, example)
+    return example
+
+
+def require_weights(opened: Opened) -> None:
+    """Raise for a network with random weights."""
+    if not opened.trained:
+        raise ValueError(
+            f"{opened.name} has random weights. Pass --weights FILE.safetensors, or a folder that "
+            "vinets train wrote."
+        )

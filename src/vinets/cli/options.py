@@ -1,0 +1,134 @@
+"""Options that several commands share, each with its help and its place in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = [
+    "Algorithm",
+    "Border",
+    "Clip",
+    "Data",
+    "Device",
+    "Json",
+    "MaxDegree",
+    "Normalization",
+    "Oracle",
+    "Psi",
+    "Quiet",
+    "Seed",
+    "Shape",
+    "Size",
+    "SplitSeed",
+    "Tau",
+    "VariableOrder",
+    "Weights",
+    "option",
+]
+
+DATA, IDEAL, RUNNING, OUTPUT = "Data", "Ideal", "Running", "Output"
+TRAINING = "Training"
+
+
+def option(panel: str, *names: str, help: str, **more: Any) -> Any:
+    """An option in a panel of the help."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+# --- running and output -----------------------------------------------------------------------
+
+Json = Annotated[
+    bool, option(OUTPUT, "--json", help="Print one JSON object on stdout, and nothing else there.")
+]
+Quiet = Annotated[bool, option(OUTPUT, "--quiet", "-q", help="No progress on stderr.")]
+Seed = Annotated[int, option(RUNNING, "--seed", help="Seed of every draw.", min=0)]
+Device = Annotated[
+    str,
+    option(RUNNING, "--device", help="auto (a GPU where there is one), cpu, cuda or cuda:0."),
+]
+
+# --- networks and data ------------------------------------------------------------------------
+
+DATA_HELP = (
+    "digits, cifar10:DIR, cifar100:DIR, a folder of images by class, X.npy,y.npy or "
+    "X.npy,y.npy,Xtest.npy,ytest.npy."
+)
+Data = Annotated[str, option(DATA, "--data", help=DATA_HELP)]
+SplitSeed = Annotated[
+    int,
+    option(
+        DATA,
+        "--split-seed",
+        help="Seed of the test split, where the data has none of its own. Keep it the same for "
+        "all commands, or networks are tested on what they were trained on.",
+        min=0,
+    ),
+]
+Size = Annotated[
+    int | None,
+    option(
+        DATA,
+        "--size",
+        help="Side to which a folder of images is resized.",
+        show_default="that of the first image",
+        min=1,
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    option(DATA, "--weights", help="Weights for a network given by name: FILE.safetensors."),
+]
+Shape = Annotated[
+    str | None,
+    option(
+        DATA,
+        "--shape",
+        help="Shape of one input, such as 3,32,32.",
+        show_default="what the network was made for",
+    ),
+]
+
+# --- ideals -----------------------------------------------------------------------------------
+
+Algorithm = Annotated[str, option(IDEAL, "--algorithm", help="abm, oavi or vca.")]
+Psi = Annotated[float, option(IDEAL, "--psi", help="Tolerance on the mean square, in [0, 1).")]
+MaxDegree = Annotated[
+    int, option(IDEAL, "--max-degree", help="Largest degree; 0 is no limit.", min=0)
+]
+Normalization = Annotated[
+    str | None,
+    option(IDEAL, "--normalization", help="unit or leading (abm).", show_default="unit"),
+]
+Border = Annotated[
+    str | None,
+    option(IDEAL, "--border", help="groebner or full (abm, oavi).", show_default="groebner"),
+]
+VariableOrder = Annotated[
+    str | None,
+    option(
+        IDEAL,
+        "--variable-order",
+        help="ascending, descending or pearson (abm, oavi).",
+        show_default="ascending",
+    ),
+]
+Oracle = Annotated[
+    str | None,
+    option(IDEAL, "--oracle", help="bpcg, pcg, cg, agd or exact (oavi).", show_default="bpcg"),
+]
+Tau = Annotated[
+    float | None,
+    option(IDEAL, "--tau", help="Bound on the l1 norm (oavi).", show_default="1000"),
+]
+
+# --- training ---------------------------------------------------------------------------------
+
+Clip = Annotated[
+    float | None,
+    option(
+        TRAINING, "--clip", help="Largest norm of the gradient.", show_default="no limit", min=0
+    ),
+]

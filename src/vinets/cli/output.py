@@ -1,0 +1,81 @@
+"""What a command shows: tables or one JSON object on stdout, progress and notes on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from vinets.progress import Progress
+
+__all__ = ["note", "print_json", "print_lines", "print_table", "watching"]
+
+WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
+
+
+@contextmanager
+def watching(quiet: bool) -> Iterator[Progress]:
+    """Progress on stderr: bars for a person, lines for a log, nothing if quiet."""
+    from vinets.progress import Bars, Lines, Silent
+
+    if quiet:
+        yield Silent()
+    elif sys.stderr.isatty():
+        with Bars() as bars:
+            yield bars
+    else:
+        yield Lines()
+
+
+def note(text: str, quiet: bool = False) -> None:
+    """Say something on stderr."""
+    if not quiet:
+        typer.echo(text, err=True)
+
+
+def print_json(values: Any) -> None:
+    """One JSON object on stdout; what is not a finite number becomes null."""
+    typer.echo(json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Plain lines on stdout."""
+    for line in lines:
+        typer.echo(line)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> None:
+    """A table on stdout; the first ``left`` columns are text, the others numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True)
+    for index, name in enumerate(columns):
+        if index < left:
+            table.add_column(name, overflow="fold", min_width=min(12, len(name)))
+        else:
+            table.add_column(name, justify="right", no_wrap=True)  # text gives way to numbers
+    for row in rows:
+        table.add_row(*row)
+    # Names of classes and files may hold square brackets, which are no markup here.
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(table)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

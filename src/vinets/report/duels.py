@@ -1,0 +1,97 @@
+"""Who is right more often on the same examples, and whether chance explains it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.stats import binomtest
+
+__all__ = ["LEVEL", "Duel", "duel", "standings"]
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Two networks behind the same cut.
+
+    Attributes
+    ----------
+    cut, rival : str
+        Where, and against whom.
+    ours, theirs : float
+        Wrong answers; the mean over the seeds.
+    p : float
+        Probability of a difference at least this large if both were equally good: a sign test over
+        the examples on which they differ (McNemar's exact test in case of one seed).
+    """
+
+    cut: str
+    rival: str
+    ours: float
+    theirs: float
+    p: float
+
+    @property
+    def outcome(self) -> str:
+        """``"wins"`` or ``"loses"`` if p is below 0.05, else ``"open"``."""
+        if self.p >= LEVEL:
+            return "open"
+        return "wins" if self.ours < self.theirs else "loses"
+
+    def __str__(self) -> str:
+        p = f"p = {self.p:.2g}" if self.p >= 0.001 else "p < 0.001"
+        return f"{self.outcome}, {self.ours:g} to {self.theirs:g} ({p})"
+
+
+def duel(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Duel:
+    """Compare two rows of the results by ``wrong``: per seed, the examples answered wrongly.
+
+    Examples
+    --------
+    >>> ours = {"cut": "pool", "name": "VI-Net", "wrong": [[3]]}
+    >>> theirs = {"cut": "pool", "name": "MLP", "wrong": [[3, 5, 8]]}
+    >>> result = duel(ours, theirs)
+    >>> result.ours, result.theirs, result.p, result.outcome
+    (1.0, 3.0, 0.5, 'open')
+    """
+    balance: Counter[int] = Counter()
+    for sign, row in ((1, theirs), (-1, ours)):
+        for seed in row["wrong"]:
+            for example in seed:
+                balance[example] += sign
+    better = sum(count > 0 for count in balance.values())
+    worse = sum(count < 0 for count in balance.values())
+    p = binomtest(better, better + worse).pvalue if better + worse else 1.0
+    return Duel(ours["cut"], theirs["name"], _errors(ours), _errors(theirs), float(p))
+
+
+def standings(duels: Sequence[Duel]) -> list[str]:
+    """One sentence for every rival, over all cuts."""
+    sentences = []
+    for rival in dict.fromkeys(d.rival for d in duels):
+        mine = [d for d in duels if d.rival == rival]
+        fewer = sum(d.ours < d.theirs for d in mine)
+        more = sum(d.ours > d.theirs for d in mine)
+        equal = len(mine) - fewer - more
+        counts = [f"fewer errors behind {fewer} of {len(mine)} cuts", f"more behind {more}"]
+        counts += [f"as many behind {equal}"] if equal else []
+        clear = [
+            f"It {verb} clearly at {_listed(cuts)}."
+            for verb in ("wins", "loses")
+            if (cuts := [d.cut for d in mine if d.outcome == verb])
+        ]
+        text = " ".join(clear) or "No difference is clear."
+        sentences.append(f"Against {rival} the VI-Net makes {_listed(counts)}. {text}")
+    return sentences
+
+
+def _errors(row: Mapping[str, Any]) -> float:
+    return sum(len(seed) for seed in row["wrong"]) / len(row["wrong"])
+
+
+def _listed(items: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))

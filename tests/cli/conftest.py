@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+if importlib.util.find_spec("typer") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+SMALL = ["--components", "8", "--keep", "4", "--monomials", "32", "--max-degree", "2"]
+SHORT = ["--epochs", "2", "--seconds", "0.01", "--repeats", "2", "--batch", "16"]
+BUILD = ["--data", "digits", "--cut", "relu3", "--per-class", "40", *SMALL, *SHORT]
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """What it printed, which must be one JSON value and nothing else."""
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+def run(*arguments: object) -> Done:
+    from typer.testing import CliRunner
+
+    from vinets.cli import app
+
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "160"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Done(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture(scope="session")
+def call() -> Callable[..., Done]:
+    """Runs the program; an exception that it makes no sentence of fails the test."""
+    return run
+
+
+@pytest.fixture(scope="session")
+def refused() -> Callable[..., str]:
+    """Runs the program, which must refuse in one sentence, and gives that sentence."""
+
+    def refuse(*arguments: object) -> str:
+        done = run(*arguments)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("Error: ") and done.err.count("\n") == 1, done.err
+        return done.err
+
+    return refuse
+
+
+@pytest.fixture(scope="session")
+def build_options() -> list[str]:
+    """A VI-Net of digits that is built in a second."""
+    return BUILD
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network that ``vinets train`` trained for three epochs."""
+    out = tmp_path_factory.mktemp("cli") / "base"
+    options = ["--data", "digits", "--out", out, "--epochs", 3, "--quiet"]
+    done = run("train", "--model", "digits_cnn", *options)
+    assert done.code == 0, done.err
+    return out
+
+
+@pytest.fixture(scope="session")
+def vinet(base: Path) -> Path:
+    """A VI-Net that ``vinets build`` made of it, with its rivals."""
+    out = base.parent / "vinet"
+    done = run("build", base, "--out", out, *BUILD, "--rivals", "--views", 1)
+    assert done.code == 0, done.err
+    return out

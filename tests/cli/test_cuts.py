@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import torch
+
+from vinets.latent.cut import cut_points
+from vinets.models import PRESETS, resnet18
+
+
+def test_cuts_are_those_of_the_library_and_presets_are_marked(call):
+    result = call("cuts", "resnet18", "--shape", "3,32,32", "--json").json()
+    points = cut_points(resnet18(), torch.zeros(1, 3, 32, 32))
+    assert [p["name"] for p in result["points"]] == [p.name for p in points]
+    assert [p["macs"] for p in result["points"]] == [p.macs for p in points]
+    marked = {p["preset"]: p for p in result["points"] if p["preset"]}
+    assert {name for name, p in PRESETS.items() if p.backbone == "resnet18"} == marked.keys()
+    for name, point in marked.items():
+        assert point["parameters"] == PRESETS[name].base_parameters
+
+
+def test_cuts_know_the_inputs_of_a_folder_or_of_data(call, base):
+    table = call("cuts", base, "--match", "relu").out
+    assert "64×4×4" in table and "conv" not in table
+    assert call("cuts", "digits_cnn", "--data", "digits", "--match", "relu").out == table
+
+
+def test_bad_input_to_cuts_is_refused(refused, vinet):
+    assert "Pass --shape" in refused("cuts", "resnet18")
+    assert "such as 3,32,32" in refused("cuts", "resnet18", "--shape", "3x32")
+    assert "does not take inputs" in refused("cuts", "resnet18", "--shape", "1,8,8")
+    assert "has 'foo'" in refused("cuts", "digits_cnn", "--shape", "1,8,8", "--match", "foo")
+    assert "is cut already" in refused("cuts", vinet)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from vinets.cli.errors import OneSentenceGroup, sentence
+
+
+def program(error: BaseException) -> typer.Typer:
+    app = typer.Typer(cls=OneSentenceGroup, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def main() -> None:
+        pass
+
+    @app.command()
+    def fail() -> None:
+        raise error
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("psi is\n   too large."), "psi is too large."),
+        (TypeError("an odd type"), "an odd type"),
+        (FileNotFoundError("x.npy does not exist."), "x.npy does not exist."),
+        (FileNotFoundError(2, "No such file or directory", "x"), "x: No such file or directory."),
+        (PermissionError(13, "Permission denied", "x"), "x may not be read or written."),
+        (ImportError('pip install "vinets[vision]"'), 'pip install "vinets[vision]"'),
+        (torch.OutOfMemoryError("CUDA out of memory."), "The GPU ran out of memory."),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), "The memory of this"),
+    ],
+)
+def test_what_may_happen_is_one_sentence_and_code_2(error, text, monkeypatch):
+    result = CliRunner().invoke(program(error), ["fail"])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"Error: {text}")
+    assert result.stderr.count("\n") == 1
+    monkeypatch.setenv("VINETS_TRACEBACK", "1")
+    assert CliRunner().invoke(program(error), ["fail"]).exception is error
+
+
+def test_an_interruption_tells_how_to_go_on():
+    result = CliRunner().invoke(program(KeyboardInterrupt()), ["fail"])
+    assert result.exit_code == 130
+    assert result.stderr == "Stopped. Run the same command again to go on.\n"
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("x"), AssertionError()])
+def test_a_bug_keeps_its_traceback(error):
+    assert sentence(error) is None
+    assert CliRunner().invoke(program(error), ["fail"]).exception is error

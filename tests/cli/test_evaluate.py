@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.cli.networks import open_network
+from vinets.data import digits
+
+
+def test_evaluate_counts_what_the_network_says(call, vinet):
+    result = call("evaluate", vinet, "--data", "digits", "--json", "--quiet").json()
+    test = digits().test
+    with torch.no_grad():
+        network = open_network(str(vinet)).network
+        guesses = network(test.preprocessing(test.images)).argmax(1)
+    confusion = np.zeros((10, 10), dtype=int)
+    for label, guess in zip(test.labels.tolist(), guesses.tolist(), strict=True):
+        confusion[label, guess] += 1
+    assert result["confusion"] == confusion.tolist()
+    assert result["accuracy"] == pytest.approx(confusion.trace() / confusion.sum())
+    assert result["classes"] == list(test.classes)
+    assert result.keys() >= {"top5", "loss", "calibration_error", "per_class"}
+
+
+def test_evaluate_shows_a_table_of_classes(call, base):
+    done = call("evaluate", base, "--data", "digits", "--part", "train")
+    assert "1,348" in done.out and "calibration error" in done.out
+    assert "evaluating base" in done.err
+
+
+def test_bad_input_to_evaluate_is_refused(refused, base, tmp_path):
+    assert "random weights" in refused("evaluate", "digits_cnn", "--data", "digits")
+    assert "'test', 'train'" in refused("evaluate", base, "--data", "digits", "--part", "all")
+    np.save(tmp_path / "X.npy", np.zeros((9, 8, 8), dtype=np.uint8))
+    np.save(tmp_path / "y.npy", np.arange(9) % 3)
+    data = f"{tmp_path / 'X.npy'},{tmp_path / 'y.npy'}"
+    assert "knows 10 classes, and X has 3" in refused("evaluate", base, "--data", data)

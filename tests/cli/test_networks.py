@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.cli.networks import open_network, open_with_data
+from vinets.data import load_data
+from vinets.models import digits_cnn, save_weights
+from vinets.nn import VINet
+
+
+def test_every_kind_of_argument_is_recognised(base, vinet, tmp_path):
+    whole, cut = open_network(str(base)), open_network(str(vinet))
+    assert (whole.is_cut, cut.is_cut) == (False, True)
+    assert isinstance(cut.network, VINet)
+    assert whole.architecture == cut.architecture == "digits_cnn"
+    assert whole.preprocessing == cut.preprocessing == load_data("digits").train.preprocessing
+    model = digits_cnn(4, channels=3)
+    save_weights(model.half(), tmp_path / "w.safetensors")
+    named = open_network("digits_cnn", tmp_path / "w.safetensors", 4, 3)
+    assert named.trained
+    for name, tensor in named.network.state_dict().items():
+        assert tensor.dtype in (torch.float32, torch.int64)
+        assert torch.equal(tensor, model.state_dict()[name].to(tensor.dtype))
+    assert not open_network("digits_cnn").trained
+
+
+def test_images_are_normalised_as_the_network_knows_it(base, tmp_path):
+    source = load_data("digits").test
+    np.save(tmp_path / "X.npy", source.images.numpy() // 2)  # darker, so other statistics
+    np.save(tmp_path / "y.npy", source.labels.numpy())
+    spec = f"{tmp_path / 'X.npy'},{tmp_path / 'y.npy'}"
+    opened, split = open_with_data(str(base), spec)
+    assert split.train.preprocessing == opened.preprocessing
+    assert split.train.preprocessing != load_data(spec).train.preprocessing
+
+
+def test_another_split_than_that_of_the_training_is_refused(base):
+    open_with_data(str(base), "digits")
+    with pytest.raises(ValueError, match="another split of digits"):
+        open_with_data(str(base), "digits", split_seed=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "does not describe a network of vinets"),
+        ({"version": 9}, "this release reads version 1"),
+        ({"source": {"library": "os", "name": "system", "options": {}}}, "can make"),
+        ({"source": None}, "can make"),
+        ({"classes": [1, 2]}, "no names"),
+        ({"inputs": {"": {"shape": [1], "dtype": "Tensor"}}}, "unknown dtype"),
+        ({"inputs": 3}, "can make"),
+        ({"preprocessing": {"size": 1}}, "can make"),
+    ],
+)
+def test_a_damaged_description_is_refused_in_one_sentence(base, tmp_path, change, message):
+    folder = shutil.copytree(base, tmp_path / "copy")
+    told = json.loads((folder / "network.json").read_text())
+    (folder / "network.json").write_text(json.dumps(told | change))
+    with pytest.raises(ValueError, match=message):
+        open_network(str(folder))
+    (folder / "network.json").write_text("{")
+    with pytest.raises(ValueError, match="not readable JSON"):
+        open_network(str(folder))
+
+
+def test_what_is_no_network_is_refused(base, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"neither network\.json"):
+        open_network(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
+        open_network(str(tmp_path / "nothing"))
+    with pytest.raises(ValueError, match="Leave out --weights"):
+        open_network(str(base), tmp_path / "w.safetensors")
+    with pytest.raises(ValueError, match="can run code"):
+        open_network("digits_cnn", tmp_path / "w.pt")

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vinets.cli.points import read_points
+
+
+def written(folder, text: str, name: str = "points.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("header", [True, False])
+def test_tables_are_read_as_numpy_reads_them(tmp_path, random, delimiter, header):
+    values = random.normal(size=(6, 3))
+    path = tmp_path / "points.csv"
+    np.savetxt(path, values, delimiter=delimiter, header="a_b" * header, comments="")
+    if header:
+        text = path.read_text().replace("a_b", delimiter.join(["length (cm)", "b", "c"]), 1)
+        path.write_text("\ufeff" + text, encoding="utf-8")  # as spreadsheets begin a file
+    points = read_points(path)
+    expected = np.loadtxt(path, delimiter=delimiter, skiprows=int(header), encoding="utf-8-sig")
+    np.testing.assert_array_equal(points.values, expected)
+    assert points.names == (("length_cm", "b", "c") if header else ("x0", "x1", "x2"))
+    assert points.labels is None
+
+
+@pytest.mark.parametrize("label", ["kind", "1"])
+def test_a_column_of_classes_is_taken_out(tmp_path, label):
+    path = written(tmp_path, 'x,kind,y\n1,"a, b",2\n\n3,c,4\n')
+    points = read_points(path, label)
+    assert points.values.tolist() == [[1, 2], [3, 4]]
+    assert points.labels.tolist() == ["a, b", "c"]
+    assert points.names == ("x", "y")
+
+
+def test_arrays_are_read_with_a_column_of_classes(tmp_path):
+    np.save(tmp_path / "p.npy", np.array([[1, 0, 5], [2, 1, 6]]))
+    points = read_points(tmp_path / "p.npy", "1")
+    assert points.values.tolist() == [[1, 5], [2, 6]]
+    assert points.labels.tolist() == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n3,\n", r"Row 3, column 2 \(b\) has nothing"),
+        ("a,b\n1,nan\n", r"Row 2, column 2 \(b\) has 'nan'"),
+        ("1,2\n3,four\n", r"Row 2, column 2 \(x1\) has 'four'"),
+        ("1,2\n\n3,inf\n", r"Row 3, column 2"),
+        ("1,1_000\n", r"has '1_000'"),
+        ("1,2\n3\n", r"2 cells in every row. Row 2 has 1"),
+        ("a,b\n", "no rows of numbers"),
+        ("", "no rows of numbers"),
+    ],
+)
+def test_cells_that_are_no_numbers_are_named_by_row_and_column(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_points(written(tmp_path, text))
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "image.csv").write_bytes(b"\x89PNG\xff\xfe")
+    with pytest.raises(ValueError, match="CSV file in UTF-8"):
+        read_points(tmp_path / "image.csv")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        read_points(tmp_path / "nothing.csv")
+    np.save(tmp_path / "bad.npy", np.array([[1.0, 2.0], [3.0, np.nan]]))
+    with pytest.raises(ValueError, match="Row 1, column 1"):
+        read_points(tmp_path / "bad.npy")
+    np.save(tmp_path / "flat.npy", np.zeros(3))
+    with pytest.raises(ValueError, match=r"\(points, variables\)"):
+        read_points(tmp_path / "flat.npy")
+    table = written(tmp_path, "x,y\n1,2\n")
+    with pytest.raises(ValueError, match="one of x, y, or a number from 0 to 1"):
+        read_points(table, "z")
+    with pytest.raises(ValueError, match="Row 2 has none"):
+        read_points(written(tmp_path, "x,y\n1,\n"), "y")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.cli.networks import open_network
+from vinets.data import digits
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Ten digits as files, which the names tell."""
+    image = pytest.importorskip("PIL.Image")
+    test = digits().test
+    folder = tmp_path / "pictures"
+    for k in range(10):
+        (folder / str(k)).mkdir(parents=True)
+        image.fromarray(test.images[k, 0].numpy()).save(folder / str(k) / "digit.png")
+    return folder
+
+
+def test_predictions_are_those_of_the_network(call, base, pictures):
+    result = call("predict", base, pictures, "--top", 4, "--batch-size", 3, "--json").json()
+    test = digits().test
+    with torch.no_grad():
+        shares = open_network(str(base)).network(test.preprocessing(test.images[:10])).softmax(1)
+    assert [p["path"] for p in result["predictions"]] == [
+        str(pictures / str(k) / "digit.png") for k in range(10)
+    ]
+    for entry, row in zip(result["predictions"], shares, strict=True):
+        order = row.argsort(descending=True)[:4].tolist()
+        assert [c["name"] for c in entry["classes"]] == [str(k) for k in order]
+        told = [c["probability"] for c in entry["classes"]]
+        np.testing.assert_allclose(told, row[order].numpy(), rtol=1e-4)
+
+
+def test_one_image_is_a_table(call, vinet, pictures):
+    done = call("predict", vinet, pictures / "3" / "digit.png", "--top", 2)
+    assert done.code == 0
+    assert done.out.count("%") == 2
+
+
+def test_bad_input_to_predict_is_refused(refused, base, pictures, tmp_path):
+    assert "does not exist" in refused("predict", base, tmp_path / "nothing.png")
+    (tmp_path / "empty").mkdir()
+    assert "holds no images" in refused("predict", base, tmp_path / "empty")
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    message = refused("predict", base, tmp_path / "bad.png", "--quiet")
+    assert "readable 8-bit image" in message
+    assert "random weights" in refused("predict", "digits_cnn", pictures)
+    told = json.loads((base / "network.json").read_text()) | {"preprocessing": None}
+    blind = tmp_path / "blind"
+    blind.mkdir()
+    (blind / "network.json").write_text(json.dumps(told))
+    (blind / "weights.safetensors").write_bytes((base / "weights.safetensors").read_bytes())
+    assert "no preprocessing on record" in refused("predict", blind, pictures)

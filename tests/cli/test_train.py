@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from vinets.data import digits
+from vinets.models import digits_cnn
+
+OPTIONS = ["--model", "digits_cnn", "--data", "digits"]
+
+
+def test_the_folder_holds_a_network_that_is_as_good_as_it_says(base):
+    told = json.loads((base / "network.json").read_text())
+    assert told["source"]["name"] == "digits_cnn"
+    assert told["classes"] == [str(k) for k in range(10)]
+    assert told["training"]["recipe"]["epochs"] == 3
+    assert told["training"]["recipe"]["batch_size"] == 64
+    model = digits_cnn()
+    model.load_state_dict(load_file(base / "weights.safetensors"))
+    test = digits().test
+    with torch.no_grad():
+        guesses = model.eval()(test.preprocessing(test.images)).argmax(1)
+    accuracy = (guesses == test.labels).double().mean().item()
+    assert accuracy == pytest.approx(told["training"]["test"]["accuracy"])
+    assert accuracy > 0.6
+
+
+def test_an_interrupted_training_goes_on_to_the_same_weights(call, base, tmp_path, monkeypatch):
+    from vinets.training import loop
+
+    options = [*OPTIONS, "--out", tmp_path, "--epochs", 3, "--json"]
+    whole = loop._epoch
+
+    def stop_in_the_second(*arguments):
+        if arguments[4] == 2:
+            raise KeyboardInterrupt
+        return whole(*arguments)
+
+    monkeypatch.setattr(loop, "_epoch", stop_in_the_second)
+    done = call("train", *options)
+    assert done.code == 130
+    assert "Run the same command again" in done.err
+    assert not (tmp_path / "network.json").exists()
+    monkeypatch.setattr(loop, "_epoch", whole)
+    result = call("train", *options).json()
+    assert result["out"] == str(tmp_path)
+    assert {"parameters", "test", "recipe", "best_epoch", "seconds", "machine"} <= result.keys()
+    theirs, ours = (load_file(f / "weights.safetensors") for f in (base, tmp_path))
+    assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
+
+
+def test_other_settings_in_the_same_folder_are_refused(refused, base):
+    message = refused("train", *OPTIONS, "--out", base, "--epochs", 4, "--split-seed", 1)
+    assert "differ in labels, epochs" in message
+
+
+def test_grey_and_coloured_images_of_any_number_of_classes_are_taken(call, tmp_path, random):
+    np.save(tmp_path / "X.npy", random.integers(256, size=(40, 6, 6, 3), dtype=np.uint8))
+    np.save(tmp_path / "y.npy", np.arange(40) % 4)
+    data = f"{tmp_path / 'X.npy'},{tmp_path / 'y.npy'}"
+    options = ["--model", "digits_cnn", "--data", data, "--epochs", 1, "--out", tmp_path / "out"]
+    assert call("train", *options).code == 0
+    told = json.loads((tmp_path / "out" / "network.json").read_text())
+    assert told["source"]["options"] == {"num_classes": 4, "channels": 3}
+    assert told["inputs"][""]["shape"] == [3, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "digits_cn", "--data", "digits"], "nearest names are digits_cnn"),
+        (["--model", "resnet18", "--data", "digits"], "does not take inputs of shape (1, 8, 8)"),
+        (["--model", "digits_cnn", "--data", "cifar9"], "'cifar10:DIR'"),
+        ([*OPTIONS, "--schedule", "linear"], "'one-cycle'"),
+        ([*OPTIONS, "--device", "cuda:99"], "CUDA"),
+        ([*OPTIONS, "--validation", "1.5"], "a float in [0, 1)"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(refused, tmp_path, options, message):
+    assert message in refused("train", *options, "--out", tmp_path)
+
+
+def test_a_trained_folder_is_no_network_to_train(refused, base, tmp_path):
+    message = refused("train", "--model", base, "--data", "digits", "--out", tmp_path)
+    assert "to train from scratch" in message

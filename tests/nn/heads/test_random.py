@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vinets.algebra.terms import TermSet
+from vinets.nn.heads import LocalRandomMonomials, RandomMonomials, random_like
+from vinets.nn.heads.random import random_terms
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("vanishing", RandomMonomials), ("local path", LocalRandomMonomials)]
+)
+@pytest.mark.parametrize("max_degree", [None, 5])
+def test_the_rival_has_the_same_numbers(heads, points, name, kind, max_degree):
+    head = heads[name]()
+    rival = random_like(head, points, max_degree=max_degree, seed=3)
+    assert type(rival) is kind
+    ours, theirs = head.parts(), rival.parts()
+    if max_degree is not None:  # other degrees take other numbers of indices
+        ours.pop("monomials"), theirs.pop("monomials")
+    assert ours == theirs
+    same = random_like(head, points, max_degree=max_degree, seed=3)
+    assert torch.equal(rival.polynomials.weight, same.polynomials.weight)
+    other = random_like(head, points, max_degree=max_degree, seed=4)
+    assert not torch.equal(rival.polynomials.weight, other.polynomials.weight)
+
+
+def test_random_monomials_are_standardised_on_the_points(heads, points):
+    layer = random_like(heads["vanishing"](), points).polynomials
+    m = (layer.monomials(points.float()) - layer.shift) / layer.scale
+    spread = m.std(0, correction=0)
+    torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-3, rtol=0)
+
+
+def test_the_rival_leaves_the_head_alone_and_is_untrained(heads, points):
+    head = heads["narrow path"]()
+    rival = random_like(head, points)
+    assert torch.equal(rival.projection.weight, head.projection.weight)
+    assert not torch.equal(rival.path.out.weight, head.path.out.weight)
+    assert float(rival.path.scale) == float(head.path.scale)
+    with torch.no_grad():
+        rival.projection.weight.zero_()
+    assert (head.projection.weight != 0).any()
+
+
+def every_term(n: int, degree: int) -> TermSet:
+    blocks = [list(combinations_with_replacement(range(n), d)) for d in range(1, degree + 1)]
+    empty = np.zeros((0, 0), dtype=np.int64)
+    return TermSet(n, (empty, *(np.array(block, dtype=np.int64) for block in blocks)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 50), st.data())
+def test_terms_are_as_many_of_each_degree_and_distinct(n, degree, seed, data):
+    full = every_term(n, degree)
+    chosen = data.draw(st.sets(st.integers(0, len(full) - 1), min_size=1))
+    like = full.select(np.array(sorted(chosen)))
+    terms = random_terms(like, max_degree=None, seed=seed)
+    assert terms.degrees.tolist() == like.degrees.tolist()
+    assert len({tuple(row) for row in terms.exponents().tolist()}) == len(like)
+
+
+def test_all_terms_there_are_can_be_drawn():
+    full = every_term(5, 4)
+    terms = random_terms(full, max_degree=None, seed=0)
+    assert sorted(terms.exponents().tolist()) == sorted(full.exponents().tolist())
+
+
+def test_degrees_are_drawn_uniformly():
+    like = every_term(30, 2)
+    degrees = random_terms(like, max_degree=5, seed=0).degrees
+    assert len(degrees) == len(like) == 495
+    counts = np.bincount(degrees, minlength=6)[1:]
+    assert counts[0] == 30  # all there are; the others move up
+    assert (counts[2:] > 70).all() and (counts[2:] < 130).all()

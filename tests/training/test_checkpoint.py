@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vinets.algebra.storage import read_tensors, write_tensors
+from vinets.models import digits_cnn
+from vinets.training import cache_latents, fine_tune, train_classifier
+
+OPTIONS = {"epochs": 4, "batch_size": 64, "learning_rate": 0.05, "validation": 0.2}
+STEPS = 3  # of an epoch: 240 examples in batches of 64
+
+
+def timeless(history):
+    return replace(history, epochs=tuple(replace(e, seconds=0.0) for e in history.epochs))
+
+
+def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    states = a.state_dict(), b.state_dict()
+    return all(torch.equal(t, states[1][k]) for k, t in states[0].items())
+
+
+@pytest.mark.parametrize("views", [None, 2])
+@pytest.mark.parametrize("done", [1, 3])
+def test_an_interrupted_training_ends_as_if_nothing_had_been(
+    make, train, tmp_path, stop, interrupted, views, done
+):
+    whole, again = make(), make()
+    history = fine_tune(whole, train, views=views, progress=None, **OPTIONS)
+    data = train
+    if views is not None:  # so that the interruption hits the training
+        data = cache_latents(again, train, views=views, validation=0.2)
+    steps = done * STEPS + 1
+    with pytest.raises(interrupted):
+        fine_tune(again, data, directory=tmp_path, progress=stop(steps), **OPTIONS)
+    resumed = make()
+    second = fine_tune(resumed, data, directory=tmp_path, progress=None, **OPTIONS)
+    assert timeless(second) == timeless(history)
+    assert same(resumed, whole)
+
+
+def test_a_finished_training_is_not_repeated(make, train, tmp_path, stop):
+    first, second = make(), make()
+    history = fine_tune(first, train, directory=tmp_path, progress=None, **OPTIONS)
+    done = stop(4 * STEPS)  # what was done is reported, and no step more
+    assert fine_tune(second, train, directory=tmp_path, progress=done, **OPTIONS) == history
+    assert same(first, second)
+
+
+def test_whole_networks_resume_too(train, tmp_path, stop, interrupted):
+    def begin():
+        torch.manual_seed(0)
+        return digits_cnn()
+
+    options = {"epochs": 2, "batch_size": 64}
+    whole, cut_off, resumed = begin(), begin(), begin()
+    train_classifier(whole, train, progress=None, **options)
+    with pytest.raises(interrupted):
+        train_classifier(cut_off, train, directory=tmp_path, progress=stop(5), **options)
+    train_classifier(resumed, train, directory=tmp_path, progress=None, **options)
+    assert same(resumed, whole)
+
+
+@pytest.mark.parametrize(
+    ("other", "name"), [({"seed": 5}, "seed"), ({"epochs": 9}, "epochs"), ({"clip": 1.0}, "clip")]
+)
+def test_a_checkpoint_of_another_training_is_refused(make, train, tmp_path, other, name):
+    options = OPTIONS | {"epochs": 1}
+    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+    with pytest.raises(ValueError, match=rf"another training: {name} differ.*another directory"):
+        fine_tune(make(), train, directory=tmp_path, progress=None, **(options | other))
+
+
+def test_a_checkpoint_of_another_network_is_refused(make, train, tmp_path):
+    options = OPTIONS | {"epochs": 1}
+    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, facts = read_tensors(path, "checkpoint")
+    tensors["now.linear.weight"] = tensors["now.linear.weight"].T
+    write_tensors(path, "checkpoint", tensors, facts)
+    with pytest.raises(ValueError, match="belongs to another network"):
+        fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+
+
+@pytest.mark.parametrize("damage", ["foreign", "cut", "epochs", "best"])
+def test_damaged_checkpoints_are_refused_in_one_sentence(make, train, tmp_path, damage):
+    options = OPTIONS | {"epochs": 1}
+    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, facts = read_tensors(path, "checkpoint")
+    if damage == "foreign":
+        write_tensors(path, "polynomials", tensors, facts)
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        write_tensors(path, "checkpoint", tensors, facts | {damage: ["nonsense"]})
+    with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
+        fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+
+
+def test_nothing_but_the_checkpoint_is_left(make, train, tmp_path):
+    fine_tune(make(), train, directory=tmp_path / "new", progress=None, **OPTIONS | {"epochs": 1})
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["checkpoint.safetensors"]

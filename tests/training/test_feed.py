@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vinets.data import digits
+from vinets.training import cache_latents
+from vinets.training.feed import InputFeed, LatentFeed, ViewFeed, generator_of
+
+OPTIONS = {"validation": 0.2, "augment": True, "seed": 3, "device": "cpu"}
+
+
+def everything(steps):
+    return [(inputs, labels) for inputs, labels, _ in steps]
+
+
+def test_the_same_epoch_gives_the_same_batches_and_another_one_others(train):
+    feed = InputFeed(train, **OPTIONS)
+    first, again, other = (everything(feed.epoch(n, 64)) for n in (1, 1, 2))
+    for (x, y), (u, v) in zip(first, again, strict=True):
+        assert torch.equal(x, u) and torch.equal(y, v)
+    assert not torch.equal(first[0][0], other[0][0])
+
+
+def test_an_epoch_is_full_batches_and_the_held_out_part_is_never_in_it():
+    data = torch.arange(50.0)[:, None], torch.arange(50) % 2
+    feed = InputFeed(data, **OPTIONS)
+    seen = torch.cat([x for x, _ in everything(feed.epoch(1, 16))])[:, 0]
+    assert feed.steps(16) == 2 and len(seen) == len(seen.unique()) == 32
+    held = torch.cat([x for x, _ in everything(feed.held_out(16))])[:, 0]
+    assert len(held) == 10 and not set(held.tolist()) & set(seen.tolist())
+    assert feed.steps(10**6) == 1  # all of them in one
+
+
+def test_nothing_is_held_out_at_zero(train):
+    feed = InputFeed(train, **OPTIONS | {"validation": 0.0})
+    assert everything(feed.held_out(16)) == [] and len(feed.train) == 300
+
+
+def test_cached_latents_are_the_live_ones(make, train):
+    """Without augmentation; with it, the views differ."""
+    net = make()
+    live = LatentFeed(net, train, **OPTIONS | {"augment": False})
+    cache = cache_latents(net, train, augment=False, validation=0.2, seed=3)
+    assert len(cache.views) == 1
+    cached = ViewFeed(cache, seed=3)
+    assert cached.steps(64) == live.steps(64)
+    for number in (1, 2):
+        pairs = zip(live.epoch(number, 64), cached.epoch(number, 64), strict=True)
+        for (x, y, _), (u, v, _) in pairs:
+            torch.testing.assert_close(x, u, atol=1e-5, rtol=1e-5)
+            assert torch.equal(y, v)
+    for (x, y, _), (u, v, _) in zip(live.held_out(64), cached.held_out(64), strict=True):
+        torch.testing.assert_close(x, u, atol=1e-5, rtol=1e-5)
+        assert torch.equal(y, v)
+
+
+def test_views_are_augmented_and_taken_in_turn(make, train):
+    cache = cache_latents(make(), train, views=2, seed=3)
+    assert not torch.equal(*cache.views)
+    feed = ViewFeed(cache, seed=3)
+    for number, view in ((1, 0), (2, 1), (3, 0)):
+        latents, _, _ = next(feed.epoch(number, 8))
+        rows = cache.views[view].flatten(1)
+        assert all((rows == row).all(1).any() for row in latents.flatten(1))
+
+
+def test_lessons_are_the_teachers_logits(make, model, train):
+    cache = cache_latents(make(), train, augment=False, validation=0.0, teacher=model)
+    inputs = next(iter(train.batches(300)))[0]
+    with torch.no_grad():
+        torch.testing.assert_close(cache.lessons[0], model(inputs), atol=1e-5, rtol=1e-5)
+    assert len(cache.held_labels) == 0
+
+
+def test_half_precision_takes_half_the_memory(make, train):
+    full = cache_latents(make(), train, views=1)
+    half = cache_latents(make(), train, views=1, dtype=torch.float16)
+    assert half.nbytes * 2 == full.nbytes
+    torch.testing.assert_close(half.views[0].float(), full.views[0], atol=1e-2, rtol=1e-2)
+    assert next(ViewFeed(half, seed=0).epoch(1, 8))[0].dtype == torch.float32
+
+
+def test_too_many_views_are_refused_before_they_are_made(make, train):
+    with pytest.raises(ValueError, match=r"3 views .* take .* more than memory_limit=1\.0 KiB"):
+        cache_latents(make(), train, memory_limit=1024)
+    with pytest.raises(ValueError, match=r"'views' parameter of cache_latents.*Got 0"):
+        cache_latents(make(), train, views=0)
+
+
+def test_generators_differ_in_every_argument():
+    keys = [(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1)]
+    draws = {int(torch.randint(2**62, (1,), generator=generator_of(*key))) for key in keys}
+    assert len(draws) == len(keys)
+
+
+def test_digits_are_augmented_by_shifts():
+    source = digits().train.subset(torch.arange(20))
+    feed = InputFeed(source, **OPTIONS | {"validation": 0.0})
+    plain = InputFeed(source, **OPTIONS | {"validation": 0.0, "augment": False})
+    (moved, labels), (still, same) = (everything(f.epoch(1, 20))[0] for f in (feed, plain))
+    assert torch.equal(labels, same) and not torch.equal(moved, still)

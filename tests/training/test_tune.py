@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from vinets.models import digits_cnn
+from vinets.training import Recipe, cache_latents, fine_tune, train_classifier
+
+OPTIONS = {"epochs": 3, "batch_size": 64, "validation": 0.2, "progress": None}
+
+
+def losses(history) -> list[float]:
+    return [epoch.loss for epoch in history.epochs]
+
+
+@pytest.mark.parametrize("views", [None, 2])
+def test_equal_seeds_give_equal_bits_and_other_seeds_others(make, train, views):
+    a, b, c = make(), make(), make()
+    first = fine_tune(a, train, views=views, **OPTIONS)
+    torch.manual_seed(99)  # the state outside does not matter
+    assert losses(fine_tune(b, train, views=views, **OPTIONS)) == losses(first)
+    assert torch.equal(a.head.linear.weight, b.head.linear.weight)
+    assert losses(fine_tune(c, train, views=views, seed=1, **OPTIONS)) != losses(first)
+
+
+def test_a_small_network_learns_the_digits(make, train):
+    net = make()
+    history = fine_tune(net, train, **OPTIONS | {"epochs": 6})
+    assert losses(history)[-1] < 0.7 * losses(history)[0]
+    assert history.epochs[-1].validation_accuracy > 0.7 and not net.training
+
+
+def test_cached_latents_train_like_live_ones(make, train):
+    live, cached = make(), make()
+    options = OPTIONS | {"augment": False}
+    first = fine_tune(live, train, **options)
+    second = fine_tune(cached, train, views=3, **options)
+    assert losses(second) == pytest.approx(losses(first), rel=1e-3)
+    torch.testing.assert_close(
+        live.head.linear.weight, cached.head.linear.weight, atol=1e-3, rtol=1e-3
+    )
+
+
+def test_one_cache_serves_several_heads(make, train):
+    cache = cache_latents(make(), train, views=2, validation=0.2)
+    direct, from_cache = make(), make()
+    first = fine_tune(direct, train, views=2, **OPTIONS)
+    assert losses(fine_tune(from_cache, cache, **OPTIONS)) == losses(first)
+
+
+@pytest.mark.parametrize("views", [None, 2])
+def test_a_teacher_is_listened_to(make, model, train, views):
+    """The teacher knows nothing but one answer; those who listen give it, too."""
+    with torch.no_grad():
+        teacher = copy.deepcopy(model)
+        teacher.fc.bias[7] += 5
+    inputs = next(iter(train.batches(300)))[0]
+
+    def gap(net):
+        with torch.no_grad():
+            logs, aim = F.log_softmax(net(inputs), 1), F.softmax(teacher(inputs), 1)
+        return float(F.kl_div(logs, aim, reduction="batchmean"))
+
+    alone, taught = make(), make()
+    fine_tune(alone, train, views=views, **OPTIONS)
+    fine_tune(taught, train, views=views, teacher=teacher, distillation=1.0, **OPTIONS)
+    assert gap(taught) < 0.2 * gap(alone)
+
+
+@pytest.mark.parametrize("recipe", [None, Recipe()])
+def test_a_teacher_brings_its_weight_along(make, model, train, recipe):
+    history = fine_tune(make(), train, recipe=recipe, teacher=model, **OPTIONS | {"epochs": 1})
+    assert history.recipe.distillation == 0.7
+    history = fine_tune(
+        make(), train, recipe=recipe, teacher=model, distillation=0.0, **OPTIONS | {"epochs": 1}
+    )
+    assert history.recipe.distillation == 0.0
+
+
+def test_distillation_without_a_teacher_is_refused(make, model, train):
+    with pytest.raises(ValueError, match=r"distillation=0\.5 needs logits.*pass teacher="):
+        fine_tune(make(), train, distillation=0.5, **OPTIONS)
+    cache = cache_latents(make(), train, views=1)
+    with pytest.raises(ValueError, match="cache latents with it"):
+        fine_tune(make(), cache, teacher=model, **OPTIONS)
+
+
+def test_single_numbers_change_the_recipe(make, train):
+    history = fine_tune(make(), train, recipe=Recipe(epochs=9, clip=1.0), **OPTIONS)
+    assert history.recipe.epochs == 3 and history.recipe.clip == 1.0
+    with pytest.raises(TypeError, match="a recipe has epochs"):
+        fine_tune(make(), train, rate=3)
+
+
+def test_a_classifier_is_trained_from_scratch(train):
+    torch.manual_seed(0)
+    model = digits_cnn()
+    before = model.bn1.running_mean.clone()
+    history = train_classifier(model, train, epochs=4, batch_size=50, progress=None)
+    assert losses(history)[-1] < 0.6 * losses(history)[0]
+    assert not torch.equal(model.bn1.running_mean, before)
+    assert history.recipe.schedule == "one-cycle" and history.recipe.epochs == 4
