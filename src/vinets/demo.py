@@ -58,7 +58,7 @@ class Settings:
     ideal: VanishingIdeal
     build: Mapping[str, Any]
     recipe: Recipe
-    views: int = 4
+    views: int = 8
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values, flat: ``ideal.psi``, ``build.keep``, ``recipe.epochs``, ..."""
@@ -71,14 +71,12 @@ class Settings:
         return flat | {"views": self.views}
 
 
-LOCAL = {"placement": "local", "n_components": 16, "keep": 16, "monomials": 128, "linear_path": 8}
-HEADS = Recipe(epochs=12, batch_size=64, learning_rate=0.05, clip=1.0)
+IDEAL = ABM(psi=0.03, max_degree=3)
+BUILD = {"n_components": 32, "keep": 16, "train_projection": True, "linear_path": 8}
+HEADS = Recipe(epochs=40, batch_size=64, weight_decay=0.01)  # the digits are few
 
 DEMO_SETTINGS = {  # by cut, earliest first
-    "relu1": Settings(ABM(psi=0.1, max_degree=2), LOCAL, HEADS),
-    "relu2": Settings(ABM(psi=0.1, max_degree=2), LOCAL, HEADS),
-    "pool": Settings(ABM(psi=0.1, max_degree=2), LOCAL, HEADS),
-    "relu3": Settings(ABM(psi=0.1, max_degree=2), LOCAL, HEADS),
+    cut: Settings(IDEAL, BUILD, HEADS) for cut in ("relu1", "relu2", "pool", "relu3")
 }
 DEMO_CUTS = tuple(DEMO_SETTINGS)
 BACKBONE = Recipe(epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0)

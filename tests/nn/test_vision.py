@@ -103,7 +103,6 @@ def test_a_hook_drops_what_runs_behind_it():
     assert not any("layers.2" in name or "classifier" in name for name in net.state_dict())
 
 
-@pytest.mark.xfail(strict=False, reason="truncate traces a network in the mode that it is in")
 def test_a_network_in_training_mode_is_cut_in_eval_mode():
     """timm's batch norm is no layer of torch, so tracing goes through it."""
     model = model_of("timm:mobilenetv3_small_050").train()

@@ -186,8 +186,8 @@ def test_building_changes_nothing_in_the_model(model, train):
 
 def test_equal_seeds_build_equal_networks(model, train):
     nets = []
-    for _ in range(2):
-        torch.manual_seed(0)  # of the untrained linear layer
+    for outside in range(2):
+        torch.manual_seed(outside)  # does not matter
         options = SMALL | {"per_class": 16}
         nets.append(build(model, train, "relu2", placement="local", seed=3, **options)[0])
     states = [net.state_dict() for net in nets]

@@ -88,13 +88,12 @@ def test_the_best_epoch_is_chosen_on_the_held_out_part():
     assert best.validation_loss == pytest.approx(float(F.cross_entropy(logits, held[1])), rel=1e-5)
 
 
-def test_of_equally_accurate_epochs_the_smaller_loss_wins():
+def test_of_equally_accurate_epochs_the_last_one_wins():
     held = INPUTS[:1], LABELS[:1]
     module = linear()
     history = fit(module, Given(held), Recipe(epochs=6, batch_size=16, learning_rate=0.3))
-    best = history.epochs[history.best - 1]
-    rivals = [e for e in history.epochs if e.validation_accuracy == best.validation_accuracy]
-    assert best.validation_loss == min(e.validation_loss for e in rivals)
+    top = max(e.validation_accuracy for e in history.epochs)
+    assert history.best == max(e.epoch for e in history.epochs if e.validation_accuracy == top)
 
 
 def test_distillation_moves_towards_the_teacher():

@@ -70,6 +70,7 @@ def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
     >>> [(p.name, p.shape, p.parameters) for p in cut_points(net, torch.zeros(1, 1, 8, 8))]
     [('0', (4, 6, 6), 40), ('1', (4, 6, 6), 40), ('2', (144,), 40), ('3', (10,), 1490)]
     """
+    model = _twin(model)
     places, macs = _places(model, example)
     needed = _needed(model, list(macs))
     total = sum(isinstance(model.get_submodule(name), CONVOLUTIONS) for name in macs)
@@ -107,11 +108,10 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
         does not trace leaves unused.
     """
     name = resolve_cut(model, cut, example)
+    model = _twin(model)  # in eval mode, for traces keep what they see
     traced = _trace(model, keep=(name,))
     if traced is None:
-        return StoppedNetwork(
-            model if example is None else _used(model, name, example), name
-        ).eval()
+        return StoppedNetwork(model if example is None else _used(model, name, example), name)
     for node in traced.graph.nodes:
         if node.op == "call_module" and node.target == name:
             break
@@ -176,8 +176,7 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
 
     Given up, and ``model`` returned as it is, if the copy then computes something else.
     """
-    tensors = [*model.parameters(), *model.buffers()]
-    copy = deepcopy(model, {id(t): t for t in tensors}).eval()
+    copy = _twin(model)
     called: set[str] = set()
     handles = [
         module.register_forward_pre_hook(lambda *_, key=key: called.add(key))
@@ -202,6 +201,12 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
     return copy if _equal(before, after) else model
 
 
+def _twin(model: nn.Module) -> nn.Module:
+    """A copy in eval mode that shares parameters and buffers; hooks and flags are its own."""
+    shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
+    return deepcopy(model, shared).eval()
+
+
 def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor):
         return isinstance(b, Tensor) and torch.equal(a, b)
@@ -212,15 +217,10 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+@torch.no_grad()
 def run(model: nn.Module, inputs: Inputs) -> Any:
-    """Call ``model`` on inputs in eval mode without gradients; mappings are passed by name."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
-    finally:
-        model.train(was_training)
+    """Call ``model`` on inputs without gradients; mappings are passed by name."""
+    return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
 
 
 def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None) -> str:
@@ -272,11 +272,9 @@ def _places(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
     for name, module in model.named_modules():
         if name:
             handles.append(module.register_forward_hook(watch(name, not any(module.children()))))
-    try:
-        run(model, example)
-    finally:
-        for handle in handles:
-            handle.remove()
+    run(model, example)
+    for handle in handles:
+        handle.remove()
     return places, macs
 
 

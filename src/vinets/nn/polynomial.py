@@ -7,6 +7,8 @@ they fold into plain coefficients and a bias when training is over.
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -158,12 +160,11 @@ class PolynomialLayer(nn.Module):
         if self.norm is not None:
             gain, offset = affine_of(self.norm)
             weight, bias = gain[:, None] * weight, gain * bias + offset
-        plain = PolynomialLayer(
-            self.monomials.terms, len(weight), standardized=False, activation=self.activation
-        ).to(self.weight.device, self.weight.dtype)
+        plain = copy.deepcopy(self)
         plain.weight.copy_(weight)
         plain.bias.copy_(bias)
-        return plain.train(self.training)
+        plain.shift = plain.scale = plain.mask = plain.norm = None
+        return plain
 
     def parts(self) -> dict[str, int]:
         """Stored numbers: the indices of the monomials, and everything else."""

@@ -115,20 +115,21 @@ def build(
         if train_data is None or cut is None:
             raise ValueError("build needs train_data and a cut; see cut_points(model, example).")
         latents = collect(model, train_data, cut, seed=seed, progress=progress, **collecting)
+    algorithm = ideal if ideal is not None else ABM(psi=0.1, max_degree=5)
     watch = progress_of(progress)
     watch.start("polynomials", 1)
     with torch.random.fork_rng(devices=[]):  # layers draw their first weights from there
         torch.manual_seed(seed)
         placed = PLACEMENTS[placement](
             latents,
-            ideal if ideal is not None else ABM(psi=0.1, max_degree=5),
+            algorithm,
             Projecting(n_components, order, pca, train_projection),
             Pruning(keep, monomials, score, sparse),
             linear_path=linear_path,
             seed=seed,
         )
     watch.advance(1)
-    notes = {"placement": placement, "ideal": repr(ideal), "seed": seed}
+    notes = {"placement": placement, "ideal": repr(algorithm), "seed": seed}
     record = replace(latents.record, notes=notes)
     net = VINet(latents.backbone, latents.reader, placed.head, record).to(latents.device)
     return net.eval(), _report(net, latents, placed, placement)

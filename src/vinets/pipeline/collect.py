@@ -104,7 +104,7 @@ def collect(
         "cut": name,
         "reader": reader.config(),
         "weights": _digest(backbone),
-        "data": hashlib.sha256(chosen.numpy().tobytes()).hexdigest()[:16],
+        "data": _content(part, chosen),
     }
     watch = progress_of(progress)
     watch.start("latents", len(part))
@@ -162,9 +162,20 @@ def _moved(inputs: Inputs, device: torch.device | str) -> Inputs:
 
 def _digest(network: nn.Module) -> str:
     """Tells networks with different weights apart, without reading them all to the CPU."""
-    sums = [p.detach().double().sum() for p in network.parameters()]
+    sums = [t.detach().double().sum() for t in (*network.parameters(), *network.buffers())]
     values = torch.stack(sums).cpu() if sums else torch.zeros(1)
     return hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16]
+
+
+def _content(source: Source, positions: Tensor) -> str:
+    """Tells data apart by the positions chosen and by the inputs at some of them."""
+    some = torch.linspace(0, len(source) - 1, 16).round().long().unique()
+    digest = hashlib.sha256(positions.numpy().tobytes())
+    for inputs, labels in source.subset(some).batches(len(some)):
+        named = inputs if isinstance(inputs, Mapping) else {"": inputs}
+        for tensor in (*named.values(), labels):
+            digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _preprocessing(source: Source) -> dict[str, Any] | None:

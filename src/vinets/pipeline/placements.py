@@ -126,7 +126,8 @@ def place_local(
         explained = float(pca.explained.sum())
     points = local_variables(h, projection, channels=False).detach()
     projected = time.perf_counter()
-    found = find_polynomials(*_split(points, labels, latents.fit), ideal, pruning, normalized=True)
+    fit, check = _split(points, labels, latents.fit)
+    found = find_polynomials(fit, check, ideal, pruning, normalized=True, blocks=False)
     assert isinstance(found.layer, PolynomialLayer)
     layer = found.layer
     if projection is not None:
@@ -147,12 +148,16 @@ def with_channels(layer: PolynomialLayer, channels: int, seed: int) -> Polynomia
     first = np.concatenate([np.arange(channels)[:, None], old.blocks[1] + channels])
     blocks = [old.blocks[0], first, *(block + channels for block in old.blocks[2:])]
     terms = TermSet(old.n_variables + channels, tuple(blocks))
-    wide = PolynomialLayer(terms, len(layer.bias), normalized=layer.norm is not None)
+    wide = PolynomialLayer(
+        terms, len(layer.bias), masked=layer.mask is not None, normalized=layer.norm is not None
+    )
     wide.draw(torch.Generator().manual_seed(seed))
     linear = wide.weight[:, :channels]
     linear /= linear.norm(dim=1, keepdim=True)
     wide.weight[:, channels:] = layer.weight
     wide.bias.copy_(layer.bias)
+    if layer.mask is not None and wide.mask is not None:
+        wide.mask[:, channels:] = layer.mask
     if layer.shift is not None and layer.scale is not None:
         zeros = torch.zeros(channels)
         wide.set_moments(torch.cat([zeros, layer.shift]), torch.cat([zeros + 1, layer.scale]))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vinets.algebra.shared import SharedPolynomials, term_moments, union_of_terms
+from vinets.algebra.terms import TermSet
 from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning, VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
 from vinets.ideals.pruning import PrunedIdeals, PruningScores, as_polynomials, prune, score
@@ -59,6 +60,7 @@ def find_polynomials(
     pruning: Pruning,
     *,
     normalized: bool = False,
+    blocks: bool = True,
 ) -> Found:
     """Fit one ideal per class and make a layer of what separates the classes.
 
@@ -74,6 +76,8 @@ def find_polynomials(
         What stays.
     normalized : bool, default=False
         Batch normalisation inside the layer; see :class:`PolynomialLayer`.
+    blocks : bool, default=True
+        Keep coefficients class by class where nothing is pruned.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
@@ -84,14 +88,14 @@ def find_polynomials(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
         )
     scores = score(ideals, check[0], check[1], pruning.score)
-    everything = [as_polynomials(i.generators_) for i in ideals.ideals]
+    everything = [as_polynomials(i.generators_).compact() for i in ideals.ideals]
     found, _ = union_of_terms([t for p in everything for t in (p.terms, p.leading)])
     pruned = prune(ideals, scores, 1.0 if pruning.keep is None else pruning.keep)
     points = torch.cat([fit[0], check[0]])
-    if pruning.keep is None and pruning.monomials is None:
+    if blocks and pruning.keep is None and pruning.monomials is None:
         block = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
         owners = torch.repeat_interleave(torch.tensor(block.counts))
-        return Found(block, scores, pruned, len(found) - 1, owners)
+        return Found(block, scores, pruned, _without_constant(found), owners)
     shared = SharedPolynomials.of(pruned.polynomials)
     if pruning.monomials is not None and pruning.monomials < len(shared.terms):
         _, spread = term_moments(shared.terms, points)
@@ -102,7 +106,11 @@ def find_polynomials(
         sparse=pruning.sparse,
         normalized=normalized,
     )
-    return Found(layer, scores, pruned, len(found) - 1, shared.owners)
+    return Found(layer, scores, pruned, _without_constant(found), shared.owners)
+
+
+def _without_constant(terms: TermSet) -> int:
+    return len(terms) - len(terms.blocks[0])
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,6 +26,9 @@ class Feed(Protocol):
     def steps(self, batch_size: int) -> int:
         """Steps of an epoch."""
 
+    def fingerprint(self) -> str:
+        """Tells data apart, so that a checkpoint is not resumed on others."""
+
     def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
         """Shuffled, perhaps augmented batches of epoch ``number``."""
 
@@ -43,6 +47,13 @@ def generator_of(seed: int, *path: int) -> torch.Generator:
     for number in path:
         state = (state * 0x5851F42D4C957F2D + number + 0x14057B7EF767814F) % 2**63
     return torch.Generator().manual_seed(state)
+
+
+def _digest(*tensors: Tensor) -> str:
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def step_size(examples: int, batch_size: int) -> int:
@@ -70,6 +81,11 @@ class InputFeed:
             self.train, self.held = split_source(source, validation, seed)
         self.augment, self.seed, self.device = augment, seed, device
         self.teacher = None if teacher is None else teacher.to(device).eval()
+
+    def fingerprint(self) -> str:
+        first = self.train.example()
+        named = first if isinstance(first, dict) else {"": first}
+        return _digest(self.train.labels, *named.values())
 
     def steps(self, batch_size: int) -> int:
         return len(self.train) // step_size(len(self.train), batch_size)
@@ -155,6 +171,9 @@ class ViewFeed:
 
     def __init__(self, views: LatentViews, *, seed: int) -> None:
         self.cache, self.seed = views, seed
+
+    def fingerprint(self) -> str:
+        return _digest(self.cache.labels)  # latents may differ in the last bit between runs
 
     def steps(self, batch_size: int) -> int:
         return len(self.cache.labels) // step_size(len(self.cache.labels), batch_size)

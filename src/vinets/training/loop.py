@@ -57,7 +57,11 @@ def fit(
         nesterov=recipe.nesterov,
     )
     steps = feed.steps(recipe.batch_size)
-    facts = recipe.to_dict() | {"steps": steps, "numbers": sum(p.numel() for p in trained)}
+    facts = recipe.to_dict() | {
+        "steps": steps,
+        "numbers": sum(p.numel() for p in trained),
+        "data": feed.fingerprint(),
+    }
     folder = None if directory is None else Path(directory)
     state = Checkpoint([], 0, {})
     if folder is not None:
@@ -154,16 +158,16 @@ def _held_out(
 
 
 def _better(state: Checkpoint) -> bool:
-    """Whether the last epoch is the best: more right on the held-out part, or a smaller loss."""
-    last = state.epochs[-1]
-    if state.best_epoch == 0 or last.validation_accuracy is None:
+    """Whether the last epoch is the best so far on the held-out part; of equals the later one.
+
+    The loss would be no better judge: a backbone that has seen the held-out examples makes it
+    small early, while the learning rate is still high.
+    """
+    last = state.epochs[-1].validation_accuracy
+    if state.best_epoch == 0 or last is None:
         return True
-    best = state.epochs[state.best_epoch - 1]
-    return _rank(last) >= _rank(best)
-
-
-def _rank(epoch: Epoch) -> tuple[float, float]:
-    return epoch.validation_accuracy or 0.0, -(epoch.validation_loss or 0.0)
+    best = state.epochs[state.best_epoch - 1].validation_accuracy
+    return best is None or last >= best
 
 
 def _logits(output: Any) -> Tensor:

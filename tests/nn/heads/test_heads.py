@@ -45,9 +45,10 @@ def test_folding_leaves_fewer_numbers_and_no_normalisation(head):
     assert type(folded) is type(head)
 
 
-def test_folding_does_not_touch_the_head(head, latents):
-    before = head(latents)
+def test_folding_touches_neither_the_head_nor_the_random_state(head, latents):
+    before, state = head(latents), torch.random.get_rng_state()
     folded = head.folded()
+    assert torch.equal(torch.random.get_rng_state(), state)
     with torch.no_grad():
         for p in folded.parameters():
             p.zero_()

@@ -124,15 +124,14 @@ class LinearPath(nn.Module):
 def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
     """Batch normalisation followed by a linear layer, as one linear layer."""
     gain, offset = affine_of(norm)
-    like = linear.weight
-    plain = nn.Linear(linear.in_features, linear.out_features, device=like.device, dtype=like.dtype)
+    plain = copy.deepcopy(linear)
     weight = linear.weight.double()
     bias = weight @ offset
     if linear.bias is not None:
         bias = bias + linear.bias.double()
     plain.weight.copy_(weight * gain)
-    plain.bias.copy_(bias)
-    return plain.train(linear.training)
+    plain.bias = nn.Parameter(bias.to(linear.weight))
+    return plain
 
 
 def numbers(*modules: nn.Module | None) -> int:
