@@ -57,7 +57,7 @@ def test_defaults_of_build_are_those_of_the_library():
     theirs["per_class"] = str(theirs["per_class"])
     theirs["memory_limit"] /= 2**30
     theirs["distill"] = theirs["distillation"]
-    theirs |= {"keep": None, "monomials": None, "device": "auto"}
+    theirs |= {"keep": None, "monomials": None, "weight_decay": None, "device": "auto"}
     shared = ours.keys() & theirs.keys()
     assert len(shared) > 20
     assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}

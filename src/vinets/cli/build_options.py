@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from vinets.cli.options import RUNNING, TRAINING, option
+from vinets.cli.options import IDEAL, RUNNING, TRAINING, option
 
 __all__ = [
-    "DEFAULT_COUNTS",
     "Augment",
     "BatchSize",
     "ChannelsLast",
@@ -16,6 +15,7 @@ __all__ = [
     "Cut",
     "Distill",
     "Epochs",
+    "HeadDegree",
     "Keep",
     "LatentBatch",
     "LatentFolder",
@@ -46,7 +46,6 @@ __all__ = [
 ]
 
 CUT, LATENTS, HEAD = "Cut", "Latents", "Head"
-DEFAULT_COUNTS = {"components": "128", "keep": "128", "monomials": "512"}
 
 Cut = Annotated[
     str | None,
@@ -92,7 +91,7 @@ Components = Annotated[
         HEAD,
         "--components",
         help="Variables of the polynomials, or all.",
-        show_default=DEFAULT_COUNTS["components"],
+        show_default="128, or all channels if local",
     ),
 ]
 ProjectionOrder = Annotated[
@@ -108,7 +107,7 @@ Keep = Annotated[
         HEAD,
         "--keep",
         help="Polynomials per class, a share such as 50%, or all.",
-        show_default=DEFAULT_COUNTS["keep"],
+        show_default="128, or 512 in all if local",
     ),
 ]
 Monomials = Annotated[
@@ -117,7 +116,17 @@ Monomials = Annotated[
         HEAD,
         "--monomials",
         help="The most monomials, or all.",
-        show_default=DEFAULT_COUNTS["monomials"],
+        show_default="512, or all if local",
+    ),
+]
+HeadDegree = Annotated[
+    int | None,
+    option(
+        IDEAL,
+        "--max-degree",
+        help="Largest degree; 0 is no limit.",
+        show_default="5; if local 2, or 1 in the channels",
+        min=0,
     ),
 ]
 Score = Annotated[str, option(HEAD, "--score", help="Pruning score: separation or normalized.")]
@@ -129,7 +138,10 @@ LinearPath = Annotated[
 Epochs = Annotated[int, option(TRAINING, "--epochs", help="Passes over the data.", min=1)]
 BatchSize = Annotated[int, option(TRAINING, "--batch-size", help="Examples a step.", min=1)]
 LearningRate = Annotated[float, option(TRAINING, "--learning-rate", help="The largest one.")]
-WeightDecay = Annotated[float, option(TRAINING, "--weight-decay", help="Of SGD.")]
+WeightDecay = Annotated[
+    float | None,
+    option(TRAINING, "--weight-decay", help="Of SGD.", show_default="0.0005, or 0.002 if local"),
+]
 Schedule = Annotated[str, option(TRAINING, "--schedule", help="cosine, one-cycle or constant.")]
 Precision = Annotated[str, option(TRAINING, "--precision", help="float32 or bfloat16.")]
 Validation = Annotated[

@@ -34,12 +34,12 @@ def build(
     *,
     ideal: VanishingIdeal | None = None,
     placement: str = "global",
-    n_components: int | None = 128,
+    n_components: int | str | None = "auto",
     order: str = "tanh-pca",
     pca: str = "auto",
     train_projection: bool = False,
-    keep: int | float | None = 128,
-    monomials: int | None = 512,
+    keep: int | float | str | None = "auto",
+    monomials: int | str | None = "auto",
     score: str = "separation",
     sparse: bool = False,
     linear_path: int = 0,
@@ -59,22 +59,25 @@ def build(
     cut : str or int
         A module name, an index into :func:`cut_points`, or a share such as ``"50%"``.
     ideal : ABM, OAVI, VCA or None, default=None
-        The algorithm; None is the paper's ``ABM(psi=0.1, max_degree=5)``.
+        The algorithm; None is the paper's ``ABM(psi=0.1, max_degree=5)``; in the local placement
+        the degree is 2, or 1 where the channels are the variables.
     placement : {"global", "local"}, default="global"
         One point per example, or one per position of the map.
-    n_components : int or None, default=128
+    n_components : int, None or "auto", default="auto"
         Variables of the polynomials, by principal component analysis. In the local placement the
-        channels enter linearly beside them, and None takes the channels alone.
+        channels enter linearly beside them, and None takes the channels alone. Auto is 128, or
+        None in the local placement.
     order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
         Whether the global placement squashes or projects first.
     pca : {"auto", "exact", "randomized", "streaming"}, default="auto"
         How the components are found.
     train_projection : bool, default=False
         Let fine-tuning change the projection.
-    keep : int, float or None, default=128
-        Generators per class by pruning score, a share of them, or all.
-    monomials : int or None, default=512
-        The most monomials.
+    keep : int, float, None or "auto", default="auto"
+        Generators per class by pruning score, a share of them, or all. Auto is 128 per class, or
+        512 over all classes in the local placement.
+    monomials : int, None or "auto", default="auto"
+        The most monomials. Auto is 512, or no limit in the local placement.
     score : {"separation", "normalized"}, default="separation"
         The pruning score.
     sparse : bool, default=False
@@ -103,19 +106,21 @@ def build(
     one_of("build", "placement", placement, tuple(PLACEMENTS))
     one_of("build", "order", order, ORDERS)
     one_of("build", "score", score, SCORES)
-    for name, value in (("n_components", n_components), ("monomials", monomials)):
-        optional_positive_int("build", name, value)
-    if isinstance(keep, float):
-        bounded_float("build", "keep", keep, 0, 1, high_included=True)
-    else:
-        optional_positive_int("build", "keep", keep)
     if isinstance(model, Latents):
         latents = model
     else:
         if train_data is None or cut is None:
             raise ValueError("build needs train_data and a cut; see cut_points(model, example).")
         latents = collect(model, train_data, cut, seed=seed, progress=progress, **collecting)
-    algorithm = ideal if ideal is not None else ABM(psi=0.1, max_degree=5)
+    local = placement == "local"
+    components = _count("n_components", n_components, None if local else 128)
+    algorithm = ideal if ideal is not None else ABM(0.1, max_degree=usual_degree(local, components))
+    most = _count("monomials", monomials, None if local else 512)
+    kept: int | float | None
+    if isinstance(keep, float):
+        kept = bounded_float("build", "keep", keep, 0, 1, high_included=True)
+    else:
+        kept = _count("keep", keep, max(1, 512 // latents.n_classes) if local else 128)
     watch = progress_of(progress)
     watch.start("polynomials", 1)
     with torch.random.fork_rng(devices=[]):  # layers draw their first weights from there
@@ -123,8 +128,8 @@ def build(
         placed = PLACEMENTS[placement](
             latents,
             algorithm,
-            Projecting(n_components, order, pca, train_projection),
-            Pruning(keep, monomials, score, sparse),
+            Projecting(components, order, pca, train_projection),
+            Pruning(kept, most, score, sparse),
             linear_path=linear_path,
             seed=seed,
         )
@@ -133,6 +138,17 @@ def build(
     record = replace(latents.record, notes=notes)
     net = VINet(latents.backbone, latents.reader, placed.head, record).to(latents.device)
     return net.eval(), _report(net, latents, placed, placement)
+
+
+def usual_degree(local: bool, components: int | None) -> int:
+    """The largest degree that pays: many variables at every position leave no more than lines."""
+    if not local:
+        return 5
+    return 1 if components is None else 2
+
+
+def _count(name: str, value: int | str | None, automatic: int | None) -> int | None:
+    return automatic if value == "auto" else optional_positive_int("build", name, value)
 
 
 def _report(net: VINet, latents: Latents, placed: Placed, placement: str) -> BuildReport:

@@ -1,0 +1,53 @@
+"""Heads behind four cuts of a small network on digits: mean over five seeds.
+
+    python -m benchmarks.digits
+
+Every seed has its own split, network, ideals and training; see `vinets.demo` for the settings,
+which were chosen on other seeds. The MLP stores as many numbers as the VI head.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from statistics import mean, stdev
+from typing import Any
+
+from benchmarks.record import keep
+from vinets.demo import DEMO_SETTINGS, run_demo
+
+SEEDS = range(100, 105)
+OURS = "VI-Net"
+
+
+def gathered(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per cut and head, in points."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for run in runs:
+        for row in run["rows"]:
+            found[row["cut"], row["name"]].append(row)
+    rows = []
+    for (cut, name), each in found.items():
+        ours = [row["accuracy"] for row in found[cut, OURS]]
+        theirs = [row["accuracy"] for row in each]
+        gaps = [100 * (a - b) for a, b in zip(ours, theirs, strict=True)]
+        rows.append(
+            {
+                "cut": cut,
+                "head": name,
+                "accuracy_points": 100 * mean(theirs),
+                "std_points": 100 * stdev(theirs),
+                "ours_ahead_points": None if name == OURS else mean(gaps),
+                "head_numbers": round(mean(row["parameters_head"] for row in each)),
+                "accuracies": theirs,
+            }
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [run_demo(folder, seed=seed, progress=None) for seed in SEEDS]
+    uncut = [run["baseline"]["accuracy"] for run in runs]
+    settings = {cut: setting.to_dict() for cut, setting in DEMO_SETTINGS.items()}
+    keep("digits", gathered(runs), seeds=list(SEEDS), uncut_accuracies=uncut, settings=settings)
