@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.record import RESULTS
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "README.md")
+PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "networks.md", ROOT / "README.md")
 
 COLUMNS: dict[str, dict[str, str]] = {
     "engine": {
@@ -74,6 +74,27 @@ COLUMNS: dict[str, dict[str, str]] = {
         "agreement": "agreement",
         "largest_mean_square": "worst / psi",
     },
+    "digits": {
+        "cut": "cut",
+        "head": "head",
+        "accuracy_points": "accuracy, %",
+        "std_points": "std over seeds",
+        "ours_ahead_points": "VI-Net ahead by",
+        "head_numbers": "numbers in the head",
+    },
+    "layer": {
+        "network": "network",
+        "layer_share": "polynomial layer / backbone",
+        "head_share": "whole head / backbone",
+        "mflops": "MFLOPs an image",
+        "mflops_backbone": "of these in the backbone",
+    },
+}
+
+# Runs of `vinets build` side by side, one row a head: the table's name, and the runs by title.
+BUILDS: dict[str, dict[str, str]] = {
+    "cifar10_local": {"Tiny": "cifar10/tiny-local", "Small": "cifar10/small-local"},
+    "cifar10_global": {"Tiny": "cifar10/tiny", "Small": "cifar10/small"},
 }
 
 
@@ -88,6 +109,31 @@ def render(name: str) -> str:
     return "\n".join([*lines, "", f"<small>`{made[0]}`, {made[1]}, {made[2]}.</small>"])
 
 
+def render_builds(name: str) -> str:
+    """Accuracy, stored numbers and speed of all heads behind two cuts."""
+    runs = {
+        title: json.loads((RESULTS / f"{file}.json").read_text())
+        for title, file in BUILDS[name].items()
+    }
+    titles = ["accuracy, %", "numbers", "images/s"]
+    header = ["network", *(f"{title}: {column}" for title in runs for column in titles)]
+    lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
+    tables = [
+        {row["name"]: row for row in [run["baseline"], *run["rows"]]} for run in runs.values()
+    ]
+    for head in tables[0]:
+        cells = [f"**{head}**" if head == "VI-Net" else head]
+        for table in tables:
+            row = table[head]
+            speed = f"{row['images_per_second']:,.0f} ± {row['images_per_second_std']:,.0f}"
+            cells += [f"{100 * row['accuracy']:.2f}", f"{row['parameters']:,}", speed]
+        lines.append("| " + " | ".join(cells) + " |")
+    commands = [f"`{' '.join(w for w in run['command'] if w != '-q')}`" for run in runs.values()]
+    machine = next(iter(runs.values()))["machine"]
+    made = f"{machine['gpu'] or machine['processor']}, torch {machine['torch']}, one seed"
+    return "\n".join([*lines, "", f"<small>{'<br>'.join(commands)}<br>{made}.</small>"])
+
+
 def _cell(key: str, value: Any) -> str:
     if value is None:
         return ""
@@ -96,7 +142,9 @@ def _cell(key: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        if key.startswith(("zeros", "agreement")):
+        if key.endswith("_points"):
+            return f"{value:+.2f}" if "ahead" in key else f"{value:.2f}"
+        if key.startswith(("zeros", "agreement")) or key.endswith("share"):
             return f"{100 * value:.1f} %"
         if key.endswith("ratio"):
             return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
@@ -109,7 +157,8 @@ def fill(text: str) -> str:
 
     def replacement(match: re.Match[str]) -> str:
         name = match.group(1)
-        return f"<!-- table: {name} -->\n{render(name)}\n<!-- end -->"
+        table = render_builds(name) if name in BUILDS else render(name)
+        return f"<!-- table: {name} -->\n{table}\n<!-- end -->"
 
     return re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", replacement, text, flags=re.DOTALL)
 

@@ -85,8 +85,8 @@ def heads(ideals, shared) -> dict[str, Callable[[], Head]]:
             Rescale(draw(CHANNELS, POSITIONS), spread, squash=False),
             Projection(draw(VARIABLES, CHANNELS) / 3, draw(VARIABLES), trainable=True),
             layer(normalized=True, **options),
-            POSITIONS,
             CLASSES,
+            positions=POSITIONS,
             channels=False,
             path=path,
         )

@@ -163,7 +163,7 @@ def changed(folder, *path, value) -> None:
         (("head",), []),
         (("head", "kind"), "unknown"),
         (("head", "kind"), []),
-        (("head", "order"), "none"),
+        (("head", "arguments"), {"order": "none"}),
         (("head", "projection"), [8]),
         (("head", "projection"), [8, -3]),
         (("head", "classes"), "many"),

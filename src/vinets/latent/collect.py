@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import format_bytes
+from vinets.latent.mode import evaluating
 from vinets.latent.shards import DTYPES, SHARD_BYTES, ShardWriter
 from vinets.latent.store import MEMORY_LIMIT, LatentStore
 
@@ -63,12 +63,12 @@ def collect_latents(
     """
     report = progress if progress is not None else _silent
     if directory is None:
-        with _evaluating(network):
+        with evaluating(network):
             return _in_memory(network, batches, memory_limit, report)
     folder = Path(directory)
     writer = ShardWriter(folder, fingerprint, shard_bytes)
     if not writer.complete:
-        with _evaluating(network):
+        with evaluating(network):
             _to_directory(network, batches, writer, report)
     store = LatentStore.open(folder, memory_limit=memory_limit)
     report(len(store))
@@ -165,19 +165,6 @@ def _check_latents(latents: Tensor, count: int) -> None:
             f"The network must return floats ({count}, ...) for {count} examples. "
             f"Got {latents.dtype} {tuple(latents.shape)} instead."
         )
-
-
-@contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Eval mode and no gradients; every module gets its own training flag back."""
-    flags = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
 
 
 def _silent(count: int) -> None:

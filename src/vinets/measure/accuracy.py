@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
-from vinets.measure.running import Inputs, batch_of, call, each, evaluating, placed, resolve_device
+from vinets.latent.mode import evaluating
+from vinets.measure.running import Inputs, batch_of, call, each, placed, resolve_device
 
 __all__ = ["BINS", "Evaluation", "evaluate"]
 

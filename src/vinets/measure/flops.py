@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vinets.measure.running import Inputs, batch_of, call, evaluating
+from vinets.latent.mode import evaluating
+from vinets.measure.running import Inputs, batch_of, call
 
 __all__ = ["flops"]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vinets.checks import parameter_error
 
-__all__ = ["Inputs", "Setting", "batch_of", "call", "evaluating", "placed", "resolve_device"]
+__all__ = ["Inputs", "Setting", "batch_of", "call", "placed", "resolve_device"]
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 """What a network takes: one tensor, or tensors by the name of the argument."""
@@ -83,19 +83,6 @@ def placed(network: nn.Module, device: torch.device) -> nn.Module:
     if all(t.device == device for t in tensors):
         return network
     return copy.deepcopy(network).to(device)
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients; every module gets its own training flag back."""
-    flags = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def place_local(
     if projection is not None:
         layer = with_channels(layer, channels, seed)
     path = _path(latents, linear_path)
-    head = LocalHead(rescale, projection, layer, positions, latents.n_classes, path=path)
+    head = LocalHead(rescale, projection, layer, latents.n_classes, positions=positions, path=path)
     seconds = {"projection": projected - begin, "polynomials": time.perf_counter() - projected}
     return Placed(head, found, points, labels, explained, seconds)
 

@@ -26,7 +26,7 @@ def test_a_path_adds_what_is_linear_in_the_latents(heads, latents):
 
 
 def test_an_unknown_order_is_refused(heads):
-    config = heads["vanishing"]().config() | {"order": "pca"}
+    config = heads["vanishing"]().config() | {"arguments": {"order": "pca"}}
     head = heads["vanishing"]()
     with pytest.raises(ValueError, match=r"'order' parameter of VanishingHead.*'pca'"):
         type(head).from_config(config, head.state_dict())

@@ -1,0 +1,138 @@
+"""What the two heads of polynomials have in common: everything but how they see the latents."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from vinets.latent.pca import Projection
+from vinets.latent.rescale import Rescale
+from vinets.nn.blocks import BlockPolynomialLayer
+from vinets.nn.heads.base import Head, LinearPath, folded_linear, numbers, polynomials_from
+from vinets.nn.polynomial import PolynomialLayer
+
+__all__ = ["PolynomialHead"]
+
+
+class PolynomialHead(Head):
+    """Variables, |polynomials|, normalisation, linear layer; perhaps a linear path beside.
+
+    Parameters
+    ----------
+    rescale : Rescale
+        The map z -> tanh((z - mean) / std).
+    projection : Projection or None
+        From rescaled latents to variables.
+    polynomials : PolynomialLayer or BlockPolynomialLayer
+        The ``N`` polynomials.
+    classes : int
+        The number of logits ``K``.
+    path : LinearPath or None
+        Logits linear in the latents, added to those of the polynomials.
+    """
+
+    def __init__(
+        self,
+        rescale: Rescale,
+        projection: Projection | None,
+        polynomials: PolynomialLayer | BlockPolynomialLayer,
+        classes: int,
+        path: LinearPath | None,
+    ) -> None:
+        super().__init__()
+        self.rescale = rescale
+        self.projection = projection
+        self.polynomials = polynomials
+        count = len(polynomials.bias)
+        self.norm: nn.BatchNorm1d | None = nn.BatchNorm1d(count)
+        self.linear = nn.Linear(count, classes)
+        self.path = path
+
+    @abstractmethod
+    def variables(self, latents: Tensor) -> Tensor:
+        """What the polynomials are evaluated at, (B, ..., n)."""
+
+    @abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the class's own, as plain JSON values."""
+
+    def features(self, latents: Tensor) -> Tensor:
+        """Absolute values of the polynomials, (B, N)."""
+        return self.polynomials(self.variables(latents))
+
+    def forward(self, latents: Tensor) -> Tensor:
+        y = self.features(latents)
+        if self.norm is not None:
+            y = self.norm(y)
+        logits = self.linear(y)
+        return logits if self.path is None else logits + self.path(latents)
+
+    @classmethod
+    def like(cls, head: PolynomialHead, polynomials: PolynomialLayer) -> Self:
+        """An untrained head with other polynomials behind the same variables."""
+        made: Any = cls
+        return made(
+            copy.deepcopy(head.rescale),
+            copy.deepcopy(head.projection),
+            polynomials,
+            head.linear.out_features,
+            path=LinearPath.like(head.path),
+            **head.arguments(),
+        )
+
+    @torch.no_grad()
+    def folded(self) -> Self:
+        plain = copy.deepcopy(self)
+        plain.polynomials = self.polynomials.folded()
+        if self.norm is not None:
+            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        plain.path = None if self.path is None else self.path.folded()
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        counts = {"projection": numbers(self.rescale, self.projection)}
+        counts |= self.polynomials.parts()
+        counts["linear"] = numbers(self.norm, self.linear, self.path)
+        return counts
+
+    def config(self) -> dict[str, Any]:
+        path, projection = self.path, self.projection
+        return {
+            "kind": self.kind,
+            "classes": self.linear.out_features,
+            "arguments": self.arguments(),
+            "rescale": list(self.rescale.mean.shape),
+            "squash": self.rescale.squash,
+            "projection": None if projection is None else list(projection.weight.shape),
+            "trained_projection": projection is not None and projection.weight.requires_grad,
+            "polynomials": self.polynomials.config(),
+            "folded": self.norm is None,
+            "path": None if path is None else path.config(),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
+        shape = tuple(config["rescale"])
+        projection = None
+        if config["projection"] is not None:
+            n, width = config["projection"]
+            projection = Projection(
+                torch.zeros(n, width), torch.zeros(n), trainable=config["trained_projection"]
+            )
+        made: Any = cls
+        head: Self = made(
+            Rescale(torch.zeros(shape), torch.ones(shape), squash=config["squash"]),
+            projection,
+            polynomials_from(config["polynomials"], state),
+            config["classes"],
+            path=LinearPath.from_config(config["path"], config["classes"]),
+            **config["arguments"],
+        )
+        if config["folded"]:
+            head.norm = None
+        return head
