@@ -82,6 +82,14 @@ COLUMNS: dict[str, dict[str, str]] = {
         "ours_ahead_points": "VI-Net ahead by",
         "head_numbers": "numbers in the head",
     },
+    "speed": {
+        "cut": "cut",
+        "network": "network",
+        "images_per_second": "images/s",
+        "images_per_second_std": "std",
+        "speed_ratio": "to the uncut network",
+        "mflops": "MFLOPs an image",
+    },
     "layer": {
         "network": "network",
         "layer_share": "polynomial layer / backbone",
@@ -96,6 +104,7 @@ BUILDS: dict[str, dict[str, str]] = {
     "cifar10_local": {"Tiny": "cifar10/tiny-local", "Small": "cifar10/small-local"},
     "cifar10_global": {"Tiny": "cifar10/tiny", "Small": "cifar10/small"},
 }
+BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
 
 def render(name: str) -> str:
@@ -115,7 +124,7 @@ def render_builds(name: str) -> str:
         title: json.loads((RESULTS / f"{file}.json").read_text())
         for title, file in BUILDS[name].items()
     }
-    titles = ["accuracy, %", "numbers", "images/s"]
+    titles = ["accuracy, %", "numbers", "images/s"][: 2 if name.endswith("short") else 3]
     header = ["network", *(f"{title}: {column}" for title in runs for column in titles)]
     lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
     tables = [
@@ -126,7 +135,8 @@ def render_builds(name: str) -> str:
         for table in tables:
             row = table[head]
             speed = f"{row['images_per_second']:,.0f} ± {row['images_per_second_std']:,.0f}"
-            cells += [f"{100 * row['accuracy']:.2f}", f"{row['parameters']:,}", speed]
+            every = [f"{100 * row['accuracy']:.2f}", f"{row['parameters']:,}", speed]
+            cells += every[: len(titles)]
         lines.append("| " + " | ".join(cells) + " |")
     commands = [f"`{' '.join(w for w in run['command'] if w != '-q')}`" for run in runs.values()]
     machine = next(iter(runs.values()))["machine"]
@@ -147,7 +157,8 @@ def _cell(key: str, value: Any) -> str:
         if key.startswith(("zeros", "agreement")) or key.endswith("share"):
             return f"{100 * value:.1f} %"
         if key.endswith("ratio"):
-            return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
+            digits = 0 if value >= 10 else 2 if key == "speed_ratio" else 1
+            return f"{value:.{digits}f}×"
         return f"{value:.3g}"
     return str(value)
 

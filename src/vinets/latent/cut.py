@@ -230,7 +230,8 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
         if cut in names:
             return cut
         near = difflib.get_close_matches(cut, names, n=3, cutoff=0.3)
-        hint = f"The nearest names are {', '.join(near)}." if near else ""
+        near = near or names[:: max(1, len(names) // 3)][:3]
+        hint = f"The nearest names are {', '.join(near)}; cut_points(model, example) lists all."
         raise parameter_error("truncate", "cut", "the name of a module", cut, hint)
     if example is None:
         raise ValueError(f"cut={cut!r} needs an example batch: pass truncate(..., example=batch).")

@@ -50,3 +50,15 @@ def test_the_control_has_the_shape_and_other_numbers(heads):
     assert torch.equal(control.polynomials.scale, head.polynomials.scale)
     same = relu_like(head, seed=2)
     assert torch.equal(control.polynomials.weight, same.polynomials.weight)
+
+
+def test_batches_beyond_the_cache_are_split_without_a_trace(heads, latents, monkeypatch):
+    head = heads["local path"]().eval()
+    with torch.no_grad():
+        whole = head(latents)
+        monkeypatch.setitem(head.features.__func__.__globals__, "CACHED", 1)  # an image at a time
+        assert head._may_split(latents)
+        torch.testing.assert_close(head(latents), whole)
+    assert not head._may_split(latents)  # gradients are wanted
+    with torch.no_grad():
+        assert not head.train()._may_split(latents)  # batch statistics need the whole batch

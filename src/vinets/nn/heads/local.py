@@ -21,6 +21,8 @@ from vinets.nn.polynomial import PolynomialLayer
 
 __all__ = ["LocalHead", "LocalReLUHead", "local_variables", "relu_like"]
 
+CACHED = 1 << 20  # values at a time
+
 
 class LocalHead(PolynomialHead):
     """Polynomials of the descriptors at every position, summed with spatial weights.
@@ -72,7 +74,18 @@ class LocalHead(PolynomialHead):
 
     def features(self, latents: Tensor) -> Tensor:
         """Weighted sums over the positions of the absolute values, (B, N)."""
+        if not self._may_split(latents):  # first, for a traced batch has no length to compare
+            return self._features(latents)
+        rows = max(1, CACHED // self.spatial.weight.numel())
+        return torch.cat([self._features(part) for part in latents.split(rows)])
+
+    def _features(self, latents: Tensor) -> Tensor:
         return self.spatial(super().features(latents))
+
+    def _may_split(self, latents: Tensor) -> bool:
+        """On a CPU, values (B, P, N) that leave the cache cost more than the products."""
+        inference = not self.training and not torch.is_grad_enabled()
+        return inference and latents.device.type == "cpu" and not torch.compiler.is_compiling()
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()

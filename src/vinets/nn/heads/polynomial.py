@@ -20,7 +20,7 @@ __all__ = ["PolynomialHead"]
 
 
 class PolynomialHead(Head):
-    """Variables, |polynomials|, normalisation, linear layer; perhaps a linear path beside.
+    """Variables, absolute values of polynomials, linear layer; perhaps a linear path beside.
 
     Parameters
     ----------

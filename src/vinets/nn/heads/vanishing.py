@@ -20,7 +20,7 @@ ORDERS = ("tanh-pca", "pca-tanh")
 
 
 class VanishingHead(PolynomialHead):
-    """Rescaling, projection, |polynomials|, linear layer.
+    """Rescaling, projection, absolute values of polynomials, linear layer.
 
     Parameters
     ----------

@@ -1,0 +1,78 @@
+"""How much faster cut networks are on a CPU, with the heads of the tables.
+
+    python -m benchmarks.speed
+
+ResNet-18 for CIFAR-10 against its Tiny and Small cuts, at batch 256. Windows of all networks take
+turns. Speed does not depend on the values, so weights are random.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.layer import network as global_network
+from benchmarks.record import keep
+from vinets.algebra.terms import TermSet
+from vinets.latent import LatentReader, truncate
+from vinets.latent.rescale import Rescale
+from vinets.measure import compare, flops
+from vinets.models import PRESETS, create_model
+from vinets.nn import CutNetwork, LinearHead, LocalHead, MLPHead, PolynomialLayer, Record
+
+BATCH = 256
+EXAMPLE = torch.randn(BATCH, 3, 32, 32)
+LOCAL = 510  # polynomials of the local heads
+
+
+def networks(name: str) -> dict[str, nn.Module]:
+    preset = PRESETS[name]
+    backbone = truncate(create_model(preset.backbone, 10), preset.cut, EXAMPLE[:1])
+    reader = LatentReader()
+    with torch.no_grad():
+        _, channels, positions = reader(backbone(EXAMPLE[:1])).shape
+    shape = channels, positions
+    terms = TermSet(channels, (np.zeros((0, 0), np.int64), np.arange(channels)[:, None]))
+    local = LocalHead(
+        Rescale(torch.zeros(shape), torch.ones(shape)),
+        None,
+        PolynomialLayer(terms, LOCAL, normalized=True),
+        10,
+        positions=positions,
+    )
+    size = sum(local.folded().parts().values())
+    heads = {
+        "VI-Net, local": local,
+        "MLP": MLPHead.matched(channels, positions, 10, numbers=size),
+        "linear, flat": LinearHead(channels, positions, 10),
+    }
+    record = Record(preset.cut, {})
+    made = {
+        head: CutNetwork(backbone, reader, module, record).folded()
+        for head, module in heads.items()
+    }
+    return {"VI-Net, global": global_network(name), **made}
+
+
+if __name__ == "__main__":
+    rows = []
+    for name in ("VI-Net18-Tiny", "VI-Net18-Small"):
+        group = {"uncut": create_model("resnet18", 10), **networks(name)}
+        speeds = compare(group, EXAMPLE, batch_sizes=(BATCH,), repeats=5, seconds=2.0, device="cpu")
+        reference = speeds["uncut"][0]
+        for head, (speed,) in speeds.items():
+            windows = zip(speed.rates, reference.rates, strict=True)
+            rows.append(
+                {
+                    "cut": name.removeprefix("VI-Net18-"),
+                    "network": head,
+                    "images_per_second": speed.mean,
+                    "images_per_second_std": speed.std,
+                    "speed_ratio": median(ours / uncut for ours, uncut in windows),
+                    "mflops": flops(group[head], EXAMPLE[:1]) / 1e6,
+                }
+            )
+    keep("speed", rows, batch=BATCH)
