@@ -1,6 +1,8 @@
 """A picture of what generators do: train, cut, build, and draw their mean size on every class.
 
     python examples/generators.py --out docs/images/generators.png
+
+Takes a few seconds.
 """
 
 from __future__ import annotations
