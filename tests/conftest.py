@@ -11,6 +11,12 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _seeded():
+    """Weights that a test does not choose are the same in every order of the tests."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def random() -> np.random.Generator:
     return np.random.default_rng(0)

@@ -9,6 +9,7 @@ best VI-Net into the folder.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import shlex
 import time
@@ -27,6 +28,7 @@ from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.latent.pca import fit_pca
 from vinets.measure import compare, machine
+from vinets.measure.running import resolve_device
 from vinets.models import digits_cnn
 from vinets.nn import CutNetwork, VINet
 from vinets.pipeline import BuildReport, Latents, build, collect, rivals
@@ -90,6 +92,7 @@ def run_demo(
     seed: int = 0,
     seeds: int = 1,
     quick: bool = False,
+    device: str = "auto",
     progress: Progress | str | None = "auto",
 ) -> dict[str, Any]:
     """Train a network on digits, cut it, and compare VI-Nets with their rivals.
@@ -106,6 +109,8 @@ def run_demo(
         histories and the saved network are those of the first one.
     quick : bool, default=False
         Two cuts and little training, to see that everything works.
+    device : str, default="auto"
+        Where networks are trained; "auto" is a GPU where there is one. Speed is that of the CPU.
     progress : Progress, "auto" or None
         See :mod:`vinets.progress`.
 
@@ -118,6 +123,7 @@ def run_demo(
     count = optional_positive_int("run_demo", "seeds", seeds)
     if count is None:
         raise parameter_error("run_demo", "seeds", "a positive integer", seeds)
+    place = resolve_device("run_demo", device)
     folder = _folder(out)
     results = {
         "command": _command(out, seed, count, quick),
@@ -128,7 +134,7 @@ def run_demo(
     }
     with torch.random.fork_rng(devices=[]):  # the caller's draws go on as if nothing had happened
         data = digits(seed)
-        best = _compare_cuts(results, data, quick, progress_of(progress))
+        best = _compare_cuts(results, data, quick, place, progress_of(progress))
         best.entrants[0].network.save_pretrained(folder / "vinet")
         results["saved"] = {"cut": best.cut, "folder": "vinet"}
         results["example"] = classify_one(folder / "vinet", data)
@@ -139,17 +145,19 @@ def run_demo(
     return results
 
 
-def _compare_cuts(results: dict[str, Any], data: DataSplit, quick: bool, watch: Progress) -> Heat:
+def _compare_cuts(
+    results: dict[str, Any], data: DataSplit, quick: bool, place: torch.device, watch: Progress
+) -> Heat:
     """Fill ``results`` cut by cut; return the heat whose VI-Net is best on held-out images."""
     settings, backbone, window = _chosen(quick)
     seeds = range(results["seed"], results["seed"] + results["seeds"])
-    models, baseline = _baseline(data, backbone, seeds, watch)
+    models, baseline = _baseline(data, backbone, seeds, place, watch)
     results |= {"data": {"name": data.name, "train": len(data.train), "test": len(data.test)}}
     results |= {"baseline": baseline, "cuts": [], "rows": [], "histories": {}}
     firsts = []
     for cut, setting in settings.items():
         pairs = zip(models, seeds, strict=True)
-        heats = [_compete(model, data, cut, setting, seed, watch) for model, seed in pairs]
+        heats = [_compete(model, data, cut, setting, seed, place, watch) for model, seed in pairs]
         networks = {entrant.name: entrant.network for entrant in heats[0].entrants}
         speeds = _speeds({baseline["name"]: models[0], **networks}, data, window)
         _record(results, heats, setting, speeds)
@@ -187,12 +195,20 @@ class Heat:
 
 
 def _compete(
-    model: nn.Module, data: DataSplit, cut: str, setting: Settings, seed: int, watch: Progress
+    model: nn.Module,
+    data: DataSplit,
+    cut: str,
+    setting: Settings,
+    seed: int,
+    place: torch.device,
+    watch: Progress,
 ) -> Heat:
     """Build the VI-Net and its rivals behind ``cut`` and train all of them alike."""
     torch.manual_seed(seed)
     recipe, degree = replace(setting.recipe, seed=seed), setting.ideal.max_degree
-    latents = collect(model, data.train, cut, seed=seed, progress=watch)
+    latents = collect(
+        copy.deepcopy(model), data.train, cut, device=place, seed=seed, progress=watch
+    )
     vinet, report = build(latents, ideal=setting.ideal, seed=seed, progress=watch, **setting.build)
     networks = {"VI-Net": vinet} | rivals(vinet, latents, max_degree=degree, seed=seed)
     views = cache_latents(
@@ -201,13 +217,14 @@ def _compete(
         views=setting.views,
         validation=recipe.validation,
         augment=recipe.augment,
+        device=place,
         seed=seed,
         progress=watch,
     )
     entrants = []
     for name, network in networks.items():
         history = fine_tune(network, views, recipe=recipe, progress=watch)
-        folded = network.folded()
+        folded = copy.deepcopy(network.folded()).cpu()
         building = sum(report.seconds.values()) if network is vinet else 0.0
         seconds = building + history.seconds
         entrants.append(Entrant(name, folded, history, _wrong(folded, data), seconds))
@@ -217,20 +234,23 @@ def _compete(
 def _plane(latents: Latents) -> Tensor:
     """First two principal components of the latents as a whole, (m, 2)."""
     flat = torch.cat([values.flatten(1) for values, _ in latents.store.chunks()])
-    return fit_pca(lambda: [flat], 2).transform(flat)
+    return fit_pca(lambda: [flat], 2).transform(flat).cpu()
 
 
 def _baseline(
-    data: DataSplit, recipe: Recipe, seeds: Sequence[int], watch: Progress
+    data: DataSplit, recipe: Recipe, seeds: Sequence[int], place: torch.device, watch: Progress
 ) -> tuple[list[nn.Module], dict[str, Any]]:
     """The uncut network of every seed, and what is known of them."""
     models: list[nn.Module] = []
     histories = []
     for seed in seeds:
         torch.manual_seed(seed)
-        models.append(digits_cnn())
+        model = digits_cnn()
         chosen = replace(recipe, seed=seed)
-        histories.append(train_classifier(models[-1], data.train, recipe=chosen, progress=watch))
+        histories.append(
+            train_classifier(model, data.train, recipe=chosen, device=place, progress=watch)
+        )
+        models.append(model.cpu())
     numbers = sum(p.numel() for p in models[0].parameters())
     row = result_row(
         "uncut network",

@@ -81,3 +81,12 @@ def test_it_runs_as_a_module():
     command = [sys.executable, "-m", "vinets.cli", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == f"vinets {vinets.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["train", "cuts", "build", "evaluate", "bench", "predict", "export", "ideal", "demo"],
+)
+def test_every_command_takes_the_common_options(call, name):
+    text = call(name, "--help").out
+    assert all(option in text for option in ("--json", "--seed", "--device"))

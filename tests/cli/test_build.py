@@ -137,10 +137,11 @@ def test_a_preset_names_network_and_cut_and_gives_way_to_options(
 ):
     np.save(tmp_path / "X.npy", random.integers(256, size=(30, 16, 16, 3), dtype=np.uint8))
     np.save(tmp_path / "y.npy", np.arange(30) % 3)
+    torch.manual_seed(0)
     save_weights(resnet18(3), tmp_path / "w.safetensors")
     data = ["--data", f"{tmp_path / 'X.npy'},{tmp_path / 'y.npy'}"]
     options = [*data, "--weights", tmp_path / "w.safetensors", "--preset", "vi-net18-tiny"]
-    small = ["--components", 4, "--monomials", 20, "--per-class", 8, "--max-degree", 1]
+    small = ["--components", 4, "--monomials", 20, "--per-class", 8, "--max-degree", 2]
     quick = ["--epochs", 1, "--seconds", 0, "--repeats", 1, "--batch", 2, "--json"]
     result = call("build", *options, *small, *quick, "--out", tmp_path / "out").json()
     assert result["build"]["cut"] == "layer2.1.bn2"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vinets.cli.options import RUNNING, Device, Json, Quiet, Shape, option
-from vinets.cli.output import print_json, print_table, watching
+from vinets.cli.options import RUNNING, Device, Json, Quiet, Seed, Shape, option
+from vinets.cli.output import print_json, print_table, seeded, watching
 
 if TYPE_CHECKING:
     from vinets.cli.networks import Opened
@@ -46,6 +46,7 @@ def bench(
             RUNNING, "--threads", help="Threads of torch.", show_default="torch's choice", min=1
         ),
     ] = None,
+    seed: Seed = 0,
     device: Device = "auto",
     quiet: Quiet = False,
     json: Json = False,
@@ -62,6 +63,7 @@ def bench(
     from vinets.cli.parsing import integers
     from vinets.measure import compare, flops, machine, sizes
 
+    seeded(seed)
     wanted = integers("--batch-sizes", batch_sizes)
     opened = _named([open_network(spec) for spec in nets], nets)
     example = _example(list(opened.values()), None if shape is None else integers("--shape", shape))

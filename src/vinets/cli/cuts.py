@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinets.cli.options import DATA, DATA_HELP, OUTPUT, Json, Shape, Weights, option
-from vinets.cli.output import print_json, print_table
+from vinets.cli.options import DATA, DATA_HELP, OUTPUT, Device, Json, Seed, Shape, Weights, option
+from vinets.cli.output import print_json, print_table, seeded
 
 if TYPE_CHECKING:
     from vinets.latent.cut import CutPoint
@@ -29,6 +29,8 @@ def cuts(
     match: Annotated[
         str | None, option(OUTPUT, "--match", help="Only places whose name holds this text.")
     ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """List the places where a network can be cut, from its input to its output.
@@ -42,7 +44,10 @@ def cuts(
     from vinets.cli.networks import example_for, open_network, open_with_data
     from vinets.cli.parsing import integers
     from vinets.latent.cut import cut_points
+    from vinets.measure.running import each, resolve_device
 
+    seeded(seed)
+    place = resolve_device("vinets", device)
     if data is not None:
         opened, split = open_with_data(model, data, weights=weights)
         example = split.train.example()
@@ -52,7 +57,9 @@ def cuts(
     if opened.is_cut:
         raise ValueError(f"{model} is cut already. Pass the network that it was made from.")
     marks = _presets(opened.architecture)
-    points = [p for p in cut_points(opened.network, example) if match is None or match in p.name]
+    inputs = each(example, lambda tensor: tensor.to(place))
+    every = cut_points(opened.network.to(place), inputs)
+    points = [p for p in every if match is None or match in p.name]
     if not points:
         raise ValueError(f"No place of {opened.name} has {match!r} in its name.")
     if json:

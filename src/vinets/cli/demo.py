@@ -7,7 +7,7 @@ from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
-from vinets.cli.options import OUTPUT, RUNNING, Json, Quiet, Seed, option
+from vinets.cli.options import OUTPUT, RUNNING, Device, Json, Quiet, Seed, option
 from vinets.cli.output import print_json
 
 __all__ = ["demo"]
@@ -24,6 +24,7 @@ def demo(
         bool, option(RUNNING, "--quick", help="Two cuts and little training, in seconds.")
     ] = False,
     seed: Seed = 0,
+    device: Device = "auto",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -38,6 +39,8 @@ def demo(
     from vinets.demo import run_demo
 
     with redirect_stdout(sys.stderr) if json else nullcontext(), watching(quiet) as progress:
-        results = run_demo(out, seed=seed, seeds=seeds, quick=quick, progress=progress)
+        results = run_demo(
+            out, seed=seed, seeds=seeds, quick=quick, device=device, progress=progress
+        )
     if json:
         print_json(results)

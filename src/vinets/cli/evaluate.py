@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vinets.cli.options import DATA, Data, Device, Json, Quiet, Size, SplitSeed, Weights, option
-from vinets.cli.output import print_json, print_table, watching
+from vinets.cli.options import (
+    DATA,
+    Data,
+    Device,
+    Json,
+    Quiet,
+    Seed,
+    Size,
+    SplitSeed,
+    Weights,
+    option,
+)
+from vinets.cli.output import print_json, print_table, seeded, watching
 
 if TYPE_CHECKING:
     from vinets.progress import Progress
@@ -27,6 +38,7 @@ def evaluate(
     batch_size: Annotated[int, option(DATA, "--batch-size", help="Examples at once.", min=1)] = 512,
     size: Size = None,
     split_seed: SplitSeed = 0,
+    seed: Seed = 0,
     device: Device = "auto",
     quiet: Quiet = False,
     json: Json = False,
@@ -42,6 +54,7 @@ def evaluate(
     from vinets.measure import evaluate as measured
     from vinets.measure.running import resolve_device
 
+    seeded(seed)
     one_of("vinets", "part", part, ("test", "train"))
     place = resolve_device("vinets", device)
     opened, split = open_with_data(net, data, weights=weights, split_seed=split_seed, size=size)

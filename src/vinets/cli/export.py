@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vinets.cli.options import OUTPUT, Json, option
+from vinets.cli.options import OUTPUT, Device, Json, Seed, option
 from vinets.cli.output import print_json, print_table
 
 __all__ = ["export"]
@@ -24,17 +24,20 @@ def export(
         int | None,
         option(OUTPUT, "--opset", help="Operator set of ONNX.", show_default="torch's choice"),
     ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Write a VI-Net as an ONNX file, or as a program of torch.export.
 
-    The file takes batches of any size. It is run and compared with the network before it is
-    put into place. ONNX needs the extra 'onnx'.
+    The file takes batches of any size. It is run on the CPU and compared with the network, on
+    the device, before it is put into place. ONNX needs the extra 'onnx'.
 
     Example: vinets export out/vinet --out vinet.onnx
     """
     from vinets.checks import format_bytes
     from vinets.cli.networks import open_network
+    from vinets.measure.running import resolve_device
     from vinets.nn.network import CutNetwork
 
     network: Any = open_network(net).network
@@ -42,7 +45,8 @@ def export(
         raise ValueError(f"{net} is not cut. Pass a folder that vinets build wrote.")
     from vinets.nn.export import export_network
 
-    report = export_network(network, out, format=format, opset=opset)
+    place = resolve_device("vinets", device)
+    report = export_network(network, out, format=format, opset=opset, device=place, seed=seed)
     if json:
         print_json(report.to_dict())
         return

@@ -18,6 +18,7 @@ from vinets.cli.options import (
     Normalization,
     Oracle,
     Psi,
+    Seed,
     Tau,
     VariableOrder,
     option,
@@ -60,7 +61,12 @@ def ideal(
             help="Save the generators: FILE.safetensors, or FILE-CLASS.safetensors with --label.",
         ),
     ] = None,
-    device: Device = "cpu",
+    samples: Annotated[
+        int | None,
+        option(DATA, "--samples", help="Points to draw for a fit.", show_default="all", min=1),
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Find polynomials that nearly vanish on points, and print them.
@@ -86,6 +92,8 @@ def ideal(
         variable_order=variable_order,
         oracle=oracle,
         tau=tau,
+        n_samples=samples,
+        random_state=seed,
     )
     points = read_points(file, label)
     fitted, scaling = _fitted(points, model, scale, device)

@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from vinets.progress import Progress
 
-__all__ = ["note", "print_json", "print_lines", "print_table", "watching"]
+__all__ = ["note", "print_json", "print_lines", "print_table", "seeded", "watching"]
 
 WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
 
@@ -31,6 +31,13 @@ def watching(quiet: bool) -> Iterator[Progress]:
             yield bars
     else:
         yield Lines()
+
+
+def seeded(seed: int) -> None:
+    """Start torch's draws, those of weights that are not given among them, from ``seed``."""
+    import torch
+
+    torch.manual_seed(seed)
 
 
 def note(text: str, quiet: bool = False) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from vinets.cli.options import OUTPUT, RUNNING, Device, Json, Quiet, option
-from vinets.cli.output import print_json, print_table, watching
+from vinets.cli.options import OUTPUT, RUNNING, Device, Json, Quiet, Seed, option
+from vinets.cli.output import print_json, print_table, seeded, watching
 
 __all__ = ["predict"]
 
@@ -18,6 +18,7 @@ def predict(
     path: Annotated[Path, typer.Argument(help="An image, or a folder of images.")],
     top: Annotated[int, option(OUTPUT, "--top", help="Classes to show.", min=1)] = 3,
     batch_size: Annotated[int, option(RUNNING, "--batch-size", help="Images at once.", min=1)] = 64,
+    seed: Seed = 0,
     device: Device = "auto",
     quiet: Quiet = False,
     json: Json = False,
@@ -31,6 +32,7 @@ def predict(
     from vinets.cli.networks import open_network, require_weights
     from vinets.measure.running import resolve_device
 
+    seeded(seed)
     place = resolve_device("vinets", device)
     opened = open_network(net)
     require_weights(opened)

@@ -80,6 +80,8 @@ def export_network(
     format: str | None = None,
     opset: int | None = None,
     batch_sizes: Sequence[int] = (1, 2, 7),
+    device: torch.device | str = "cpu",
+    seed: int = 0,
 ) -> ExportReport:
     """Fold ``network`` and write it to one file that takes batches of any size.
 
@@ -99,7 +101,11 @@ def export_network(
     opset : int or None, default=None
         Version of the ONNX operators; None is the exporter's own choice.
     batch_sizes : sequence of int, default=(1, 2, 7)
-        Batches of random inputs on which file and network are compared on the CPU.
+        Batches of random inputs on which file and network are compared.
+    device : str, default="cpu"
+        Where the network runs for the comparison; the file runs on the CPU.
+    seed : int, default=0
+        Of the random inputs.
 
     Returns
     -------
@@ -128,7 +134,8 @@ def export_network(
         try:
             version = (_write_onnx if kind == "onnx" else _write_program)(plain, made, opset)
             run = (_run_onnx if kind == "onnx" else _run_program)(made)
-            difference = max(_difference(plain, run, size) for size in sizes)
+            reference = plain if str(device) == "cpu" else copy.deepcopy(plain).to(device)
+            difference = max(_difference(reference, run, size, device, seed) for size in sizes)
         except Exception as error:  # exporters raise whatever comes to their minds
             raise _failed(kind, error) from error
         if not difference <= TOLERANCE:  # also catches NaN
@@ -242,15 +249,18 @@ def _run_onnx(path: Path) -> Runner:
 
 
 @torch.no_grad()
-def _difference(network: CutNetwork, run: Runner, size: int) -> float:
+def _difference(
+    network: CutNetwork, run: Runner, size: int, device: torch.device | str, seed: int
+) -> float:
     """Largest difference of the logits on a random batch, relative to the largest logit."""
     zeros = example_inputs(network.record.inputs, batch=size)
-    generator = torch.Generator().manual_seed(size)
+    generator = torch.Generator().manual_seed(seed + size)
     inputs = tuple(_random(t, generator) for t in _by_position(zeros))
+    there = [t.to(device) for t in inputs]
     if isinstance(zeros, Tensor):
-        expected = network(*inputs)
+        expected = network(*there).cpu()
     else:
-        expected = network(**dict(zip(zeros, inputs, strict=True)))
+        expected = network(**dict(zip(zeros, there, strict=True))).cpu()
     got = run(inputs)
     if got.shape != expected.shape:
         raise ValueError(f"its logits have shape {tuple(got.shape)}, not {tuple(expected.shape)}")
