@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.latent.mode import evaluating
+from vinets.latent.running import evaluating
 from vinets.measure.running import limited_threads, placed, resolve_device
 
 

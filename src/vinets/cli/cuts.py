@@ -44,7 +44,8 @@ def cuts(
     from vinets.cli.networks import example_for, open_network, open_with_data
     from vinets.cli.parsing import integers
     from vinets.latent.cut import cut_points
-    from vinets.measure.running import each, resolve_device
+    from vinets.latent.running import each
+    from vinets.measure.running import resolve_device
 
     seeded(seed)
     place = resolve_device("vinets", device)

@@ -11,7 +11,7 @@ from torch import nn
 
 from vinets.cli.folders import DESCRIPTION, read_backbone
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
-from vinets.latent.cut import run
+from vinets.latent.running import call, evaluating
 from vinets.models import create_model, load_weights
 from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, example_inputs
@@ -197,7 +197,8 @@ def _normalised(source: Source, preprocessing: Preprocessing) -> Source:
 def check_inputs(opened: Opened, example: Inputs) -> None:
     """Raise unless the network takes inputs like ``example``."""
     try:
-        run(opened.network, example)
+        with evaluating(opened.network):
+            call(opened.network, example)
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         tensors = example.values() if isinstance(example, dict) else [example]
         shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors)

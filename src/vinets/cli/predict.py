@@ -81,10 +81,11 @@ def _predicted(
 ) -> list[dict[str, Any]]:
     import torch
 
-    from vinets.latent.cut import run
+    from vinets.latent.running import call, evaluating
 
     place = next(network.parameters()).device
-    output = run(network, torch.cat(inputs).to(place))
+    with evaluating(network):
+        output = call(network, torch.cat(inputs).to(place))
     logits = getattr(output, "logits", output)
     values, index = logits.float().softmax(1).topk(min(top, logits.shape[1]), dim=1)
     names = classes or tuple(str(k) for k in range(logits.shape[1]))

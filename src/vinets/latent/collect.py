@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import format_bytes
-from vinets.latent.mode import evaluating
+from vinets.latent.running import evaluating
 from vinets.latent.shards import DTYPES, SHARD_BYTES, ShardWriter
 from vinets.latent.store import MEMORY_LIMIT, LatentStore
 

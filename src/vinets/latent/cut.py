@@ -11,17 +11,17 @@ import difflib
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from vinets.checks import parameter_error
+from vinets.latent.running import Inputs, call
 
-__all__ = ["CutPoint", "StoppedNetwork", "cut_points", "resolve_cut", "run", "truncate"]
+__all__ = ["CutPoint", "StoppedNetwork", "cut_points", "resolve_cut", "truncate"]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,8 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
         module.register_forward_pre_hook(lambda *_, key=key: called.add(key))
         for key, module in copy.named_modules()
     ]
-    before = run(StoppedNetwork(copy, name), example)
+    with torch.no_grad():
+        before = call(StoppedNetwork(copy, name), example)
     for handle in handles:
         handle.remove()
     for key in [key for key, _ in copy.named_modules() if key]:
@@ -195,7 +196,8 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
         if not used and hasattr(owner, child):
             setattr(owner, child, nn.Identity())
     try:
-        after = run(StoppedNetwork(copy, name), example)
+        with torch.no_grad():
+            after = call(StoppedNetwork(copy, name), example)
     except Exception:
         return model
     return copy if _equal(before, after) else model
@@ -215,12 +217,6 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, tuple | list):
         return len(a) == len(b) and all(map(_equal, a, b))
     return bool(a == b)
-
-
-@torch.no_grad()
-def run(model: nn.Module, inputs: Inputs) -> Any:
-    """Call ``model`` on inputs without gradients; mappings are passed by name."""
-    return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
 
 
 def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None) -> str:
@@ -273,7 +269,8 @@ def _places(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
     for name, module in model.named_modules():
         if name:
             handles.append(module.register_forward_hook(watch(name, not any(module.children()))))
-    run(model, example)
+    with torch.no_grad():
+        call(model, example)
     for handle in handles:
         handle.remove()
     return places, macs

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
-from vinets.latent.mode import evaluating
-from vinets.measure.running import Inputs, batch_of, call, each, placed, resolve_device
+from vinets.latent.running import Inputs, call, each, evaluating
+from vinets.measure.running import batch_of, placed, resolve_device
 
 __all__ = ["BINS", "Evaluation", "evaluate"]
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vinets.latent.mode import evaluating
-from vinets.measure.running import Inputs, batch_of, call
+from vinets.latent.running import Inputs, call, evaluating
+from vinets.measure.running import batch_of
 
 __all__ = ["flops"]
 

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
+from vinets.latent.running import Inputs, each
 
-__all__ = ["Inputs", "Setting", "batch_of", "call", "placed", "resolve_device"]
-
-Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
-"""What a network takes: one tensor, or tensors by the name of the argument."""
-
-
-def call(network: Callable[..., Any], inputs: Inputs) -> Any:
-    """Run the network on a tensor, or on tensors by name."""
-    return network(inputs) if isinstance(inputs, Tensor) else network(**inputs)
+__all__ = ["Setting", "batch_of", "placed", "resolve_device"]
 
 
 def tensors_of(inputs: Inputs) -> list[Tensor]:
     """The tensors in the inputs."""
     return [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
-
-
-def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
-    """The inputs with every tensor changed."""
-    if isinstance(inputs, Tensor):
-        return change(inputs)
-    return {name: change(tensor) for name, tensor in inputs.items()}
 
 
 def batch_of(owner: str, inputs: Any, name: str = "example") -> int:

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from vinets.checks import bounded_float, optional_positive_int, parameter_error
-from vinets.measure.running import Inputs, Setting, batch_of, call, limited_threads
+from vinets.latent.running import Inputs, call
+from vinets.measure.running import Setting, batch_of, limited_threads
 from vinets.measure.timing import Clock, Runner, Stopwatch
 
 __all__ = ["Throughput", "compare", "throughput", "time_share"]

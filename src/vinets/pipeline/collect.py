@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.data.sources import Inputs, Source, as_source, choose_per_class
+from vinets.data.sources import Source, as_source, choose_per_class
 from vinets.latent.collect import collect_latents
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
+from vinets.latent.running import each
 from vinets.latent.store import LatentStore
 from vinets.models.sources import source_of
 from vinets.nn.network import Record, input_fields
@@ -93,7 +94,7 @@ def collect(
     source = as_source(train_data)
     example = source.example()
     model = model.to(device)
-    on_device = _moved(example, device)
+    on_device = each(example, lambda tensor: tensor.to(device))
     name = resolve_cut(model, cut, on_device)
     backbone = truncate(model, name, on_device)
     reader = LatentReader(read, pool=pool, channels_last=channels_last)
@@ -152,12 +153,6 @@ def _fitted(labels: Tensor, seed: int) -> Tensor:
         draw = torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))
         fit[members[draw[:count]]] = True
     return fit
-
-
-def _moved(inputs: Inputs, device: torch.device | str) -> Inputs:
-    if isinstance(inputs, Mapping):
-        return {name: t.to(device) for name, t in inputs.items()}
-    return inputs.to(device)
 
 
 def _digest(network: nn.Module) -> str:

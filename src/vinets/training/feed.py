@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from vinets.checks import format_bytes, optional_positive_int, parameter_error
 from vinets.data.sources import Inputs, Source, as_source, split_source
+from vinets.latent.running import call
 from vinets.nn.network import CutNetwork
 from vinets.progress import Progress, progress_of
 
-__all__ = ["Feed", "InputFeed", "LatentFeed", "LatentViews", "ViewFeed", "cache_latents", "call"]
+__all__ = ["Feed", "InputFeed", "LatentFeed", "LatentViews", "ViewFeed", "cache_latents"]
 
 Step = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
 
@@ -34,11 +35,6 @@ class Feed(Protocol):
 
     def held_out(self, batch_size: int) -> Iterator[Step]:
         """The held-out part, as it is; nothing if there is none."""
-
-
-def call(module: nn.Module, inputs: Inputs) -> Any:
-    """Call ``module`` on a tensor, or on tensors by name."""
-    return module(**inputs) if isinstance(inputs, dict) else module(inputs)
 
 
 def generator_of(seed: int, *path: int) -> torch.Generator:
@@ -128,13 +124,8 @@ class LatentFeed(InputFeed):
 
     @torch.no_grad()
     def prepare(self, inputs: Inputs) -> Tensor:
-        return call_latents(self.network, inputs)
-
-
-@torch.no_grad()
-def call_latents(network: CutNetwork, inputs: Inputs) -> Tensor:
-    """Latents (B, C, P) of inputs given as a tensor or by name."""
-    return network.latents(**inputs) if isinstance(inputs, dict) else network.latents(inputs)
+        latents: Tensor = call(self.network.latents, inputs)
+        return latents
 
 
 @dataclass(frozen=True, eq=False)

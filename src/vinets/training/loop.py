@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
+from vinets.latent.running import call
 from vinets.progress import Progress, progress_of
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from vinets.training.feed import Feed, Step, call
+from vinets.training.feed import Feed, Step
 from vinets.training.recipe import Epoch, History, Recipe
 
 __all__ = ["fit"]
