@@ -23,7 +23,7 @@ from vinets.measure import Throughput, compare, evaluate, machine
 from vinets.measure.running import resolve_device
 from vinets.models.sources import source_of
 from vinets.nn.network import CutNetwork
-from vinets.pipeline.build import build
+from vinets.pipeline.build import build, usual_degree
 from vinets.pipeline.collect import collect
 from vinets.pipeline.report import BuildReport
 from vinets.pipeline.rivals import rivals
@@ -91,7 +91,7 @@ def run_build(
     out : path
         Folder for the results.
     ideal : ABM, OAVI, VCA or None, default=None
-        The algorithm; None is the paper's ``ABM(psi=0.1, max_degree=5)``.
+        The algorithm; None is that of :func:`vinets.pipeline.build`.
     options : mapping or None, default=None
         Options of :func:`vinets.pipeline.build` and :func:`vinets.pipeline.collect`.
     recipe : Recipe or None, default=None
@@ -117,7 +117,7 @@ def run_build(
         ``build``, ``rows`` (one per network) and ``histories``.
     """
     place, folder = resolve_device("run_build", device), Path(out)
-    ideal = ABM(psi=0.1, max_degree=5) if ideal is None else ideal
+    ideal = _usual(options or {}) if ideal is None else ideal
     recipe = Recipe(seed=seed) if recipe is None else recipe
     options = dict(options or {})
     claim(
@@ -173,6 +173,15 @@ def run_build(
 
 
 # --- the folder -------------------------------------------------------------------------------
+
+
+def _usual(options: Mapping[str, Any]) -> VanishingIdeal:
+    """What ``build`` takes where no algorithm is given."""
+    components = options.get("n_components", "auto")
+    degree = usual_degree(
+        options.get("placement") == "local", None if components == "auto" else components
+    )
+    return ABM(psi=0.1, max_degree=degree)
 
 
 def claim(folder: Path, settings: Mapping[str, Any]) -> None:
