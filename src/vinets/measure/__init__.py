@@ -1,6 +1,13 @@
-"""How large, how fast and how accurate a network is."""
+"""How large, how fast and how accurate a network is, and how many dimensions its latents have."""
 
 from vinets.measure.accuracy import Evaluation, evaluate
+from vinets.measure.dimension import (
+    Correlation,
+    Dimensions,
+    class_dimensions,
+    dimension_correlation,
+    intrinsic_dimension,
+)
 from vinets.measure.flops import flops
 from vinets.measure.machine import machine
 from vinets.measure.memory import peak_bytes
@@ -8,12 +15,17 @@ from vinets.measure.size import Sizes, sizes, stored_indices, stored_numbers
 from vinets.measure.speed import Throughput, compare, throughput, time_share
 
 __all__ = [
+    "Correlation",
+    "Dimensions",
     "Evaluation",
     "Sizes",
     "Throughput",
+    "class_dimensions",
     "compare",
+    "dimension_correlation",
     "evaluate",
     "flops",
+    "intrinsic_dimension",
     "machine",
     "peak_bytes",
     "sizes",

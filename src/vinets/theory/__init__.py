@@ -1,0 +1,1 @@
+"""The theory behind VI-Nets: spectral complexity, encodings and bounds."""

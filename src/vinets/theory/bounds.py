@@ -1,0 +1,380 @@
+r"""Norms of the encoded polynomial layer beside the paper's bounds on them.
+
+With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d`, coefficient rows of
+:math:`\ell_1` norm at most :math:`\tau`, and the encoding :math:`W_C \circ \sigma \circ W_M` of
+:mod:`vinets.theory.inex`:
+
+.. math::
+   \|W_M\|_2 \le 2^{d/2} d \sqrt{S}, \quad \|W_M^T\|_{2,1} \le 2^d S \|W_M\|_2, \quad
+   \|W_C\|_2 \le \sqrt{N} \tau, \quad \|W_C^T\|_{2,1} \le N \sqrt{S} \|W_C\|_2
+
+The norm :math:`\|W^T\|_{2,1}` is the sum of the Euclidean norms of the rows of :math:`W`.
+
+Text and proof of the main theorem differ in two places. The stated product bound has
+:math:`2^d`, the proof gives :math:`2^{d/2}`; both are here, by name. And the condition on the
+final layer is printed as :math:`\|W_F\|_{2,1} \le \lambda_2 \|W_F\|_2`, while the sum that it
+bounds holds :math:`\|W_F^T\|_{2,1}`: with the printed condition the bound is false (take a column
+of ones as :math:`W_F`), so :math:`\lambda_2` bounds the transposed norm here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from vinets.algebra.shared import SharedPolynomials
+from vinets.checks import parameter_error
+from vinets.nn.polynomial import PolynomialLayer
+from vinets.theory.inex import InExEncoding, encode
+
+__all__ = [
+    "Bound",
+    "MatrixNorms",
+    "PolynomialBounds",
+    "PolynomialSize",
+    "encode_polynomials",
+    "kappa",
+    "matrix_norms",
+    "polynomial_bounds",
+]
+
+ROUNDING = 1e-9  # bounds may be attained; norms carry rounding errors
+
+
+@dataclass(frozen=True)
+class MatrixNorms:
+    r"""What the spectral complexity needs of one layer.
+
+    Parameters
+    ----------
+    spectral : float
+        The norm :math:`\|W\|_2`.
+    two_one : float
+        The norm :math:`\|W^T\|_{2,1}`.
+    lipschitz : float, default=1.0
+        Lipschitz constant of the activation that follows.
+    """
+
+    spectral: float
+    two_one: float
+    lipschitz: float = 1.0
+
+    @property
+    def ratio(self) -> float:
+        r"""The quotient :math:`\|W^T\|_{2,1} / \|W\|_2`."""
+        return self.two_one / self.spectral
+
+
+def matrix_norms(matrix: Tensor, *, lipschitz: float = 1.0) -> MatrixNorms:
+    """Both norms of a dense or sparse matrix that is not zero, in float64.
+
+    Examples
+    --------
+    >>> matrix_norms(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    MatrixNorms(spectral=5.0, two_one=5.0, lipschitz=1.0)
+    """
+    weight = matrix.detach().double().cpu()
+    weight = weight.coalesce() if weight.is_sparse else weight
+    entries = weight.values() if weight.is_sparse else weight
+    if weight.ndim != 2 or not entries.isfinite().all():
+        accepted, got = "a matrix of finite numbers", f"shape {tuple(weight.shape)}"
+        raise parameter_error("matrix_norms", "matrix", accepted, got, "Look for nan and inf.")
+    if not entries.any():
+        raise parameter_error("matrix_norms", "matrix", "a matrix that is not zero", "zeros")
+    if weight.is_sparse:
+        spectral, two_one = _sparse_norms(weight)
+    else:
+        spectral = float(torch.linalg.matrix_norm(weight, 2))
+        two_one = float(weight.norm(dim=1).sum())
+    return MatrixNorms(spectral, two_one, lipschitz)
+
+
+def _sparse_norms(weight: Tensor) -> tuple[float, float]:
+    """Both norms of a matrix of many sparse rows and few columns."""
+    values, index = weight.values().numpy(), tuple(weight.indices().numpy())
+    rows = csr_array((values, index), shape=tuple(weight.shape))
+    # The Gram matrix is small, and W_M holds small integers, so that it is even exact. Squaring
+    # costs the small singular values their digits, but not the largest.
+    spectral = np.sqrt(np.linalg.eigvalsh((rows.T @ rows).toarray())[-1])
+    return float(spectral), float(np.sqrt(rows.power(2).sum(axis=1)).sum())
+
+
+def kappa(
+    kept: Sequence[MatrixNorms], removed: Sequence[MatrixNorms], added: Sequence[MatrixNorms]
+) -> float:
+    r"""The factor :math:`\kappa = R_{\tilde\phi} / R_\phi` of the main theorem, from the norms.
+
+    Parameters
+    ----------
+    kept : sequence of MatrixNorms
+        Layers 1 to L', which both networks have.
+    removed : sequence of MatrixNorms
+        Layers L'+1 to L of the baseline.
+    added : sequence of MatrixNorms
+        What the VI-Net has in their place. In the paper: W_M with Lipschitz constant d, W_C and
+        W_F; see :meth:`PolynomialBounds.layers`. A projection before the polynomials is a layer
+        too.
+
+    Examples
+    --------
+    >>> one = MatrixNorms(1.0, 1.0)
+    >>> kappa([one], [one, MatrixNorms(4.0, 4.0)], [MatrixNorms(2.0, 2.0), one])
+    0.5
+    """
+    if not kept and not removed:
+        raise parameter_error("kappa", "removed", "the layers of a baseline", [])
+
+    def product(layers: Iterable[MatrixNorms]) -> float:
+        return math.prod(layer.lipschitz * layer.spectral for layer in layers)
+
+    def total(layers: Iterable[MatrixNorms]) -> float:
+        return math.fsum(layer.ratio ** (2 / 3) for layer in layers)
+
+    shares = total([*kept, *added]) / total([*kept, *removed])
+    return product(added) / product(removed) * shares**1.5
+
+
+@dataclass(frozen=True)
+class PolynomialSize:
+    r"""The four numbers that the bounds depend on, and the bounds.
+
+    Parameters
+    ----------
+    degree : int
+        The highest degree ``d``.
+    monomials : int
+        The number ``S`` of monomials.
+    polynomials : int
+        The number ``N`` of polynomials.
+    tau : float
+        Bound on the :math:`\ell_1` norm of every coefficient row.
+
+    Examples
+    --------
+    >>> size = PolynomialSize(degree=2, monomials=4, polynomials=9, tau=5.0)
+    >>> size.sums_spectral, size.coefficients_spectral
+    (8.0, 15.0)
+    >>> size.product_stated(1.0), size.product_proved(1.0)
+    (240.0, 120.0)
+    """
+
+    degree: int
+    monomials: int
+    polynomials: int
+    tau: float
+
+    def __post_init__(self) -> None:
+        for name in ("degree", "monomials", "polynomials"):
+            if getattr(self, name) < 1:
+                accepted = "a positive integer"
+                raise parameter_error("PolynomialSize", name, accepted, getattr(self, name))
+        if not (self.tau > 0 and math.isfinite(self.tau)):
+            raise parameter_error("PolynomialSize", "tau", "a positive number", self.tau)
+
+    @property
+    def sums_spectral(self) -> float:
+        r"""Bound :math:`2^{d/2} d \sqrt{S}` on :math:`\|W_M\|_2`."""
+        return 2 ** (self.degree / 2) * self.degree * math.sqrt(self.monomials)
+
+    @property
+    def sums_ratio(self) -> float:
+        r"""Bound :math:`2^d S` on :math:`\|W_M^T\|_{2,1} / \|W_M\|_2`."""
+        return float(2**self.degree * self.monomials)
+
+    @property
+    def coefficients_spectral(self) -> float:
+        r"""Bound :math:`\sqrt{N} \tau` on :math:`\|W_C\|_2`."""
+        return math.sqrt(self.polynomials) * self.tau
+
+    @property
+    def coefficients_ratio(self) -> float:
+        r"""Bound :math:`N \sqrt{S}` on :math:`\|W_C^T\|_{2,1} / \|W_C\|_2`."""
+        return self.polynomials * math.sqrt(self.monomials)
+
+    def product_proved(self, lambda_1: float) -> float:
+        r"""Bound on the three spectral norms, as proved: :math:`2^{d/2} d\tau\lambda_1\sqrt{NS}`.
+
+        The Lipschitz constant ``d`` of the activation comes on top of it in the complexity.
+        """
+        return self.sums_spectral * self.coefficients_spectral * lambda_1
+
+    def product_stated(self, lambda_1: float) -> float:
+        r"""Bound on the three spectral norms, as stated: :math:`2^d d \tau \lambda_1 \sqrt{NS}`."""
+        return 2 ** (self.degree / 2) * self.product_proved(lambda_1)
+
+    def sum_of_ratios(self, lambda_2: float) -> float:
+        r"""Bound :math:`(2^d S)^{2/3} + (N \sqrt{S})^{2/3} + \lambda_2^{2/3}` on the sum."""
+        ratios = (self.sums_ratio, self.coefficients_ratio, lambda_2)
+        return math.fsum(ratio ** (2 / 3) for ratio in ratios)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound and what it bounds.
+
+    Parameters
+    ----------
+    quantity : str
+        What is bounded.
+    source : str
+        The statement of the paper that it comes from.
+    actual : float
+        The value of this layer.
+    bound : float
+        The bound for a layer of this size.
+    """
+
+    quantity: str
+    source: str
+    actual: float
+    bound: float
+
+    @property
+    def tightness(self) -> float:
+        """Value over bound: 1 where the bound is attained, above 1 where it is broken."""
+        return self.actual / self.bound
+
+    @property
+    def holds(self) -> bool:
+        """Whether the value is at most the bound, up to rounding."""
+        return self.tightness <= 1 + ROUNDING
+
+
+@dataclass(frozen=True)
+class PolynomialBounds:
+    """The norms of an encoded polynomial layer beside their bounds.
+
+    Parameters
+    ----------
+    size : PolynomialSize
+        Degree, counts and the largest coefficient row.
+    sums, coefficients : MatrixNorms
+        Those of W_M, with Lipschitz constant ``d``, and of W_C.
+    final : MatrixNorms or None
+        Those of W_F, where it was given.
+    """
+
+    size: PolynomialSize
+    sums: MatrixNorms
+    coefficients: MatrixNorms
+    final: MatrixNorms | None = None
+
+    @property
+    def layers(self) -> tuple[MatrixNorms, ...]:
+        """What :func:`kappa` takes as ``added``: W_M, W_C and, where known, W_F."""
+        head = (self.sums, self.coefficients)
+        return head if self.final is None else (*head, self.final)
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """The bounds of the two lemmas and, where W_F is known, of the theorem."""
+        size, sums, coefficients = self.size, self.sums, self.coefficients
+        wm, wc = "lemma on W_M", "lemma on W_C"
+        found = [
+            Bound("||W_M||_2", wm, sums.spectral, size.sums_spectral),
+            Bound("||W_M^T||_2,1 / ||W_M||_2", wm, sums.ratio, size.sums_ratio),
+            Bound("||W_C||_2", wc, coefficients.spectral, size.coefficients_spectral),
+            Bound("||W_C^T||_2,1 / ||W_C||_2", wc, coefficients.ratio, size.coefficients_ratio),
+        ]
+        if self.final is None:
+            return tuple(found)
+        product = math.prod(layer.spectral for layer in self.layers)
+        shares = math.fsum(layer.ratio ** (2 / 3) for layer in self.layers)
+        lambda_1, lambda_2 = self.final.spectral, self.final.ratio
+        norms = "product of ||W||_2"
+        found += [
+            Bound(norms, "theorem, as proved", product, size.product_proved(lambda_1)),
+            Bound(norms, "theorem, as stated", product, size.product_stated(lambda_1)),
+            Bound("sum of ratios^(2/3)", "theorem", shares, size.sum_of_ratios(lambda_2)),
+        ]
+        return tuple(found)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every bound holds."""
+        return all(bound.holds for bound in self.bounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        rows = [asdict(b) | {"tightness": b.tightness, "holds": b.holds} for b in self.bounds]
+        return asdict(self) | {"bounds": rows, "holds": self.holds}
+
+    def __str__(self) -> str:
+        size = self.size
+        lines = [
+            f"degree {size.degree}, {size.monomials} monomials, {size.polynomials} polynomials, "
+            f"tau {size.tau:.4g}",
+            f"{'quantity':<26} {'actual':>11} {'bound':>11} {'ratio':>9}  source",
+        ]
+        lines += [
+            f"{b.quantity:<26} {b.actual:>11.4g} {b.bound:>11.4g} {b.tightness:>9.2g}  {b.source}"
+            for b in self.bounds
+        ]
+        return "\n".join(lines)
+
+
+def encode_polynomials(
+    polynomials: PolynomialLayer | SharedPolynomials | InExEncoding,
+) -> InExEncoding:
+    """The encoding of a polynomial layer, folded first, or of generators."""
+    if isinstance(polynomials, InExEncoding):
+        return polynomials
+    if isinstance(polynomials, SharedPolynomials):
+        return encode(polynomials.terms, polynomials.coefficients, polynomials.constants)
+    if isinstance(polynomials, PolynomialLayer):
+        plain = polynomials.folded()
+        return encode(plain.monomials.terms, plain.weight, plain.bias)
+    accepted = "a PolynomialLayer, SharedPolynomials or InExEncoding"
+    raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
+
+
+def polynomial_bounds(
+    polynomials: PolynomialLayer | SharedPolynomials | InExEncoding,
+    final: Tensor | None = None,
+) -> PolynomialBounds:
+    """Compute the norms of an encoded polynomial layer and set the bounds beside them.
+
+    Parameters
+    ----------
+    polynomials : PolynomialLayer, SharedPolynomials or InExEncoding
+        The layer. Its constants belong to the activation and count neither in W_C nor in tau.
+    final : Tensor of shape (K, N) or None, default=None
+        The weights W_F of the linear layer behind it, batch normalisation folded in. Its own
+        norms serve as lambda_1 and lambda_2. None leaves the bounds of the theorem out.
+
+    Examples
+    --------
+    >>> from vinets.algebra.terms import TermSet
+    >>> encoded = encode(TermSet.from_exponents([[1, 0], [1, 1]]), torch.tensor([[3.0, -4.0]]))
+    >>> print(polynomial_bounds(encoded))
+    degree 2, 2 monomials, 1 polynomials, tau 7
+    quantity                        actual       bound     ratio  source
+    ||W_M||_2                        1.902       5.657      0.34  lemma on W_M
+    ||W_M^T||_2,1 / ||W_M||_2        2.321           8      0.29  lemma on W_M
+    ||W_C||_2                            5           7      0.71  lemma on W_C
+    ||W_C^T||_2,1 / ||W_C||_2            1       1.414      0.71  lemma on W_C
+    """
+    encoded = encode_polynomials(polynomials)
+    matrix = encoded.coefficients
+    if final is not None and (final.ndim != 2 or final.shape[1] != len(matrix)):
+        accepted = f"a matrix of {len(matrix)} columns, one a polynomial"
+        raise parameter_error("polynomial_bounds", "final", accepted, tuple(final.shape))
+    size = PolynomialSize(
+        degree=encoded.degree,
+        monomials=len(encoded.terms),
+        polynomials=len(matrix),
+        tau=float(matrix.abs().sum(dim=1).max()),
+    )
+    return PolynomialBounds(
+        size,
+        matrix_norms(encoded.sums, lipschitz=float(size.degree)),
+        matrix_norms(matrix),
+        None if final is None else matrix_norms(final),
+    )

@@ -1,0 +1,226 @@
+r"""Spectral complexity of a network, layer by layer.
+
+.. math::
+
+    R = \Bigl(\prod_i \rho_i \|W_i\|_2\Bigr)
+        \Bigl(\sum_i \bigl(\|W_i^T\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}
+
+for layers :math:`\sigma_i \circ W_i` with :math:`\rho_i`-Lipschitz :math:`\sigma_i`. The layers of
+a network are read by :mod:`vinets.theory.layers`, which states the rule for residual blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from vinets.theory.layers import RESIDUAL_RULE, Layer, layers_of
+from vinets.theory.norms import (
+    SpectralNorm,
+    kernel_bound,
+    largest_singular_value,
+    linear_map,
+    row_norms,
+    spectral_norm,
+)
+
+__all__ = ["Complexity", "LayerNorms", "layer_norms", "spectral_complexity"]
+
+
+@dataclass(frozen=True)
+class LayerNorms:
+    """What the definition needs of one layer.
+
+    Attributes
+    ----------
+    name : str
+        Name of the layer.
+    spectral, two_one : float
+        Spectral norm of W, and (2,1) norm of its transpose.
+    lipschitz : float
+        Lipschitz constant of the activation and what else follows W.
+    kernel_bound : float or None
+        The bound on the spectral norm by the reshaped kernel, for comparison.
+    upper : float or None
+        Upper bound on the spectral norm, which holds but for a probability of 1e-6.
+    converged : bool
+        Whether the spectral norm reached its tolerance.
+    role : str
+        Place in a residual block: plain, fork, carry or join.
+    """
+
+    name: str
+    spectral: float
+    two_one: float
+    lipschitz: float = 1.0
+    kernel_bound: float | None = None
+    upper: float | None = None
+    converged: bool = True
+    role: str = "plain"
+
+    @property
+    def term(self) -> float:
+        """The layer's term in the sum; 0 for a layer of zeros, for R is 0 then."""
+        return float((self.two_one / self.spectral) ** (2 / 3)) if self.spectral > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """Spectral complexity R and the layers that make it up.
+
+    Examples
+    --------
+    >>> Complexity((LayerNorms("a", 2.0, 2.0), LayerNorms("b", 3.0, 3.0))).R
+    16.970562748477143
+    """
+
+    layers: tuple[LayerNorms, ...]
+    residual_rule: str = RESIDUAL_RULE
+
+    @property
+    def log10_product(self) -> float:
+        """Decimal logarithm of the product of Lipschitz constants and spectral norms."""
+        factors = [layer.lipschitz * layer.spectral for layer in self.layers]
+        return math.fsum(map(math.log10, factors)) if all(f > 0 for f in factors) else -math.inf
+
+    @property
+    def log10_R(self) -> float:
+        """Decimal logarithm of R, finite where R itself overflows."""
+        total = math.fsum(layer.term for layer in self.layers)
+        return self.log10_product + 1.5 * math.log10(total) if total > 0 else -math.inf
+
+    @property
+    def R(self) -> float:
+        """The spectral complexity, or infinity where it does not fit a float."""
+        log = self.log10_R
+        if log > 300:
+            return math.inf
+        if log < -300:  # also where a layer is zero
+            return 0.0
+        product = math.prod(layer.lipschitz * layer.spectral for layer in self.layers)
+        return product * float(math.fsum(layer.term for layer in self.layers) ** 1.5)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Each layer's share of the sum; the shares add up to 1."""
+        total = math.fsum(layer.term for layer in self.layers)
+        return tuple(layer.term / total if total > 0 else 0.0 for layer in self.layers)
+
+    @property
+    def converged(self) -> bool:
+        """Whether every spectral norm reached its tolerance."""
+        return all(layer.converged for layer in self.layers)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain numbers and names, for JSON."""
+        rows = [
+            {
+                "name": layer.name,
+                "role": layer.role,
+                "spectral": layer.spectral,
+                "upper": layer.upper,
+                "kernel_bound": layer.kernel_bound,
+                "two_one": layer.two_one,
+                "lipschitz": layer.lipschitz,
+                "share": share,
+                "converged": layer.converged,
+            }
+            for layer, share in zip(self.layers, self.shares, strict=True)
+        ]
+        log = self.log10_R if math.isfinite(self.log10_R) else None
+        value = self.R if math.isfinite(self.R) else None
+        return {"R": value, "log10_R": log, "residual_rule": self.residual_rule, "layers": rows}
+
+    def __str__(self) -> str:
+        width = max([5, *(len(layer.name) for layer in self.layers)])
+        head = f"{'layer':<{width}} {'role':<5} {'‖W‖₂':>10} {'kernel':>10} {'excess':>7}"
+        lines = [f"{head} {'‖Wᵀ‖₂,₁':>11} {'ρ':>6} {'share':>7}"]
+        for layer, share in zip(self.layers, self.shares, strict=True):
+            bound, excess = "-", "-"
+            if layer.kernel_bound is not None:
+                bound = f"{layer.kernel_bound:.4g}"
+                excess = f"{layer.kernel_bound / layer.spectral:.2f}x" if layer.spectral else "-"
+            mark = "" if layer.converged else "  not converged"
+            lines.append(
+                f"{layer.name:<{width}} {layer.role:<5} {layer.spectral:>10.4g} {bound:>10} "
+                f"{excess:>7} {layer.two_one:>11.4g} {layer.lipschitz:>6.3g} {share:>7.1%}{mark}"
+            )
+        return "\n".join([*lines, f"R = 10^{self.log10_R:.3f}"])
+
+
+def spectral_complexity(
+    network: nn.Module, example: Tensor, *, tolerance: float = 1e-4, seed: int = 0
+) -> Complexity:
+    """Spectral complexity of ``network`` at the size of ``example``.
+
+    Parameters
+    ----------
+    network : Module
+        Linear and convolutional layers, batch normalisation, Lipschitz activations, pooling and
+        residual blocks. It is not changed, and counts in eval mode.
+    example : Tensor
+        A batch of inputs; one is enough.
+    tolerance : float, default=1e-4
+        Relative residual at which the spectral norms stop.
+    seed : int, default=0
+        Seed of their random start.
+
+    Examples
+    --------
+    >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
+    >>> _ = nn.init.eye_(net[0].weight)
+    >>> round(spectral_complexity(net, torch.zeros(1, 2)).R, 6)
+    2.0
+    """
+    layers = layers_of(network, example)
+    return Complexity(tuple(layer_norms(layer, tolerance, seed) for layer in layers))
+
+
+def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNorms:
+    """Both norms of a layer, with the shortcut that a fork, a carry or a join holds beside it."""
+    rows = row_norms(layer.operator, layer.input_shape)
+    two_one = float(rows.sum())
+    cheap = kernel_bound(layer.operator)
+    if layer.role == "fork" and layer.shortcut is not None:
+        shortcut = layer.shortcut
+        found = _stacked_norm(layer, shortcut, tolerance, seed)
+        two_one += float(row_norms(shortcut, layer.input_shape).sum())
+        cheap = math.hypot(cheap, kernel_bound(shortcut))
+        value, upper = found.value, min(found.upper, cheap)
+    else:
+        found = spectral_norm(layer.operator, layer.input_shape, tolerance, seed)
+        value, upper = found.value, min(found.upper, cheap)
+        if layer.role in ("fork", "join"):
+            value, upper, cheap = (math.hypot(norm, 1.0) for norm in (value, upper, cheap))
+        elif layer.role == "carry":
+            value, upper, cheap = (max(norm, 1.0) for norm in (value, upper, cheap))
+        if layer.role == "join":
+            two_one = float((rows.square() + 1).sqrt().sum())
+        else:
+            two_one += layer.carried
+    return LayerNorms(
+        layer.name,
+        value,
+        two_one,
+        layer.lipschitz,
+        cheap,
+        max(value, upper),
+        found.converged,
+        layer.role,
+    )
+
+
+def _stacked_norm(
+    layer: Layer, shortcut: nn.Linear | nn.Conv2d, tolerance: float, seed: int
+) -> SpectralNorm:
+    """Spectral norm of the operator and the shortcut, one above the other."""
+    maps = [linear_map(part, layer.input_shape) for part in (layer.operator, shortcut)]
+
+    def both(x: Tensor) -> Tensor:
+        return torch.cat([part(x).flatten() for part in maps])
+
+    device = layer.operator.weight.device
+    return largest_singular_value(both, layer.input_shape, tolerance, seed, device)

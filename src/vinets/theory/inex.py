@@ -1,0 +1,351 @@
+r"""Polynomials as a network of two layers, :math:`W_C \circ \sigma \circ W_M`.
+
+A product of :math:`d` numbers is a signed sum of :math:`d`-th powers of their partial sums, by
+inclusion and exclusion:
+
+.. math:: \prod_{i=1}^d x_i
+   = \frac{1}{d!} \sum_{\emptyset \ne I \subseteq [d]} (-1)^{d-|I|} \Bigl(\sum_{i \in I} x_i\Bigr)^d
+
+The partial sums are the rows of :math:`W_M`, the signed powers are the activation
+:math:`\alpha^d`. The encoding serves proofs, not speed: it has :math:`2^d - 1` rows a term, and
+the sum cancels badly as :math:`d` grows. :func:`cancellation` measures how badly.
+
+The printed definition sums over :math:`j_{k-1} \le j \le j_k`, so that neighbouring sizes share an
+index. Here every non-empty subset counts once, with the sign of its size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vinets.algebra.terms import TermSet
+from vinets.checks import parameter_error, point_shape
+
+__all__ = [
+    "Cancellation",
+    "InExEncoding",
+    "cancellation",
+    "encode",
+    "inex",
+    "inex_signs",
+    "subsets",
+    "sums_matrix",
+]
+
+MAX_ENTRIES = 2**27  # of W_M before merging, about 3 GiB of indices and values
+MAX_DEGREE = 20
+
+
+def subsets(degree: int) -> NDArray[np.bool_]:
+    """The non-empty subsets of ``degree`` elements, smallest first: (2^d - 1, d) masks.
+
+    Examples
+    --------
+    >>> subsets(2).astype(int).tolist()
+    [[1, 0], [0, 1], [1, 1]]
+    """
+    masks = np.zeros((2**degree - 1, degree), dtype=np.bool_)
+    members = (c for size in range(1, degree + 1) for c in combinations(range(degree), size))
+    for mask, chosen in zip(masks, members, strict=True):
+        mask[list(chosen)] = True
+    return masks
+
+
+def inex_signs(degree: int) -> NDArray[np.int64]:
+    """The sign (-1)^(d - |I|) of every subset, in the order of :func:`subsets`.
+
+    Examples
+    --------
+    >>> inex_signs(3).tolist()
+    [1, 1, 1, -1, -1, -1, 1]
+    """
+    sizes = range(1, degree + 1)
+    return np.repeat(
+        [(-1) ** (degree - size) for size in sizes], [math.comb(degree, size) for size in sizes]
+    )
+
+
+def inex(sums: Tensor, degree: int) -> Tensor:
+    r"""The InEx activation :math:`\alpha^d` of the last dimension: (..., 2^d - 1) to (...).
+
+    Parameters
+    ----------
+    sums : Tensor of shape (..., 2^d - 1)
+        Partial sums, in the order of :func:`subsets`.
+    degree : int
+        The degree ``d``, from 1 to 20.
+
+    Notes
+    -----
+    With inputs of the product in [-1, 1] it is d-Lipschitz on the partial sums that can occur, the
+    image of W_M. Between points off that image it is steeper: at the sums of (1, 1, 1) its
+    gradient has the norm 5.7.
+
+    Examples
+    --------
+    >>> x, y = 3.0, 5.0
+    >>> inex(torch.tensor([x, y, x + y]), 2)
+    tensor(15.)
+    """
+    _check_degree("inex", degree)
+    if sums.shape[-1:] != (2**degree - 1,):
+        accepted = f"a tensor of shape (..., {2**degree - 1}) at degree {degree}"
+        raise parameter_error("inex", "sums", accepted, tuple(sums.shape))
+    signs = torch.from_numpy(inex_signs(degree)).to(sums)
+    return (sums**degree) @ signs / math.factorial(degree)
+
+
+def sums_matrix(terms: TermSet) -> Tensor:
+    """The matrix W_M: one row for each term and each non-empty subset of its variables.
+
+    A power repeats its variable, so that entries are small integers. The rows of a term lie
+    together, in the order of :func:`subsets`.
+
+    Returns
+    -------
+    Tensor of shape (s, n), sparse (COO, coalesced, float64)
+        With ``s`` the sum of 2^d - 1 over the degrees ``d`` of the terms.
+
+    Examples
+    --------
+    >>> sums_matrix(TermSet.from_exponents([[2, 1]])).to_dense().int().tolist()
+    [[1, 0], [1, 0], [0, 1], [2, 0], [1, 1], [1, 1], [2, 1]]
+    """
+    _check_terms(terms)
+    rows, columns, height = [], [], 0
+    for degree, block in enumerate(terms.blocks[1:], 1):
+        if len(block) == 0:
+            continue
+        masks = subsets(degree)
+        subset, place = np.nonzero(masks)
+        first = height + len(masks) * np.arange(len(block))
+        rows.append((first[:, None] + subset).ravel())
+        columns.append(block[:, place].ravel())
+        height += len(block) * len(masks)
+    index = torch.from_numpy(np.stack([np.concatenate(rows), np.concatenate(columns)]))
+    ones = torch.ones(index.shape[1], dtype=torch.float64)
+    shape = (height, terms.n_variables)
+    return torch.sparse_coo_tensor(index, ones, shape, check_invariants=True).coalesce()
+
+
+@dataclass(frozen=True, eq=False)
+class InExEncoding:
+    r"""``N`` polynomials of ``n`` variables as :math:`W_C\, \sigma(W_M x) + b`.
+
+    Parameters
+    ----------
+    terms : TermSet
+        The ``S`` terms, without the constant.
+    sums : Tensor of shape (s, n), sparse
+        The matrix W_M.
+    coefficients : Tensor of shape (N, S), float64
+        The matrix W_C.
+    constants : Tensor of shape (N,), float64
+        The constant terms. They stand outside of both matrices, as a shift of the activation that
+        follows; the absolute value of a shifted number is still 1-Lipschitz.
+    """
+
+    terms: TermSet
+    sums: Tensor
+    coefficients: Tensor
+    constants: Tensor
+
+    @property
+    def degree(self) -> int:
+        """The highest degree ``d`` of a term."""
+        return int(self.terms.degrees.max())
+
+    def activate(self, sums: Tensor) -> Tensor:
+        """The stacked activations: (m, s) to the values (m, S) of the terms."""
+        values, start = [], 0
+        for degree, block in enumerate(self.terms.blocks[1:], 1):
+            width = len(block) * (2**degree - 1)
+            part = sums[:, start : start + width].reshape(len(sums), len(block), 2**degree - 1)
+            values.append(inex(part, degree))
+            start += width
+        return torch.cat(values, dim=1)
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Values at ``points`` (m, n) as (m, N), in the precision of the points."""
+        point_shape(tuple(points.shape), self.terms.n_variables)
+        sums = torch.sparse.mm(self.sums.to(points), points.mT).mT
+        values = self.activate(sums)
+        return values @ self.coefficients.to(values).mT + self.constants.to(values)
+
+    def evaluate_exact(self, points: Sequence[Sequence[Fraction]]) -> list[list[Fraction]]:
+        """Values at rational points, by the same matrices, without rounding.
+
+        Coefficients are taken as the binary fractions that floats are. Slow: meant for proof.
+        """
+        matrix = [[Fraction(c) for c in row] for row in self.coefficients.tolist()]
+        shifts = [Fraction(b) for b in self.constants.tolist()]
+        rows: list[list[tuple[int, int]]] = [[] for _ in range(self.sums.shape[0])]
+        row_of, column_of = self.sums.indices().tolist()
+        for row, column, value in zip(row_of, column_of, self.sums.values().tolist(), strict=True):
+            rows[row].append((column, int(value)))
+        results = []
+        for point in points:
+            point_shape((1, len(point)), self.terms.n_variables)
+            sums = [sum((a * point[i] for i, a in row), Fraction(0)) for row in rows]
+            values = _activate_exact(sums, self.terms.degrees.tolist())
+            results.append(
+                [
+                    sum((c * v for c, v in zip(line, values, strict=True)), shift)
+                    for line, shift in zip(matrix, shifts, strict=True)
+                ]
+            )
+        return results
+
+
+def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None) -> InExEncoding:
+    """Encode polynomials as a network of two layers.
+
+    Parameters
+    ----------
+    terms : TermSet
+        The ``S`` terms, without the constant.
+    coefficients : Tensor of shape (N, S)
+        One row a polynomial.
+    constants : Tensor of shape (N,) or None, default=None
+        The constant terms; None for zeros.
+
+    Examples
+    --------
+    >>> terms = TermSet.from_exponents([[1, 0], [1, 2]])
+    >>> encoded = encode(terms, torch.tensor([[1.0, -2.0]]), torch.tensor([0.5]))
+    >>> encoded.evaluate(torch.tensor([[3.0, 2.0]], dtype=torch.float64))
+    tensor([[-20.5000]], dtype=torch.float64)
+    """
+    _check_terms(terms)
+    if coefficients.ndim != 2 or coefficients.shape[1] != len(terms):
+        accepted = f"a matrix of {len(terms)} columns, one a term"
+        raise parameter_error("encode", "coefficients", accepted, tuple(coefficients.shape))
+    matrix = coefficients.detach().double().cpu()
+    shifts = matrix.new_zeros(len(matrix)) if constants is None else constants.detach().to(matrix)
+    if shifts.shape != (len(matrix),):
+        accepted = f"a vector of {len(matrix)} numbers, one a polynomial"
+        raise parameter_error("encode", "constants", accepted, tuple(shifts.shape))
+    if not (matrix.isfinite().all() and shifts.isfinite().all()):
+        raise parameter_error(
+            "encode", "coefficients", "finite, with their constants", "nan or inf"
+        )
+    return InExEncoding(terms, sums_matrix(terms), matrix, shifts)
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """How much of a product of ``degree`` numbers survives the encoding.
+
+    Parameters
+    ----------
+    degree : int
+        The number ``d`` of factors.
+    median, worst : float
+        Relative error over the points.
+    amplification : float
+        Size of what is summed over the size of the sum, at x = (1, ..., 1): the sum over k of
+        binomial(d, k) k^d / d!. It multiplies the rounding errors of the powers.
+    """
+
+    degree: int
+    median: float
+    worst: float
+    amplification: float
+
+    def to_dict(self) -> dict[str, float]:
+        """As plain numbers."""
+        return asdict(self)
+
+
+def cancellation(
+    degrees: Sequence[int],
+    *,
+    points: int = 64,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> tuple[Cancellation, ...]:
+    """Measure the relative error of the encoding of x_1 x_2 ... x_d against ``d``.
+
+    Points are uniform in [-1, 1]^d; the products that the errors refer to are exact.
+
+    Parameters
+    ----------
+    degrees : sequence of int
+        Each from 1 to 20. Time and memory grow as 2^d.
+    points : int, default=64
+        How many points.
+    seed : int, default=0
+        Seed of the points.
+    dtype : torch.dtype, default=torch.float64
+        The precision that is measured: float32 or float64.
+
+    Examples
+    --------
+    >>> low, high = cancellation([2, 10])
+    >>> low.worst < 1e-12 < high.worst
+    True
+    """
+    if points < 1:
+        raise parameter_error("cancellation", "points", "a positive integer", points)
+    if dtype not in (torch.float32, torch.float64):
+        accepted = "torch.float32 or torch.float64"
+        raise parameter_error("cancellation", "dtype", accepted, dtype)
+    return tuple(_cancellation(degree, points, seed, dtype) for degree in degrees)
+
+
+def _cancellation(degree: int, points: int, seed: int, dtype: torch.dtype) -> Cancellation:
+    _check_degree("cancellation", degree)
+    generator = torch.Generator().manual_seed(seed)
+    x = (2 * torch.rand(points, degree, generator=generator, dtype=torch.float64) - 1).to(dtype)
+    masks = torch.from_numpy(subsets(degree)).to(x)
+    errors = []
+    for point in x:  # one at a time: 2^d partial sums each
+        exact = math.prod(map(Fraction, point.tolist()), start=Fraction(1))
+        value = Fraction(float(inex(masks @ point, degree)))
+        errors.append(float(abs(value - exact) / abs(exact)))
+    total = sum(math.comb(degree, k) * k**degree for k in range(1, degree + 1))
+    return Cancellation(
+        degree, float(np.median(errors)), max(errors), total / math.factorial(degree)
+    )
+
+
+def _activate_exact(sums: Sequence[Fraction], degrees: Sequence[int]) -> list[Fraction]:
+    """The values of the terms from their partial sums, in rational arithmetic."""
+    values, start = [], 0
+    for degree in degrees:
+        signs = inex_signs(degree).tolist()
+        part = sums[start : start + len(signs)]
+        total = sum((s * z**degree for s, z in zip(signs, part, strict=True)), Fraction(0))
+        values.append(total / math.factorial(degree))
+        start += len(signs)
+    return values
+
+
+def _check_degree(owner: str, degree: int) -> None:
+    if not 1 <= degree <= MAX_DEGREE:
+        remedy = "The encoding needs 2^d rows a term."
+        accepted = f"an integer from 1 to {MAX_DEGREE}"
+        raise parameter_error(owner, "degree", accepted, degree, remedy)
+
+
+def _check_terms(terms: TermSet) -> None:
+    if len(terms) == 0 or len(terms.blocks[0]):
+        raise ValueError(
+            "the encoding takes terms of degree 1 and more; pass the constants on their own."
+        )
+    entries = sum(len(block) * d * 2**d // 2 for d, block in enumerate(terms.blocks))
+    if entries > MAX_ENTRIES:
+        raise ValueError(
+            f"the encoding of {len(terms)} terms up to degree {len(terms.blocks) - 1} needs "
+            f"{entries:,} entries; at most {MAX_ENTRIES:,} are built. "
+            "Use fewer terms or a lower degree."
+        )

@@ -1,0 +1,283 @@
+r"""Norms of a layer as the linear operator that it is at a given input size.
+
+The spectral complexity of the paper needs two norms of each weight matrix :math:`W`, which has a
+row for every output and a column for every input:
+
+* the spectral norm :math:`\|W\|_2`, its largest singular value;
+* :math:`\|W^T\|_{2,1}`. The paper's :math:`(p, q)`-norm takes the p-norm of every *column*, so the
+  transpose makes this the sum of the Euclidean norms of the *rows* of :math:`W`.
+
+A convolution is never written out as a matrix: it is applied, and its transpose is applied. Biases
+play no part in the definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vinets.checks import bounded_float, parameter_error
+
+__all__ = [
+    "LinearLayer",
+    "SpectralNorm",
+    "kernel_bound",
+    "largest_singular_value",
+    "linear_map",
+    "row_norms",
+    "spectral_norm",
+    "two_one_norm",
+]
+
+LinearLayer = nn.Linear | nn.Conv2d
+
+MIN_ITERATIONS = 60  # so that the upper bound lies within a few percent of the value
+MAX_ITERATIONS = 300
+FAILURE = 1e-6  # probability with which an upper bound from Lanczos steps may fail
+EXHAUSTED = 1e-12  # relative size of a new direction that is rounding error only
+
+
+@dataclass(frozen=True)
+class SpectralNorm:
+    """The largest singular value of an operator.
+
+    Attributes
+    ----------
+    value : float
+        The estimate. It is a Rayleigh quotient and so, up to rounding, never above the norm.
+    upper : float
+        An upper bound that fails with a probability of at most 1e-6 over the random start.
+    iterations : int
+        Applications of the operator and its transpose; 0 where a closed form was used.
+    converged : bool
+        Whether the residual reached the tolerance.
+    """
+
+    value: float
+    upper: float
+    iterations: int
+    converged: bool
+
+
+def spectral_norm(
+    layer: LinearLayer, input_shape: tuple[int, ...], tolerance: float = 1e-4, seed: int = 0
+) -> SpectralNorm:
+    """Largest singular value of a linear or convolutional layer.
+
+    Circular convolutions of stride 1 that keep the size of their input are diagonalised by the
+    Fourier transform. All else goes through :func:`largest_singular_value`.
+
+    Parameters
+    ----------
+    layer : Linear or Conv2d
+        Any stride, dilation and groups; zero or circular padding.
+    input_shape : tuple of int
+        Shape of one example: (channels, height, width), or (..., features).
+    tolerance : float, default=1e-4
+        Relative residual at which to stop.
+    seed : int, default=0
+        Seed of the random start.
+
+    Examples
+    --------
+    >>> layer = nn.Conv2d(1, 1, 1)
+    >>> _ = nn.init.constant_(layer.weight, -3.0)
+    >>> round(spectral_norm(layer, (1, 8, 8)).value, 6)
+    3.0
+    """
+    forward = linear_map(layer, input_shape)
+    if isinstance(layer, nn.Conv2d) and _is_diagonal_in_fourier(layer):
+        value = _fourier_norm(layer, input_shape)
+        return SpectralNorm(value, value, 0, True)
+    found = largest_singular_value(forward, input_shape, tolerance, seed, layer.weight.device)
+    frobenius = float(row_norms(layer, input_shape).square().sum().sqrt())
+    upper = max(found.value, min(found.upper, frobenius))
+    return SpectralNorm(found.value, upper, found.iterations, found.converged)
+
+
+def two_one_norm(layer: LinearLayer, input_shape: tuple[int, ...]) -> float:
+    r"""The norm :math:`\|W^T\|_{2,1}`: the sum of :func:`row_norms`, exact up to rounding.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 2)
+    >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    >>> two_one_norm(layer, (2,))
+    6.0
+    """
+    return float(row_norms(layer, input_shape).sum())
+
+
+def row_norms(layer: LinearLayer, input_shape: tuple[int, ...]) -> Tensor:
+    """Euclidean norm of every row of the operator, in the shape of the layer's output.
+
+    A row of a zero-padded convolution holds the kernel entries that fall inside the image, so its
+    squared norm is the convolution of an image of ones with the squared kernel. With circular
+    padding a row holds the whole kernel, and entries that meet after a turn add up first.
+    """
+    forward = linear_map(layer, input_shape)
+    ones = torch.ones(input_shape, dtype=torch.float64, device=layer.weight.device)
+    if isinstance(layer, nn.Linear):
+        norms = _weight(layer).square().sum(1).sqrt()
+        return norms.expand(*input_shape[:-1], -1)
+    if layer.padding_mode == "circular":
+        norms = _kernel_on_torus(layer, input_shape).square().sum((1, 2, 3)).sqrt()
+        return norms[:, None, None].expand_as(forward(ones))
+    return _convolve(layer, ones, _weight(layer).square()).sqrt()
+
+
+def kernel_bound(layer: LinearLayer) -> float:
+    r"""An upper bound on the spectral norm from the reshaped kernel alone.
+
+    Let :math:`K` be the kernel as a matrix of output channels by patch entries. An output position
+    is :math:`K` times the patch below it, and an input lies in at most :math:`r` patches, hence
+    :math:`\|W\|_2 \le \sqrt r\,\|K\|_2`. With stride 1, :math:`r` is the number of kernel entries
+    per channel; with zero padding and larger strides it is the product of
+    :math:`\lceil k \gcd(s, d) / s \rceil` over both axes, for kernel size k, stride s and
+    dilation d. Groups act on channels of their own, so the largest group counts. The factor is
+    often forgotten, and :math:`\|K\|_2` alone bounds nothing.
+
+    For a linear layer, this is the spectral norm itself. With circular padding it holds if the
+    output, times the stride, is no larger than the input.
+    """
+    weight = _weight(layer)
+    if isinstance(layer, nn.Linear):
+        return _largest_of(weight[None])
+    patches = 1
+    for k, s, d in zip(layer.kernel_size, layer.stride, layer.dilation, strict=True):
+        circular = layer.padding_mode == "circular"
+        patches *= k if circular else math.ceil(k * math.gcd(s, d) / s)
+    return math.sqrt(patches) * _largest_of(weight.reshape(layer.groups, -1, weight[0].numel()))
+
+
+def linear_map(layer: LinearLayer, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+    """The layer without its bias, in float64, as a map of one example of ``input_shape``."""
+    if isinstance(layer, nn.Linear):
+        accepted, fits = f"(..., {layer.in_features})", input_shape[-1:] == (layer.in_features,)
+    elif isinstance(layer, nn.Conv2d):
+        if layer.padding_mode not in ("zeros", "circular"):
+            mode = layer.padding_mode
+            raise parameter_error("linear_map", "layer", "padded with zeros or circular", mode)
+        accepted = f"({layer.in_channels}, height, width)"
+        fits = len(input_shape) == 3 and input_shape[0] == layer.in_channels
+    else:
+        accepted = "an nn.Linear or an nn.Conv2d"
+        raise parameter_error("linear_map", "layer", accepted, type(layer).__name__)
+    if not fits:
+        remedy = "Give the shape of one example, without the batch."
+        raise parameter_error("linear_map", "input_shape", accepted, tuple(input_shape), remedy)
+    weight = _weight(layer)
+    if isinstance(layer, nn.Linear):
+        return lambda x: F.linear(x, weight)
+    return lambda x: _convolve(layer, x, weight)
+
+
+def largest_singular_value(
+    forward: Callable[[Tensor], Tensor],
+    input_shape: tuple[int, ...],
+    tolerance: float = 1e-4,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> SpectralNorm:
+    r"""Largest singular value of a linear map A, by Lanczos steps on :math:`A^T A`.
+
+    The transpose comes from automatic differentiation, so any linear map of tensors will do. Steps
+    end when, after 60 at least, the largest Ritz pair :math:`(\theta, v)` has
+    :math:`\|A^T A v - \theta v\| \le \mathrm{tolerance} \cdot \theta`. The upper bound is that of
+    Kuczyński and Woźniakowski (1992, theorem 4.2): after k steps from a random start in n
+    dimensions, :math:`\theta < (1 - \varepsilon) \|A\|_2^2` with a probability of at most
+    :math:`1.648 \sqrt n \exp(-\sqrt\varepsilon (2k - 1))`.
+    """
+    tolerance = bounded_float("largest_singular_value", "tolerance", tolerance, 1e-12, 1.0)
+    generator = torch.Generator().manual_seed(seed)
+    start = torch.randn(input_shape, generator=generator, dtype=torch.float64).to(device)
+    pull_back = torch.func.vjp(forward, start)[1]
+    limit = min(start.numel(), MAX_ITERATIONS)
+    basis = torch.empty(limit + 1, start.numel(), dtype=torch.float64, device=device)
+    basis[0] = start.flatten() / start.norm()
+    small = torch.zeros(limit + 1, limit + 1, dtype=torch.float64)
+    theta, converged, exhausted, k = 0.0, False, False, 0
+    while k < limit and not exhausted and not (converged and k >= MIN_ITERATIONS):
+        image = forward(basis[k].reshape(input_shape)).detach()
+        w = pull_back(image)[0].detach().flatten()
+        k += 1
+        scale = float(w.norm())
+        small[k - 1, k - 1] = float(basis[k - 1] @ w)
+        for _ in range(2):  # twice is enough for full orthogonality
+            w = w - basis[:k].T @ (basis[:k] @ w)
+        beta = float(w.norm())
+        values, vectors = torch.linalg.eigh(small[:k, :k])
+        theta = max(float(values[-1]), 0.0)
+        exhausted = k == start.numel() or beta <= EXHAUSTED * scale
+        converged = exhausted or beta * abs(float(vectors[-1, -1])) <= tolerance * theta
+        small[k, k - 1] = small[k - 1, k] = beta
+        basis[k] = w / beta if beta > 0 else w
+    value = math.sqrt(theta)
+    upper = value if exhausted else value * _excess(k, start.numel())
+    return SpectralNorm(value, upper, k, converged)
+
+
+def _excess(steps: int, n: int) -> float:
+    """Factor from the value to the upper bound of Kuczyński and Woźniakowski."""
+    epsilon = (math.log(1.648 * math.sqrt(n) / FAILURE) / (2 * steps - 1)) ** 2
+    return 1 / math.sqrt(1 - epsilon) if epsilon < 1 else math.inf
+
+
+def _weight(layer: LinearLayer) -> Tensor:
+    return layer.weight.detach().double()
+
+
+def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
+    (top, bottom), (left, right) = _paddings(layer)
+    mode = "circular" if layer.padding_mode == "circular" else "constant"
+    x = F.pad(x[None], (left, right, top, bottom), mode=mode)[0]
+    return F.conv2d(x, weight, None, layer.stride, 0, layer.dilation, layer.groups)
+
+
+def _paddings(layer: nn.Conv2d) -> list[tuple[int, int]]:
+    """Rows or columns in front and behind, for both axes."""
+    if isinstance(layer.padding, str):
+        same = layer.padding == "same"
+        totals = [
+            d * (k - 1) * same for k, d in zip(layer.kernel_size, layer.dilation, strict=True)
+        ]
+        return [(total // 2, total - total // 2) for total in totals]
+    return [(p, p) for p in layer.padding]
+
+
+def _is_diagonal_in_fourier(layer: nn.Conv2d) -> bool:
+    if layer.padding_mode != "circular":
+        return False
+    spans = [d * (k - 1) for k, d in zip(layer.kernel_size, layer.dilation, strict=True)]
+    keeps = all(sum(p) == span for p, span in zip(_paddings(layer), spans, strict=True))
+    return keeps and layer.stride == (1, 1)
+
+
+def _fourier_norm(layer: nn.Conv2d, input_shape: tuple[int, ...]) -> float:
+    """Largest norm of the channel matrices at all frequencies; half of them are conjugates."""
+    spectrum = torch.fft.rfft2(_kernel_on_torus(layer, input_shape))
+    outputs, inputs = spectrum.shape[:2]
+    matrices = spectrum.reshape(layer.groups, outputs // layer.groups, inputs, -1)
+    return _largest_of(matrices.permute(0, 3, 1, 2))
+
+
+def _kernel_on_torus(layer: nn.Conv2d, input_shape: tuple[int, ...]) -> Tensor:
+    """The kernel spread over an image that wraps round, (outputs, inputs / groups, H, W)."""
+    kernel = _weight(layer)
+    for axis, size in ((2, input_shape[1]), (3, input_shape[2])):
+        taps = torch.arange(kernel.shape[axis], device=kernel.device) * layer.dilation[axis - 2]
+        shape = [*kernel.shape[:axis], size, *kernel.shape[axis + 1 :]]
+        kernel = kernel.new_zeros(shape).index_add_(axis, taps % size, kernel)
+    return kernel
+
+
+def _largest_of(matrices: Tensor) -> float:
+    """Largest spectral norm in a stack of matrices, from Gram matrices of their shorter side."""
+    if matrices.shape[-2] > matrices.shape[-1]:
+        matrices = matrices.mH
+    return math.sqrt(max(0.0, float(torch.linalg.eigvalsh(matrices @ matrices.mH).max())))

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import json
+import math
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vinets.algebra.shared import SharedPolynomials
+from vinets.algebra.terms import TermSet
+from vinets.data import digits
+from vinets.models import digits_cnn
+from vinets.nn import PolynomialLayer, VINet
+from vinets.pipeline import build
+from vinets.theory.bounds import (
+    MatrixNorms,
+    PolynomialBounds,
+    PolynomialSize,
+    encode_polynomials,
+    kappa,
+    matrix_norms,
+    polynomial_bounds,
+)
+from vinets.theory.inex import encode, sums_matrix
+from vinets.training import Recipe, fine_tune
+
+
+def every_term(n: int, degree: int) -> TermSet:
+    blocks = [list(combinations_with_replacement(range(n), d)) for d in range(1, degree + 1)]
+    empty = np.zeros((0, 0), dtype=np.int64)
+    return TermSet(n, (empty, *(np.array(block, dtype=np.int64) for block in blocks)))
+
+
+def dense_norms(matrix: torch.Tensor) -> tuple[float, float]:
+    """Both norms by the definitions, from the dense matrix."""
+    table = matrix.detach().double().to_dense().numpy()
+    two_one = sum(math.sqrt(sum(a * a for a in row)) for row in table.tolist())
+    return float(np.linalg.svd(table, compute_uv=False)[0]), two_one
+
+
+@pytest.fixture(scope="module")
+def trained() -> VINet:
+    """A VI-Net on the digits after two epochs, with its statistics not yet folded."""
+    torch.manual_seed(0)
+    data = digits()
+    small = {"n_components": 8, "keep": 6, "monomials": 48, "per_class": 40, "progress": None}
+    net = build(digits_cnn().eval(), data.train, "relu3", **small)[0]
+    recipe = Recipe(epochs=2, batch_size=64)
+    fine_tune(net, data.train.subset(torch.arange(300)), recipe=recipe, views=1, progress=None)
+    return net.eval()
+
+
+# --- norms ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 10**6), st.booleans())
+def test_norms_are_those_of_the_definitions(rows, columns, seed, sparse):
+    generator = torch.Generator().manual_seed(seed)
+    matrix = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+    norms = matrix_norms(matrix.to_sparse() if sparse else matrix)
+    assert (norms.spectral, norms.two_one) == pytest.approx(dense_norms(matrix), rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "degree"), [(1, 5), (3, 3), (4, 4)])
+def test_the_spectral_norm_of_the_sums_has_a_closed_form(n, degree):
+    # Two factors share 2^(d-2) of the subsets, one lies in 2^(d-1) of them.
+    terms = every_term(n, degree)
+    gram = sum(
+        2.0 ** (sum(a) - 2) * (np.outer(a, a) + np.diag(a)) for a in terms.exponents().astype(int)
+    )
+    expected = math.sqrt(np.linalg.eigvalsh(gram)[-1])
+    assert matrix_norms(sums_matrix(terms)).spectral == pytest.approx(expected, rel=1e-12)
+
+
+# --- every bound holds ------------------------------------------------------------------------
+
+
+@st.composite
+def random_layers(draw: st.DrawFn) -> PolynomialBounds:
+    """Bounds of random polynomials: dense or sparse rows, few or many, of any scale."""
+    known = every_term(draw(st.integers(1, 4)), draw(st.integers(1, 5)))
+    chosen = draw(st.sets(st.integers(0, len(known) - 1), min_size=1, max_size=20))
+    terms = known.select(np.array(sorted(chosen)))
+    count, classes = draw(st.integers(1, 8)), draw(st.integers(1, 8))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
+    matrix = torch.randn(count, len(terms), generator=generator, dtype=torch.float64)
+    power = draw(st.sampled_from([0, 1, 6]))  # high powers leave few large entries
+    matrix = draw(st.floats(1e-3, 1e3)) * matrix.abs() ** power * matrix
+    final = torch.randn(classes, count, generator=generator, dtype=torch.float64)
+    return polynomial_bounds(encode(terms, matrix), final)
+
+
+@settings(max_examples=150, deadline=None)
+@given(random_layers())
+def test_every_bound_holds_for_random_polynomials(found):
+    assert len(found.bounds) == 7
+    for bound in found.bounds:
+        assert bound.holds, bound
+
+
+def test_every_bound_holds_for_a_trained_vinet(trained):
+    layer, plain = trained.head.polynomials, trained.head.folded()
+    assert layer.shift is not None and layer.shift.abs().max() > 0  # folding is not vacuous
+    found = polynomial_bounds(layer, plain.linear.weight)
+    assert found.holds and len(found.bounds) == 7
+    weight, terms = plain.polynomials.weight.detach(), plain.polynomials.monomials.terms
+    size = found.size
+    assert (size.monomials, size.polynomials) == (len(terms), len(weight))
+    assert size.degree == len(terms.blocks) - 1 >= 2
+    assert size.tau == pytest.approx(float(weight.double().abs().sum(1).max()))
+    for norms, matrix in zip(
+        found.layers, (sums_matrix(terms), weight, plain.linear.weight), strict=True
+    ):
+        assert (norms.spectral, norms.two_one) == pytest.approx(dense_norms(matrix), rel=1e-9)
+    assert [layer.lipschitz for layer in found.layers] == [size.degree, 1, 1]
+
+
+def test_the_encoding_of_a_trained_layer_is_the_layer(trained):
+    layer = trained.head.polynomials
+    generator = torch.Generator().manual_seed(0)
+    z = 2 * torch.rand(40, 8, generator=generator) - 1
+    with torch.no_grad():
+        theirs = layer(z).double()
+    ours = encode_polynomials(layer).evaluate(z.double()).abs()
+    scale = float(theirs.abs().max())
+    torch.testing.assert_close(ours, theirs, atol=1e-5 * scale, rtol=1e-4)
+
+
+# --- and none could be much smaller -----------------------------------------------------------
+
+ONE = TermSet.from_exponents([[1]])
+COLUMN = torch.ones(4, 1, dtype=torch.float64)
+
+
+def tightness(found: PolynomialBounds) -> dict[tuple[str, str], float]:
+    return {(bound.quantity, bound.source): bound.tightness for bound in found.bounds}
+
+
+def test_bounds_are_attained_or_nearly_so():
+    # one variable: W_M = W_C = (1); equal rows: ||W_C|| is sqrt(N) tau
+    single = tightness(polynomial_bounds(encode(ONE, torch.ones(1, 1)), COLUMN))
+    assert list(single.values()) == pytest.approx(
+        [2**-0.5, 1 / 2, 1, 1, 2**-0.5, 1 / 2, (2 + 4 ** (1 / 3)) / (4 ** (1 / 3) * 2 + 1)]
+    )
+    rows = polynomial_bounds(encode(every_term(2, 2), 3 * torch.eye(5)[:1].expand(7, 5)))
+    assert rows.bounds[2].tightness == pytest.approx(1)
+
+
+SHRUNK = [0.7, 0.49, 0.999, 0.999, 0.7, 0.49, 0.85]
+
+
+@pytest.mark.parametrize(("place", "shrink"), list(enumerate(SHRUNK)))
+def test_a_shrunk_bound_is_broken_by_the_smallest_layer(place, shrink):
+    found = polynomial_bounds(encode(ONE, torch.ones(1, 1)), COLUMN).bounds[place]
+    assert found.holds and found.actual > shrink * found.bound
+
+
+@pytest.mark.parametrize("degree", range(1, 9))
+def test_the_bound_on_the_sums_is_right_in_the_degree_to_a_factor_of_two(degree):
+    # the norm of a power x^d is sqrt(d (d + 1) 2^(d - 2))
+    found = polynomial_bounds(encode(TermSet.from_exponents([[degree]]), torch.ones(1, 1)))
+    assert found.bounds[0].tightness == pytest.approx(math.sqrt((1 + 1 / degree) / 4))
+
+
+@pytest.mark.parametrize("degree", range(2, 6))
+def test_the_factor_d_cannot_be_dropped_from_the_bound_on_the_sums(degree):
+    found = polynomial_bounds(encode(TermSet.from_exponents([[degree]]), torch.ones(1, 1)))
+    without = found.size.sums_spectral / degree
+    assert found.sums.spectral > without
+
+
+def test_the_printed_condition_on_the_final_layer_would_not_bound_the_sum():
+    final = torch.ones(100, 1, dtype=torch.float64)
+    found = polynomial_bounds(encode(ONE, torch.ones(1, 1)), final)
+    printed = float(final.norm(dim=0).sum()) / found.final.spectral  # columns: not transposed
+    assert printed == pytest.approx(1)
+    actual = found.bounds[-1].actual
+    assert found.size.sum_of_ratios(printed) < actual <= found.size.sum_of_ratios(10.0)
+
+
+def test_proved_and_stated_product_differ_by_the_root_of_two_to_the_d():
+    size = PolynomialSize(degree=4, monomials=3, polynomials=5, tau=2.0)
+    assert size.product_stated(7.0) == pytest.approx(2**4 * 4 * 2 * 7 * math.sqrt(15))
+    assert size.product_proved(7.0) == pytest.approx(2**2 * 4 * 2 * 7 * math.sqrt(15))
+    assert size.sum_of_ratios(8.0) == pytest.approx(48 ** (2 / 3) + 5 ** (2 / 3) * 3 ** (1 / 3) + 4)
+
+
+# --- kappa ------------------------------------------------------------------------------------
+
+
+def complexity(layers: list[MatrixNorms]) -> float:
+    """The definition of the spectral complexity, term by term."""
+    product, total = 1.0, 0.0
+    for layer in layers:
+        product *= layer.lipschitz * layer.spectral
+        total += layer.two_one ** (2 / 3) / layer.spectral ** (2 / 3)
+    return product * total**1.5
+
+
+numbers = st.floats(0.1, 10)
+norms = st.lists(st.builds(MatrixNorms, numbers, numbers, numbers), min_size=1, max_size=4)
+
+
+@given(norms, norms, norms)
+def test_kappa_is_the_quotient_of_the_complexities(kept, removed, added):
+    expected = complexity(kept + added) / complexity(kept + removed)
+    assert kappa(kept, removed, added) == pytest.approx(expected)
+
+
+def test_kappa_counts_the_lipschitz_constant_of_the_encoding_once_more(trained):
+    found = polynomial_bounds(trained.head.polynomials, trained.head.folded().linear.weight)
+    base = [MatrixNorms(2.0, 3.0)]
+    flat = [MatrixNorms(layer.spectral, layer.two_one) for layer in found.layers]
+    ratio = kappa(base, base, found.layers) / kappa(base, base, flat)
+    assert ratio == pytest.approx(found.size.degree)
+
+
+# --- records and refusals ---------------------------------------------------------------------
+
+
+def test_generators_layers_and_encodings_are_taken_alike():
+    terms = every_term(2, 2)
+    layer = PolynomialLayer(terms, 3, standardized=False)
+    shared = SharedPolynomials(terms, layer.weight.detach(), torch.zeros(3), torch.zeros(3))
+    first, second = polynomial_bounds(layer), polynomial_bounds(shared)
+    assert first == second == polynomial_bounds(encode_polynomials(shared))
+    assert len(first.bounds) == len(first.layers) + 2 == 4  # no theorem without a final layer
+
+
+def test_the_record_is_plain_json_and_a_table():
+    found = polynomial_bounds(encode(ONE, torch.ones(1, 1)), COLUMN)
+    told = json.loads(json.dumps(found.to_dict()))
+    assert told["holds"] and told["size"]["tau"] == 1 and told["sums"]["spectral"] == 1
+    assert [row["source"] for row in told["bounds"]] == [b.source for b in found.bounds]
+    text = str(found)
+    assert text.count("\n") == 8
+    assert "theorem, as proved" in text and "theorem, as stated" in text
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: polynomial_bounds(encode(ONE, torch.zeros(1, 1))), "'tau'.*positive"),
+        (lambda: polynomial_bounds(encode(ONE, torch.ones(1, 1)), torch.ones(2, 3)), "1 columns"),
+        (lambda: polynomial_bounds(torch.nn.Linear(2, 2)), "PolynomialLayer.*Got 'Linear'"),
+        (lambda: matrix_norms(torch.zeros(2, 2)), "not zero"),
+        (lambda: matrix_norms(torch.zeros(2, 2).to_sparse()), "not zero"),
+        (lambda: matrix_norms(torch.full((2, 2), math.nan)), "finite"),
+        (lambda: matrix_norms(torch.full((2, 2), math.inf).to_sparse()), "finite"),
+        (lambda: kappa([], [], []), "layers of a baseline"),
+        (lambda: PolynomialSize(0, 1, 1, 1.0), "'degree'.*positive integer"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from vinets.latent.cut import truncate
+from vinets.models import digits_cnn, resnet18
+from vinets.models.resnet import BasicBlock
+from vinets.theory.complexity import layer_norms
+from vinets.theory.layers import layers_of
+from vinets.theory.norms import linear_map
+
+DIGIT = torch.zeros(1, 1, 8, 8)
+
+
+def shaken(network, seed=0):
+    """Random batch normalisation, some gains negative, in float64 and eval mode."""
+    generator = torch.Generator().manual_seed(seed)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+            module.running_var.copy_(torch.rand(len(module.running_var), generator=generator) + 0.2)
+            module.weight.data.copy_(torch.randn(len(module.weight), generator=generator))
+    return network.double().eval()
+
+
+def matrix(function, shape):
+    n = torch.Size(shape).numel()
+    with torch.no_grad():
+        columns = [function(e.reshape(shape)).flatten() for e in torch.eye(n, dtype=torch.float64)]
+    return torch.stack(columns, 1)
+
+
+def test_batch_normalisation_is_folded_into_the_layer_before_it():
+    torch.manual_seed(0)
+    net = shaken(digits_cnn())
+    layers = layers_of(net, DIGIT.double())
+    assert [layer.name for layer in layers] == ["conv1", "conv2", "conv3", "conv4", "fc"]
+    assert [layer.lipschitz for layer in layers] == [1, 1, 1, 0.25, 1]
+    x = torch.randn(1, 1, 8, 8, dtype=torch.float64)
+    with torch.no_grad():
+        change = net.bn1(net.conv1(x)) - net.bn1(net.conv1(0 * x))
+    folded = linear_map(layers[0].operator, layers[0].input_shape)(x[0])
+    torch.testing.assert_close(folded, change[0])
+
+
+def test_batch_normalisation_elsewhere_is_a_layer_of_its_own():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.BatchNorm2d(2), nn.Conv2d(2, 3, 3), nn.ReLU(), nn.BatchNorm2d(3))
+    net = shaken(nn.Sequential(*net, nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4)))
+    layers = layers_of(net, torch.zeros(1, 2, 4, 4, dtype=torch.float64))
+    assert [layer.name for layer in layers] == ["0", "1", "3", "5"]
+    zero = torch.zeros(1, 2, 4, 4, dtype=torch.float64)
+    net[2] = nn.Identity()  # then the whole network is linear, and the product of its layers
+    whole = matrix(lambda x: net(x[None]) - net(zero), (2, 4, 4)).detach()
+    product = torch.eye(32, dtype=torch.float64)
+    for layer in layers:
+        product = matrix(linear_map(layer.operator, layer.input_shape), layer.input_shape) @ product
+    torch.testing.assert_close(product, whole)
+
+
+def unrolled(layers, x):
+    """Stacked dense matrices of a block's layers, and the block's value by them."""
+    state, matrices = x, []
+    for layer in layers:
+        w = matrix(linear_map(layer.operator, layer.input_shape), layer.input_shape)
+        same = torch.eye(layer.carried or w.shape[0], dtype=w.dtype)
+        if layer.role == "fork":
+            s = layer.shortcut
+            beside = (
+                same if s is None else matrix(linear_map(s, layer.input_shape), layer.input_shape)
+            )
+            w = torch.cat([w, beside])
+        elif layer.role == "carry":
+            w = torch.block_diag(w, same)
+        else:
+            w = torch.cat([w, same], 1)
+        matrices.append(w)
+        state = w @ state
+        split = len(state) - layer.carried
+        state = torch.cat([state[:split].relu(), state[split:]])
+    return matrices, state
+
+
+class Bottleneck(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 2, 1, bias=False), nn.Conv2d(2, 2, 3, padding=1, bias=False)
+        self.c, self.bn = nn.Conv2d(2, 3, 1, bias=False), nn.BatchNorm2d(3)
+        self.b.weight.data *= 0.1  # a norm below that of the shortcut beside it
+
+    def forward(self, x):
+        out = self.bn(self.c(self.b(self.a(x).relu()).relu()))
+        return (x + out).relu()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: BasicBlock(3, 3, 1), lambda: BasicBlock(3, 4, 2), Bottleneck]
+)
+def test_the_stacked_layers_compute_the_block_and_have_the_norms_of_their_matrices(make):
+    torch.manual_seed(0)
+    block = shaken(make())
+    x = torch.randn(1, 3, 4, 4, dtype=torch.float64)
+    layers = layers_of(block, x)
+    matrices, value = unrolled(layers, x.flatten())
+    torch.testing.assert_close(value, block(x).flatten())
+    for layer, dense in zip(layers, matrices, strict=True):
+        norms = layer_norms(layer)
+        assert norms.spectral == pytest.approx(torch.linalg.svdvals(dense)[0].item(), rel=1e-3)
+        assert norms.two_one == pytest.approx(dense.norm(dim=1).sum().item(), rel=1e-10)
+        assert norms.kernel_bound >= norms.spectral * (1 - 1e-9)
+
+
+def test_roles_of_a_residual_network_and_of_its_cut():
+    net = resnet18(10).train()
+    images = torch.zeros(1, 3, 32, 32)
+    layers = layers_of(net, images)
+    assert net.training
+    assert [layer.role for layer in layers] == ["plain", *["fork", "join"] * 8, "plain"]
+    assert layers[0].lipschitz == 2 and layers[-2].lipschitz == 0.5
+    assert sum(layer.shortcut is not None for layer in layers) == 3
+    cut = layers_of(truncate(net, "layer3.1.bn1"), images)
+    assert [layer.name for layer in cut] == [layer.name for layer in layers[:12]]
+    assert cut[-1].role == "plain"
+
+
+class Summed(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(3, 3) for _ in range(3))
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [
+        (lambda m, x: x + m.a(x), "two or more layers"),
+        (lambda m, x: x + m.b(m.a(x)).relu(), "start and end"),
+        (lambda m, x: x + m.b(m.a(x.relu())), "start and end"),
+        (lambda m, x: m.c(x).tanh() + m.b(m.a(x).relu()), "must be the identity"),
+        (lambda m, x: x + m.c(m.a(x) + m.b(m.c(m.a(x)))), "no other sum"),
+        (lambda m, x: m.a(x) + 1, "come from one tensor"),
+        (lambda m, x: torch.add(x, m.b(m.a(x)), alpha=2), "come from one tensor"),
+        (lambda m, x: m.a(x) * m.b(x), "Got mul"),
+        (lambda m, x: (m.a(x), m.b(x)), "one tensor as its output"),
+        (lambda m, x: x.relu(), "Got none"),
+        (lambda m, x: m.a(x) if x.sum() > 0 else m.b(x), "does not trace"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_a_sentence(function, match):
+    with pytest.raises(ValueError, match=match):
+        layers_of(Summed(function), torch.zeros(1, 3))
+
+
+def test_batch_normalisation_without_statistics_is_refused():
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, track_running_stats=False))
+    with pytest.raises(ValueError, match="running statistics"):
+        layers_of(net, torch.zeros(2, 3))
