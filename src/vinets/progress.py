@@ -1,6 +1,6 @@
 """How long work says how far it is.
 
-Functions that take ``progress`` accept None (say nothing), ``"auto"`` (a bar with the time left if
+Functions that take ``progress`` accept None (say nothing), ``"auto"`` (lines with the time left if
 a person watches the terminal), or an object with the two methods of :class:`Progress`.
 """
 

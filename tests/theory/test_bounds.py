@@ -17,7 +17,6 @@ from vinets.models import digits_cnn
 from vinets.nn import PolynomialLayer, VINet
 from vinets.pipeline import build
 from vinets.theory.bounds import (
-    MatrixNorms,
     PolynomialBounds,
     PolynomialSize,
     encode_polynomials,
@@ -25,6 +24,7 @@ from vinets.theory.bounds import (
     matrix_norms,
     polynomial_bounds,
 )
+from vinets.theory.complexity import LayerNorms
 from vinets.theory.inex import encode, sums_matrix
 from vinets.training import Recipe, fine_tune
 
@@ -193,7 +193,7 @@ def test_proved_and_stated_product_differ_by_the_root_of_two_to_the_d():
 # --- kappa ------------------------------------------------------------------------------------
 
 
-def complexity(layers: list[MatrixNorms]) -> float:
+def complexity(layers: list[LayerNorms]) -> float:
     """The definition of the spectral complexity, term by term."""
     product, total = 1.0, 0.0
     for layer in layers:
@@ -203,7 +203,9 @@ def complexity(layers: list[MatrixNorms]) -> float:
 
 
 numbers = st.floats(0.1, 10)
-norms = st.lists(st.builds(MatrixNorms, numbers, numbers, numbers), min_size=1, max_size=4)
+norms = st.lists(
+    st.builds(LayerNorms, st.just(""), numbers, numbers, numbers), min_size=1, max_size=4
+)
 
 
 @given(norms, norms, norms)
@@ -214,8 +216,8 @@ def test_kappa_is_the_quotient_of_the_complexities(kept, removed, added):
 
 def test_kappa_counts_the_lipschitz_constant_of_the_encoding_once_more(trained):
     found = polynomial_bounds(trained.head.polynomials, trained.head.folded().linear.weight)
-    base = [MatrixNorms(2.0, 3.0)]
-    flat = [MatrixNorms(layer.spectral, layer.two_one) for layer in found.layers]
+    base = [LayerNorms("", 2.0, 3.0)]
+    flat = [LayerNorms("", layer.spectral, layer.two_one) for layer in found.layers]
     ratio = kappa(base, base, found.layers) / kappa(base, base, flat)
     assert ratio == pytest.approx(found.size.degree)
 

@@ -176,7 +176,7 @@ def build(
     ideal = make_ideal(
         algorithm,
         psi,
-        max_degree if max_degree is not None else usual_degree(local, _number(options)),
+        max_degree if max_degree is not None else usual_degree(placement, options["n_components"]),
         normalization=normalization,
         border=border,
         variable_order=variable_order,
@@ -265,12 +265,6 @@ def _counts(chosen: Preset | None, **given: str | None) -> dict[str, Any]:
             counts[name] = readers[name](f"--{name}", text)
     counts["n_components"] = counts.pop("components")
     return counts
-
-
-def _number(options: dict[str, Any]) -> int | None:
-    """Components as a number; automatic ones are the channels, for the local placement."""
-    components = options["n_components"]
-    return None if components == "auto" else components
 
 
 def _show(results: dict[str, Any]) -> None:

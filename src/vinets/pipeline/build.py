@@ -114,7 +114,9 @@ def build(
         latents = collect(model, train_data, cut, seed=seed, progress=progress, **collecting)
     local = placement == "local"
     components = _count("n_components", n_components, None if local else 128)
-    algorithm = ideal if ideal is not None else ABM(0.1, max_degree=usual_degree(local, components))
+    algorithm = (
+        ideal if ideal is not None else ABM(0.1, max_degree=usual_degree(placement, n_components))
+    )
     most = _count("monomials", monomials, None if local else 512)
     kept: int | float | None
     if isinstance(keep, float):
@@ -140,11 +142,11 @@ def build(
     return net.eval(), _report(net, latents, placed, placement)
 
 
-def usual_degree(local: bool, components: int | None) -> int:
+def usual_degree(placement: str, n_components: int | str | None) -> int:
     """The largest degree that pays: many variables at every position leave no more than lines."""
-    if not local:
+    if placement == "global":
         return 5
-    return 1 if components is None else 2
+    return 1 if n_components in (None, "auto") else 2
 
 
 def _count(name: str, value: int | str | None, automatic: int | None) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.data.sources import Source, as_source, choose_per_class
+from vinets.fingerprint import fingerprint
 from vinets.latent.collect import collect_latents
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
@@ -104,7 +104,7 @@ def collect(
     facts = {
         "cut": name,
         "reader": reader.config(),
-        "weights": _digest(backbone),
+        "weights": _weights(backbone),
         "data": _content(part, chosen),
     }
     watch = progress_of(progress)
@@ -155,22 +155,18 @@ def _fitted(labels: Tensor, seed: int) -> Tensor:
     return fit
 
 
-def _digest(network: nn.Module) -> str:
+def _weights(network: nn.Module) -> str:
     """Tells networks with different weights apart, without reading them all to the CPU."""
     sums = [t.detach().double().sum() for t in (*network.parameters(), *network.buffers())]
-    values = torch.stack(sums).cpu() if sums else torch.zeros(1)
-    return hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16]
+    return fingerprint(torch.stack(sums)) if sums else ""
 
 
 def _content(source: Source, positions: Tensor) -> str:
     """Tells data apart by the positions chosen and by the inputs at some of them."""
     some = torch.linspace(0, len(source) - 1, 16).round().long().unique()
-    digest = hashlib.sha256(positions.numpy().tobytes())
-    for inputs, labels in source.subset(some).batches(len(some)):
-        named = inputs if isinstance(inputs, Mapping) else {"": inputs}
-        for tensor in (*named.values(), labels):
-            digest.update(tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+    inputs, labels = next(source.subset(some).batches(len(some)))
+    tensors = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+    return fingerprint(positions, *tensors, labels)
 
 
 def _preprocessing(source: Source) -> dict[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from vinets.data.images import ImageSource
 from vinets.data.interface import DataSplit, Inputs, Source
+from vinets.fingerprint import fingerprint
 from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.measure import Throughput, compare, evaluate, machine
@@ -117,9 +117,11 @@ def run_build(
         ``build``, ``rows`` (one per network) and ``histories``.
     """
     place, folder = resolve_device("run_build", device), Path(out)
-    ideal = _usual(options or {}) if ideal is None else ideal
     recipe = Recipe(seed=seed) if recipe is None else recipe
     options = dict(options or {})
+    if ideal is None:
+        degree = usual_degree(options.get("placement", "global"), options.get("n_components"))
+        ideal = ABM(psi=0.1, max_degree=degree)
     claim(
         folder,
         {
@@ -175,15 +177,6 @@ def run_build(
 # --- the folder -------------------------------------------------------------------------------
 
 
-def _usual(options: Mapping[str, Any]) -> VanishingIdeal:
-    """What ``build`` takes where no algorithm is given."""
-    components = options.get("n_components", "auto")
-    degree = usual_degree(
-        options.get("placement") == "local", None if components == "auto" else components
-    )
-    return ABM(psi=0.1, max_degree=degree)
-
-
 def claim(folder: Path, settings: Mapping[str, Any]) -> None:
     """Take ``folder`` for a run with these settings, or go on with the run that has them.
 
@@ -237,17 +230,13 @@ def slug(name: str) -> str:
 
 def _identity(model: nn.Module) -> dict[str, Any]:
     """Tells networks and their weights apart."""
-    digest = hashlib.sha256()
-    for tensor in model.state_dict().values():
-        digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy())
-    return {"source": source_of(model), "weights": digest.hexdigest()[:16]}
+    return {"source": source_of(model), "weights": fingerprint(*model.state_dict().values())}
 
 
 def identify(data: DataSplit) -> dict[str, Any]:
     """Tells data sets and their splits apart."""
-    digest = hashlib.sha256(data.train.labels.numpy().tobytes()).hexdigest()
     sizes = {"train": len(data.train), "test": len(data.test)}
-    return {"name": data.name, **sizes, "labels": digest[:16]}
+    return {"name": data.name, **sizes, "labels": fingerprint(data.train.labels)}
 
 
 # --- the steps --------------------------------------------------------------------------------

@@ -32,11 +32,11 @@ from torch import Tensor
 from vinets.algebra.shared import SharedPolynomials
 from vinets.checks import parameter_error
 from vinets.nn.polynomial import PolynomialLayer
+from vinets.theory.complexity import LayerNorms
 from vinets.theory.inex import InExEncoding, encode
 
 __all__ = [
     "Bound",
-    "MatrixNorms",
     "PolynomialBounds",
     "PolynomialSize",
     "encode_polynomials",
@@ -48,37 +48,14 @@ __all__ = [
 ROUNDING = 1e-9  # bounds may be attained; norms carry rounding errors
 
 
-@dataclass(frozen=True)
-class MatrixNorms:
-    r"""What the spectral complexity needs of one layer.
-
-    Parameters
-    ----------
-    spectral : float
-        The norm :math:`\|W\|_2`.
-    two_one : float
-        The norm :math:`\|W^T\|_{2,1}`.
-    lipschitz : float, default=1.0
-        Lipschitz constant of the activation that follows.
-    """
-
-    spectral: float
-    two_one: float
-    lipschitz: float = 1.0
-
-    @property
-    def ratio(self) -> float:
-        r"""The quotient :math:`\|W^T\|_{2,1} / \|W\|_2`."""
-        return self.two_one / self.spectral
-
-
-def matrix_norms(matrix: Tensor, *, lipschitz: float = 1.0) -> MatrixNorms:
+def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> LayerNorms:
     """Both norms of a dense or sparse matrix that is not zero, in float64.
 
     Examples
     --------
-    >>> matrix_norms(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
-    MatrixNorms(spectral=5.0, two_one=5.0, lipschitz=1.0)
+    >>> norms = matrix_norms(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    >>> norms.spectral, norms.two_one
+    (5.0, 5.0)
     """
     weight = matrix.detach().double().cpu()
     weight = weight.coalesce() if weight.is_sparse else weight
@@ -93,7 +70,7 @@ def matrix_norms(matrix: Tensor, *, lipschitz: float = 1.0) -> MatrixNorms:
     else:
         spectral = float(torch.linalg.matrix_norm(weight, 2))
         two_one = float(weight.norm(dim=1).sum())
-    return MatrixNorms(spectral, two_one, lipschitz)
+    return LayerNorms(name, spectral, two_one, lipschitz)
 
 
 def _sparse_norms(weight: Tensor) -> tuple[float, float]:
@@ -107,35 +84,35 @@ def _sparse_norms(weight: Tensor) -> tuple[float, float]:
 
 
 def kappa(
-    kept: Sequence[MatrixNorms], removed: Sequence[MatrixNorms], added: Sequence[MatrixNorms]
+    kept: Sequence[LayerNorms], removed: Sequence[LayerNorms], added: Sequence[LayerNorms]
 ) -> float:
     r"""The factor :math:`\kappa = R_{\tilde\phi} / R_\phi` of the main theorem, from the norms.
 
     Parameters
     ----------
-    kept : sequence of MatrixNorms
+    kept : sequence of LayerNorms
         Layers 1 to L', which both networks have.
-    removed : sequence of MatrixNorms
+    removed : sequence of LayerNorms
         Layers L'+1 to L of the baseline.
-    added : sequence of MatrixNorms
+    added : sequence of LayerNorms
         What the VI-Net has in their place. In the paper: W_M with Lipschitz constant d, W_C and
         W_F; see :meth:`PolynomialBounds.layers`. A projection before the polynomials is a layer
         too.
 
     Examples
     --------
-    >>> one = MatrixNorms(1.0, 1.0)
-    >>> kappa([one], [one, MatrixNorms(4.0, 4.0)], [MatrixNorms(2.0, 2.0), one])
+    >>> one, two, four = (LayerNorms("", norm, norm) for norm in (1.0, 2.0, 4.0))
+    >>> kappa([one], [one, four], [two, one])
     0.5
     """
     if not kept and not removed:
         raise parameter_error("kappa", "removed", "the layers of a baseline", [])
 
-    def product(layers: Iterable[MatrixNorms]) -> float:
+    def product(layers: Iterable[LayerNorms]) -> float:
         return math.prod(layer.lipschitz * layer.spectral for layer in layers)
 
-    def total(layers: Iterable[MatrixNorms]) -> float:
-        return math.fsum(layer.ratio ** (2 / 3) for layer in layers)
+    def total(layers: Iterable[LayerNorms]) -> float:
+        return math.fsum(layer.term for layer in layers)
 
     shares = total([*kept, *added]) / total([*kept, *removed])
     return product(added) / product(removed) * shares**1.5
@@ -255,19 +232,19 @@ class PolynomialBounds:
     ----------
     size : PolynomialSize
         Degree, counts and the largest coefficient row.
-    sums, coefficients : MatrixNorms
+    sums, coefficients : LayerNorms
         Those of W_M, with Lipschitz constant ``d``, and of W_C.
-    final : MatrixNorms or None
+    final : LayerNorms or None
         Those of W_F, where it was given.
     """
 
     size: PolynomialSize
-    sums: MatrixNorms
-    coefficients: MatrixNorms
-    final: MatrixNorms | None = None
+    sums: LayerNorms
+    coefficients: LayerNorms
+    final: LayerNorms | None = None
 
     @property
-    def layers(self) -> tuple[MatrixNorms, ...]:
+    def layers(self) -> tuple[LayerNorms, ...]:
         """What :func:`kappa` takes as ``added``: W_M, W_C and, where known, W_F."""
         head = (self.sums, self.coefficients)
         return head if self.final is None else (*head, self.final)
@@ -286,7 +263,7 @@ class PolynomialBounds:
         if self.final is None:
             return tuple(found)
         product = math.prod(layer.spectral for layer in self.layers)
-        shares = math.fsum(layer.ratio ** (2 / 3) for layer in self.layers)
+        shares = math.fsum(layer.term for layer in self.layers)
         lambda_1, lambda_2 = self.final.spectral, self.final.ratio
         norms = "product of ||W||_2"
         found += [
@@ -374,7 +351,7 @@ def polynomial_bounds(
     )
     return PolynomialBounds(
         size,
-        matrix_norms(encoded.sums, lipschitz=float(size.degree)),
-        matrix_norms(matrix),
-        None if final is None else matrix_norms(final),
+        matrix_norms(encoded.sums, "W_M", lipschitz=float(size.degree)),
+        matrix_norms(matrix, "W_C"),
+        None if final is None else matrix_norms(final, "W_F"),
     )

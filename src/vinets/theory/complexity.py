@@ -62,9 +62,14 @@ class LayerNorms:
     role: str = "plain"
 
     @property
+    def ratio(self) -> float:
+        """(2,1) norm over spectral norm; 0 for a layer of zeros, for R is 0 then."""
+        return self.two_one / self.spectral if self.spectral > 0 else 0.0
+
+    @property
     def term(self) -> float:
-        """The layer's term in the sum; 0 for a layer of zeros, for R is 0 then."""
-        return float((self.two_one / self.spectral) ** (2 / 3)) if self.spectral > 0 else 0.0
+        """The layer's term in the sum."""
+        return float(self.ratio ** (2 / 3))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from vinets.checks import format_bytes, optional_positive_int, parameter_error
 from vinets.data.sources import Inputs, Source, as_source, split_source
+from vinets.fingerprint import fingerprint
 from vinets.latent.running import call
 from vinets.nn.network import CutNetwork
 from vinets.progress import Progress, progress_of
@@ -45,13 +45,6 @@ def generator_of(seed: int, *path: int) -> torch.Generator:
     return torch.Generator().manual_seed(state)
 
 
-def _digest(*tensors: Tensor) -> str:
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
-
-
 def step_size(examples: int, batch_size: int) -> int:
     """The batch size, or all examples where there are fewer."""
     return min(batch_size, examples)
@@ -81,7 +74,7 @@ class InputFeed:
     def fingerprint(self) -> str:
         first = self.train.example()
         named = first if isinstance(first, dict) else {"": first}
-        return _digest(self.train.labels, *named.values())
+        return fingerprint(self.train.labels, *named.values())
 
     def steps(self, batch_size: int) -> int:
         return len(self.train) // step_size(len(self.train), batch_size)
@@ -164,7 +157,7 @@ class ViewFeed:
         self.cache, self.seed = views, seed
 
     def fingerprint(self) -> str:
-        return _digest(self.cache.labels)  # latents may differ in the last bit between runs
+        return fingerprint(self.cache.labels)  # latents may differ in the last bit between runs
 
     def steps(self, batch_size: int) -> int:
         return len(self.cache.labels) // step_size(len(self.cache.labels), batch_size)
