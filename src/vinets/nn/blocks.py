@@ -138,6 +138,17 @@ class BlockPolynomialLayer(nn.Module):
         plain.bias.copy_(bias)
         return plain.train(self.training)
 
+    @torch.no_grad()
+    def dense(self) -> Tensor:
+        """The coefficients as one matrix (N, S) over all terms, mostly zeros."""
+        matrix = self.lead.new_zeros(len(self.lead), len(self.shift))
+        start = 0
+        for k, block in enumerate(self.blocks):
+            matrix[start : start + len(block), self.get_buffer(f"columns_{k}")] = block
+            start += len(block)
+        matrix[torch.arange(start, device=matrix.device), self.leading] += self.lead
+        return matrix
+
     def parts(self) -> dict[str, int]:
         """Stored numbers: integer indices of monomials and blocks, and coefficients."""
         indices = sum(block.size for block in self.monomials.terms.blocks) + len(self.leading)

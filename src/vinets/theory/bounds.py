@@ -22,18 +22,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from vinets.algebra.shared import SharedPolynomials
 from vinets.checks import parameter_error
+from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.theory.complexity import LayerNorms
 from vinets.theory.inex import InExEncoding, encode
+from vinets.theory.norms import largest_of
 
 __all__ = [
     "Bound",
@@ -44,6 +45,8 @@ __all__ = [
     "matrix_norms",
     "polynomial_bounds",
 ]
+
+Polynomials: TypeAlias = PolynomialLayer | BlockPolynomialLayer | SharedPolynomials
 
 ROUNDING = 1e-9  # bounds may be attained; norms carry rounding errors
 
@@ -68,8 +71,7 @@ def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> 
     if weight.is_sparse:
         spectral, two_one = _sparse_norms(weight)
     else:
-        spectral = float(torch.linalg.matrix_norm(weight, 2))
-        two_one = float(weight.norm(dim=1).sum())
+        spectral, two_one = largest_of(weight[None]), float(weight.norm(dim=1).sum())
     return LayerNorms(name, spectral, two_one, lipschitz)
 
 
@@ -297,9 +299,7 @@ class PolynomialBounds:
         return "\n".join(lines)
 
 
-def encode_polynomials(
-    polynomials: PolynomialLayer | SharedPolynomials | InExEncoding,
-) -> InExEncoding:
+def encode_polynomials(polynomials: Polynomials | InExEncoding) -> InExEncoding:
     """The encoding of a polynomial layer, folded first, or of generators."""
     if isinstance(polynomials, InExEncoding):
         return polynomials
@@ -308,19 +308,22 @@ def encode_polynomials(
     if isinstance(polynomials, PolynomialLayer):
         plain = polynomials.folded()
         return encode(plain.monomials.terms, plain.weight, plain.bias)
-    accepted = "a PolynomialLayer, SharedPolynomials or InExEncoding"
+    if isinstance(polynomials, BlockPolynomialLayer):
+        blocks = polynomials.folded()
+        return encode(blocks.monomials.terms, blocks.dense(), blocks.bias)
+    accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
     raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
 
 
 def polynomial_bounds(
-    polynomials: PolynomialLayer | SharedPolynomials | InExEncoding,
+    polynomials: Polynomials | InExEncoding,
     final: Tensor | None = None,
 ) -> PolynomialBounds:
     """Compute the norms of an encoded polynomial layer and set the bounds beside them.
 
     Parameters
     ----------
-    polynomials : PolynomialLayer, SharedPolynomials or InExEncoding
+    polynomials : PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding
         The layer. Its constants belong to the activation and count neither in W_C nor in tau.
     final : Tensor of shape (K, N) or None, default=None
         The weights W_F of the linear layer behind it, batch normalisation folded in. Its own

@@ -27,6 +27,7 @@ __all__ = [
     "LinearLayer",
     "SpectralNorm",
     "kernel_bound",
+    "largest_of",
     "largest_singular_value",
     "linear_map",
     "row_norms",
@@ -147,12 +148,12 @@ def kernel_bound(layer: LinearLayer) -> float:
     """
     weight = _weight(layer)
     if isinstance(layer, nn.Linear):
-        return _largest_of(weight[None])
+        return largest_of(weight[None])
     patches = 1
     for k, s, d in zip(layer.kernel_size, layer.stride, layer.dilation, strict=True):
         circular = layer.padding_mode == "circular"
         patches *= k if circular else math.ceil(k * math.gcd(s, d) / s)
-    return math.sqrt(patches) * _largest_of(weight.reshape(layer.groups, -1, weight[0].numel()))
+    return math.sqrt(patches) * largest_of(weight.reshape(layer.groups, -1, weight[0].numel()))
 
 
 def linear_map(layer: LinearLayer, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
@@ -263,7 +264,7 @@ def _fourier_norm(layer: nn.Conv2d, input_shape: tuple[int, ...]) -> float:
     spectrum = torch.fft.rfft2(_kernel_on_torus(layer, input_shape))
     outputs, inputs = spectrum.shape[:2]
     matrices = spectrum.reshape(layer.groups, outputs // layer.groups, inputs, -1)
-    return _largest_of(matrices.permute(0, 3, 1, 2))
+    return largest_of(matrices.permute(0, 3, 1, 2))
 
 
 def _kernel_on_torus(layer: nn.Conv2d, input_shape: tuple[int, ...]) -> Tensor:
@@ -276,7 +277,7 @@ def _kernel_on_torus(layer: nn.Conv2d, input_shape: tuple[int, ...]) -> Tensor:
     return kernel
 
 
-def _largest_of(matrices: Tensor) -> float:
+def largest_of(matrices: Tensor) -> float:
     """Largest spectral norm in a stack of matrices, from Gram matrices of their shorter side."""
     if matrices.shape[-2] > matrices.shape[-1]:
         matrices = matrices.mH
