@@ -10,7 +10,8 @@ from torch import nn
 
 from vinets.models import digits_cnn
 from vinets.models.resnet import BasicBlock
-from vinets.theory.complexity import Complexity, LayerNorms, spectral_complexity
+from vinets.theory.complexity import Complexity, LayerNorms
+from vinets.theory.networks import spectral_complexity
 
 
 def perceptron():

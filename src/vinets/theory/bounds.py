@@ -56,6 +56,7 @@ def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> 
 
     Examples
     --------
+    >>> import torch
     >>> norms = matrix_norms(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     >>> norms.spectral, norms.two_one
     (5.0, 5.0)
@@ -331,6 +332,7 @@ def polynomial_bounds(
 
     Examples
     --------
+    >>> import torch
     >>> from vinets.algebra.terms import TermSet
     >>> encoded = encode(TermSet.from_exponents([[1, 0], [1, 1]]), torch.tensor([[3.0, -4.0]]))
     >>> print(polynomial_bounds(encoded))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from vinets.theory.layers import RESIDUAL_RULE, Layer, layers_of
+from vinets.theory.layers import RESIDUAL_RULE, Layer
 from vinets.theory.norms import (
     SpectralNorm,
     kernel_bound,
@@ -27,7 +27,7 @@ from vinets.theory.norms import (
     spectral_norm,
 )
 
-__all__ = ["Complexity", "LayerNorms", "layer_norms", "spectral_complexity"]
+__all__ = ["Complexity", "LayerNorms", "layer_norms"]
 
 
 @dataclass(frozen=True)
@@ -154,34 +154,6 @@ class Complexity:
                 f"{excess:>7} {layer.two_one:>11.4g} {layer.lipschitz:>6.3g} {share:>7.1%}{mark}"
             )
         return "\n".join([*lines, f"R = 10^{self.log10_R:.3f}"])
-
-
-def spectral_complexity(
-    network: nn.Module, example: Tensor, *, tolerance: float = 1e-4, seed: int = 0
-) -> Complexity:
-    """Spectral complexity of ``network`` at the size of ``example``.
-
-    Parameters
-    ----------
-    network : Module
-        Linear and convolutional layers, batch normalisation, Lipschitz activations, pooling and
-        residual blocks. It is not changed, and counts in eval mode.
-    example : Tensor
-        A batch of inputs; one is enough.
-    tolerance : float, default=1e-4
-        Relative residual at which the spectral norms stop.
-    seed : int, default=0
-        Seed of their random start.
-
-    Examples
-    --------
-    >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
-    >>> _ = nn.init.eye_(net[0].weight)
-    >>> round(spectral_complexity(net, torch.zeros(1, 2)).R, 6)
-    2.0
-    """
-    layers = layers_of(network, example)
-    return Complexity(tuple(layer_norms(layer, tolerance, seed) for layer in layers))
 
 
 def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNorms:

@@ -78,7 +78,7 @@ def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
     Examples
     --------
     >>> head = LinearHead(2, 1, 3)
-    >>> _ = head.linear.weight.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]))
+    >>> _ = head.linear.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]))
     >>> head.norm = None
     >>> [(layer.spectral, layer.two_one) for layer in head_norms(head, (2, 1)).layers]
     [(4.0, 7.0)]

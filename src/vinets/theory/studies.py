@@ -1,0 +1,251 @@
+"""Everything that the theory says about one network and one cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vinets.checks import optional_positive_int
+from vinets.latent.cut import resolve_cut, truncate
+from vinets.latent.reader import LatentReader
+from vinets.latent.running import Inputs, call, evaluating
+from vinets.nn.network import CutNetwork
+from vinets.theory.advisor import Advice, advise
+from vinets.theory.bounds import encode_polynomials
+from vinets.theory.complexity import Complexity, LayerNorms
+from vinets.theory.generalisation import GeneralisationBound, compare
+from vinets.theory.layers import layers_of
+from vinets.theory.margins import collect_margins, network_width
+from vinets.theory.networks import CutComplexity, cut_complexity, spectral_complexity
+from vinets.theory.split import Split, split_at
+
+__all__ = ["Corollary", "Study", "study"]
+
+Batches = Callable[[], Iterable[tuple[Inputs, Tensor]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Corollary:
+    """The two sides of the corollary for the baseline and for the network behind the cut.
+
+    Attributes
+    ----------
+    baseline, network : GeneralisationBound
+        On the same examples.
+    """
+
+    baseline: GeneralisationBound
+    network: GeneralisationBound
+
+    def ratio(self, quantile: float = 0.5) -> float | None:
+        """Complexity term of the network over that of the baseline at equal margin loss.
+
+        The constant of the O(.) cancels. None where a margin at this quantile is not positive.
+        """
+        try:
+            return compare(self.network, self.baseline, quantile)
+        except ValueError:
+            return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        sides = {"baseline": self.baseline, "network": self.network}
+        return {
+            name: {
+                "margins": bound.distribution.to_dict(),
+                "log10_R": bound.log10_R,
+                "input_norm": bound.input_norm,
+                "width": bound.width,
+                "delta": bound.delta,
+                "log10_complexity_at_median": _at_median(bound),
+                "confidence": bound.confidence_term,
+            }
+            for name, bound in sides.items()
+        } | {"ratios": {str(q): self.ratio(q) for q in (0.1, 0.25, 0.5, 0.75, 0.9)}}
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Spectral complexity of a baseline and what may replace the layers behind a cut.
+
+    Attributes
+    ----------
+    cut : str
+        Name of the module behind which the network is cut.
+    baseline : Complexity
+        Of the whole network.
+    split : Split
+        Layers that stay and layers that go.
+    advice : Advice
+        Which heads are certified to be no more complex.
+    network : CutComplexity or None
+        Of a VI-Net, or a rival, behind this cut.
+    corollary : Corollary or None
+        Where there is such a network and data.
+    """
+
+    cut: str
+    baseline: Complexity
+    split: Split
+    advice: Advice
+    network: CutComplexity | None = None
+    corollary: Corollary | None = None
+
+    @property
+    def log10_kappa(self) -> float | None:
+        """Decimal logarithm of the theorem's kappa: complexity of the network over baseline."""
+        if self.network is None:
+            return None
+        return self.network.whole.log10_R - self.baseline.log10_R
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        network = self.network
+        facts = None
+        if network is not None:
+            bounds = network.head.bounds
+            facts = network.whole.to_dict() | {
+                "log10_R_guaranteed": network.guaranteed.log10_R,
+                "variables_bound": network.head.variables_bound,
+                "bounds": None if bounds is None else bounds.to_dict(),
+            }
+        return {
+            "cut": self.cut,
+            "baseline": self.baseline.to_dict(),
+            "kept": [layer.name for layer in self.split.kept],
+            "removed": [layer.name for layer in self.split.removed],
+            "log10_kappa": self.log10_kappa,
+            "network": facts,
+            "advice": self.advice.to_dict(),
+            "corollary": None if self.corollary is None else self.corollary.to_dict(),
+        }
+
+
+def study(
+    model: nn.Module,
+    cut: str | int,
+    example: Tensor,
+    *,
+    network: CutNetwork | None = None,
+    batches: Batches | None = None,
+    n_components: int = 128,
+    tolerance: float = 1e-4,
+    seed: int = 0,
+    **advising: Any,
+) -> Study:
+    """Compute norms and bounds of a network and a cut, and of a network behind that cut.
+
+    Parameters
+    ----------
+    model : Module
+        The whole, pretrained network.
+    cut : str or int
+        As in :func:`vinets.build`.
+    example : Tensor
+        A batch of inputs; one is enough.
+    network : CutNetwork or None, default=None
+        A VI-Net or a rival made of ``model`` at this cut.
+    batches : callable or None, default=None
+        Starts a pass over (inputs, labels), best the training data without augmentation; for the
+        corollary, which also needs ``network``.
+    n_components : int, default=128
+        Without a ``network``, the advice assumes a projection to so many principal components,
+        which are orthonormal: norms 1 and ``n_components``. A rescaling in front of it depends on
+        the data, so it counts only with a ``network``.
+    tolerance, seed
+        As for :func:`spectral_complexity`.
+    **advising
+        Passed to :func:`vinets.theory.advisor.advise`.
+
+    Examples
+    --------
+    >>> from vinets.models import digits_cnn
+    >>> found = study(digits_cnn(), "relu2", torch.zeros(1, 1, 8, 8), n_components=16)
+    >>> [layer.name for layer in found.split.removed]
+    ['conv3', 'conv4', 'fc']
+    """
+    name = resolve_cut(model, cut, example)
+    if network is not None and network.record.cut != name:
+        raise ValueError(
+            f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
+            "the cut of the network."
+        )
+    baseline = spectral_complexity(model, example, tolerance=tolerance, seed=seed)
+    if network is None:
+        behind = None
+        backbone = truncate(model, name, example)
+        truncated = spectral_complexity(backbone, example, tolerance=tolerance, seed=seed)
+        before = [_components(backbone, example, n_components)]
+    else:
+        behind = cut_complexity(network, example, tolerance=tolerance, seed=seed)
+        truncated = behind.backbone
+        names = [layer.name for layer in behind.head.layers]
+        before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
+    split = split_at(baseline, truncated, before)
+    advice = advise(split, _classes(model, example), **advising)
+    corollary = None
+    if network is not None and behind is not None and batches is not None:
+        corollary = _corollary(model, network, example, (baseline, behind.whole), batches)
+    return Study(name, baseline, split, advice, behind, corollary)
+
+
+def _components(backbone: nn.Module, example: Tensor, wanted: int) -> LayerNorms:
+    """Principal components of the latents: a matrix of orthonormal rows."""
+    optional_positive_int("study", "n_components", wanted)
+    with evaluating(backbone):
+        latents = LatentReader()(call(backbone, example[:1]))
+    count = min(wanted, latents[0].numel())
+    return LayerNorms("projection", 1.0, float(count))
+
+
+def _classes(model: nn.Module, example: Tensor) -> int:
+    with evaluating(model):
+        logits: Tensor = call(model, example[:1])
+    return logits.shape[1]
+
+
+def _corollary(
+    model: nn.Module,
+    network: CutNetwork,
+    example: Tensor,
+    complexities: tuple[Complexity, Complexity],
+    batches: Batches,
+) -> Corollary:
+    widths = (
+        network_width(layers_of(model, example)),
+        network_width(layers_of(network.backbone, example), _head_sizes(network, example)),
+    )
+    bounds = []
+    for net, complexity, width in zip((model, network), complexities, widths, strict=True):
+        found = collect_margins(net, batches())
+        log = complexity.log10_R
+        bounds.append(GeneralisationBound(found.distribution, log, found.input_norm, width))
+    return Corollary(*bounds)
+
+
+@torch.no_grad()
+def _head_sizes(network: CutNetwork, example: Tensor) -> list[int]:
+    """Rows of the matrices of the head."""
+    latents = network.latents(example[:1])
+    head = network.head
+    logits = head(latents).shape[1]
+    polynomials = getattr(head, "polynomials", None)
+    if polynomials is None:
+        return [latents[0].numel(), logits]
+    encoded = encode_polynomials(polynomials)
+    positions = latents.shape[2] if head.kind.startswith("local") else 1
+    return [
+        latents[0].numel(),
+        positions * encoded.sums.shape[0],
+        positions * len(encoded.coefficients),
+        logits,
+    ]
+
+
+def _at_median(bound: GeneralisationBound) -> float | None:
+    median = bound.distribution.quantiles(0.5)
+    return bound.log10_complexity_term(median) if median > 0 else None
