@@ -20,7 +20,14 @@ from vinets.nn.polynomial import PolynomialLayer
 from vinets.pipeline.collect import Latents
 from vinets.pipeline.vanish import Found, Pruning, find_polynomials
 
-__all__ = ["Placed", "Projecting", "place_global", "place_local"]
+__all__ = [
+    "Placed",
+    "Projecting",
+    "Variables",
+    "global_variables",
+    "place_global",
+    "place_local",
+]
 
 
 @dataclass(frozen=True)
@@ -57,17 +64,31 @@ class Placed:
     seconds: dict[str, float]
 
 
-def place_global(
-    latents: Latents,
-    ideal: VanishingIdeal,
-    projecting: Projecting,
-    pruning: Pruning,
-    *,
-    linear_path: int = 0,
-    seed: int = 0,
-) -> Placed:
-    """The paper's head: the flattened map, rescaled and projected, is one point per example."""
-    begin = time.perf_counter()
+@dataclass(frozen=True, eq=False)
+class Variables:
+    """The points that polynomials of the global placement see, and the layers that make them.
+
+    Parameters
+    ----------
+    rescale, projection : Module
+        What the flattened latents pass through, in the order of :class:`Projecting`.
+    points : Tensor of shape (m, n)
+        One point per example.
+    labels : Tensor of shape (m,)
+        Their classes, on the same device.
+    explained : float
+        Share of the variance that the components keep.
+    """
+
+    rescale: Rescale
+    projection: Projection
+    points: Tensor
+    labels: Tensor
+    explained: float
+
+
+def global_variables(latents: Latents, projecting: Projecting, *, seed: int = 0) -> Variables:
+    """Rescale and project the flattened maps: one point per example."""
     store, (channels, positions) = latents.store, latents.shape
 
     def flat() -> Iterator[Tensor]:
@@ -87,14 +108,34 @@ def place_global(
         rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
         points = torch.cat([rescale(projection(z)) for z in flat()])
     points, labels = points.detach(), store.labels.to(points.device)
+    return Variables(rescale, projection, points, labels, float(pca.explained.sum()))
+
+
+def place_global(
+    latents: Latents,
+    ideal: VanishingIdeal,
+    projecting: Projecting,
+    pruning: Pruning,
+    *,
+    linear_path: int = 0,
+    seed: int = 0,
+) -> Placed:
+    """The paper's head: the flattened map, rescaled and projected, is one point per example."""
+    begin = time.perf_counter()
+    made = global_variables(latents, projecting, seed=seed)
     projected = time.perf_counter()
-    found = find_polynomials(*_split(points, labels, latents.fit), ideal, pruning)
+    found = find_polynomials(*_split(made.points, made.labels, latents.fit), ideal, pruning)
     path = _path(latents, linear_path)
     head = VanishingHead(
-        rescale, projection, found.layer, latents.n_classes, order=projecting.order, path=path
+        made.rescale,
+        made.projection,
+        found.layer,
+        latents.n_classes,
+        order=projecting.order,
+        path=path,
     )
     seconds = {"projection": projected - begin, "polynomials": time.perf_counter() - projected}
-    return Placed(head, found, points, labels, float(pca.explained.sum()), seconds)
+    return Placed(head, found, made.points, made.labels, made.explained, seconds)
 
 
 def place_local(
