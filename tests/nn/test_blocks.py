@@ -64,3 +64,41 @@ def test_it_compiles_without_graph_breaks(sets):
     layer = BlockPolynomialLayer.from_polynomials(sets, Z).double()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(Z), layer(Z))
+
+
+def test_files_hold_the_blocks_and_not_their_padding(sets):
+    layer = BlockPolynomialLayer.from_polynomials(sets, Z)
+    state = layer.state_dict()
+    assert [state[f"blocks.{k}"].shape for k in range(3)] == [b.shape for b in layer.blocks]
+    floats = sum(t.numel() for t in state.values() if t.is_floating_point())
+    assert floats == layer.parts()["coefficients"]
+    other = BlockPolynomialLayer(
+        layer.monomials.terms,
+        [layer.get_buffer(f"columns_{k}") for k in range(3)],
+        layer.leading,
+        layer.counts,
+    )
+    other.load_state_dict(state)
+    assert torch.equal(other(Z.float()), layer(Z.float()))
+
+
+def test_padding_stays_zero_in_training(sets):
+    layer = BlockPolynomialLayer.from_polynomials(sets, Z)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        layer(Z.float()).square().mean().backward()
+        optimizer.step()
+    inside = torch.zeros_like(layer.weight, dtype=torch.bool)
+    for k, (count, size) in enumerate(zip(layer.counts, layer.sizes, strict=True)):
+        inside[k, :count, :size] = True
+    assert (layer.weight[~inside] == 0).all()
+    assert (layer.weight[inside] != 0).any()
+
+
+def test_state_of_another_shape_is_refused(sets):
+    layer = BlockPolynomialLayer.from_polynomials(sets, Z)
+    state = layer.state_dict()
+    state["blocks.1"] = state["blocks.1"][:-1]
+    with pytest.raises(RuntimeError, match="weight"):
+        layer.load_state_dict(state)

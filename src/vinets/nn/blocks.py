@@ -8,11 +8,11 @@ over all terms of all classes would take tens of times as many.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.shared import term_moments, union_of_terms
@@ -25,6 +25,9 @@ __all__ = ["BlockPolynomialLayer"]
 class BlockPolynomialLayer(nn.Module):
     """Absolute values of per-class polynomials: (..., n) to (..., N), class by class.
 
+    In memory the blocks are padded to one size, so that one batched product evaluates them all;
+    padding stays zero in training. Files hold the blocks themselves.
+
     Parameters
     ----------
     terms : TermSet
@@ -32,13 +35,18 @@ class BlockPolynomialLayer(nn.Module):
     columns : sequence of Tensor
         ``columns[k]``: positions in ``terms`` of the order ideal of class ``k``.
     leading : Tensor of shape (N,)
-        Positions in ``terms`` of the leading terms; N minus those of a class with constant
-        leading term, which no ideal has.
+        Positions in ``terms`` of the leading terms.
     counts : sequence of int
         Generators of each class.
     """
 
     activation = "abs"
+    leading: Tensor
+    shift: Tensor
+    scale: Tensor
+    columns: Tensor
+    filled: Tensor
+    places: Tensor
 
     def __init__(
         self, terms: TermSet, columns: Sequence[Tensor], leading: Tensor, counts: Sequence[int]
@@ -46,21 +54,33 @@ class BlockPolynomialLayer(nn.Module):
         super().__init__()
         self.monomials = Monomials(terms)
         self.counts = tuple(int(c) for c in counts)
-        total = sum(self.counts)
-        self.leading: Tensor
-        self.shift: Tensor
-        self.scale: Tensor
+        self.sizes = tuple(len(column) for column in columns)
+        total, height, width = sum(self.counts), max(self.counts), max(1, *self.sizes)
         self.register_buffer("leading", leading)
         self.register_buffer("shift", torch.zeros(len(terms)))
         self.register_buffer("scale", torch.ones(len(terms)))
         for k, column in enumerate(columns):
             self.register_buffer(f"columns_{k}", column)
-        self.blocks = nn.ParameterList(
-            nn.Parameter(torch.zeros(count, len(column)))
-            for count, column in zip(self.counts, columns, strict=True)
-        )
+        padded = torch.zeros(len(self.sizes), width, dtype=torch.int64)
+        for k, column in enumerate(columns):
+            padded[k, : len(column)] = column
+        filled = torch.arange(width) < torch.tensor(self.sizes)[:, None]
+        rows = torch.arange(height) < torch.tensor(self.counts)[:, None]
+        self.register_buffer("columns", padded.to(leading.device), persistent=False)
+        self.register_buffer("filled", filled.to(leading.device), persistent=False)
+        places = rows.flatten().nonzero()[:, 0]
+        self.register_buffer("places", places.to(leading.device), persistent=False)
+        self.weight = nn.Parameter(torch.zeros(len(self.sizes), height, width))
         self.lead = nn.Parameter(torch.zeros(total))
         self.bias = nn.Parameter(torch.zeros(total))
+        self.register_state_dict_post_hook(_unpad)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_pad)  # type: ignore[no-untyped-call]
+
+    @property
+    def blocks(self) -> tuple[Tensor, ...]:
+        """Coefficients over the order ideal of each class, (|G_k|, |O_k|): views."""
+        shapes = zip(self.counts, self.sizes, strict=True)
+        return tuple(self.weight[k, :count, :size] for k, (count, size) in enumerate(shapes))
 
     @classmethod
     def from_polynomials(
@@ -75,8 +95,7 @@ class BlockPolynomialLayer(nn.Module):
         terms = terms.select(np.arange(offset, len(terms)))
         layer = cls(terms, columns, leading, [len(p) for p in sets])
         mean, std = (m.cpu() for m in term_moments(terms, points))
-        layer.shift.copy_(mean)
-        layer.scale.copy_(std)
+        layer.set_moments(mean, std)
         layer._set(sets, places[0::2], offset, mean, std)
         return layer
 
@@ -105,16 +124,34 @@ class BlockPolynomialLayer(nn.Module):
             self.bias[rows] = (bias / norm).to(self.bias)
             start += len(polynomials)
 
+    @torch.no_grad()
+    def draw(self, generator: torch.Generator) -> None:
+        """Random rows of unit norm in place of polynomials."""
+        lead = torch.randn(self.lead.shape, generator=generator)
+        start = 0
+        for block in self.blocks:
+            rows = slice(start, start + len(block))
+            tail = torch.randn(block.shape, generator=generator)
+            norm = (tail.square().sum(1) + lead[rows].square()).sqrt()
+            block.copy_(tail / norm[:, None])
+            lead[rows] /= norm
+            start += len(block)
+        self.lead.copy_(lead)
+
+    def set_moments(self, mean: Tensor, std: Tensor) -> None:
+        """Standardise the monomials with these statistics from now on."""
+        self.shift.copy_(mean)
+        self.scale.copy_(std)
+
     def values(self, z: Tensor) -> Tensor:
         """The polynomials without the absolute value, (..., N)."""
         if z.dtype in (torch.float16, torch.bfloat16):
             z = z.float()
         m = (self.monomials(z) - self.shift) / self.scale
-        parts = [
-            F.linear(m.index_select(-1, self.get_buffer(f"columns_{k}")), block)
-            for k, block in enumerate(self.blocks)
-        ]
-        return torch.cat(parts, -1) + self.lead * m.index_select(-1, self.leading) + self.bias
+        own = m[..., self.columns] * self.filled  # (..., K, width)
+        padded = torch.einsum("...ko,kgo->...kg", own, self.weight).flatten(-2)
+        tails = padded.index_select(-1, self.places)
+        return tails + self.lead * m.index_select(-1, self.leading) + self.bias
 
     def forward(self, z: Tensor) -> Tensor:
         return self.values(z).abs()
@@ -153,7 +190,8 @@ class BlockPolynomialLayer(nn.Module):
         """Stored numbers: integer indices of monomials and blocks, and coefficients."""
         indices = sum(block.size for block in self.monomials.terms.blocks) + len(self.leading)
         indices += sum(block.shape[1] for block in self.blocks)
-        count = sum(p.numel() for p in self.parameters()) + 2 * len(self.shift)
+        blocks = sum(block.numel() for block in self.blocks)
+        count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.shift)
         return {"monomials": indices, "coefficients": count}
 
     def config(self) -> dict[str, object]:
@@ -162,5 +200,27 @@ class BlockPolynomialLayer(nn.Module):
             "kind": "blocks",
             "n_variables": self.monomials.terms.n_variables,
             "counts": list(self.counts),
-            "sizes": [block.shape[1] for block in self.blocks],
+            "sizes": list(self.sizes),
         }
+
+
+def _unpad(
+    layer: BlockPolynomialLayer, state: dict[str, Tensor], prefix: str, metadata: Any
+) -> None:
+    """Write the blocks in place of the padded weights."""
+    state.pop(f"{prefix}weight")
+    for k, block in enumerate(layer.blocks):
+        state[f"{prefix}blocks.{k}"] = block.detach().contiguous()
+
+
+def _pad(
+    layer: BlockPolynomialLayer, state: dict[str, Tensor], prefix: str, *_: Any, **__: Any
+) -> None:
+    """Read the padded weights from the blocks."""
+    weight = torch.zeros_like(layer.weight)
+    for k, shape in enumerate(zip(layer.counts, layer.sizes, strict=True)):
+        block = state.pop(f"{prefix}blocks.{k}", None)
+        if block is None or block.shape != shape:
+            return  # loading then names what is missing
+        weight[k, : shape[0], : shape[1]] = block
+    state[f"{prefix}weight"] = weight

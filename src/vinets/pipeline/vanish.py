@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -12,12 +13,20 @@ from torch import Tensor
 from vinets.algebra.shared import SharedPolynomials, term_moments, union_of_terms
 from vinets.algebra.terms import TermSet
 from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning, VanishingIdeal
-from vinets.ideals.classwise import fit_class_ideals
+from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
 from vinets.ideals.pruning import PrunedIdeals, PruningScores, as_polynomials, prune, score
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["Found", "Pruning", "class_means", "find_polynomials"]
+__all__ = [
+    "Found",
+    "Generators",
+    "Pruning",
+    "class_means",
+    "find_generators",
+    "find_polynomials",
+    "make_layer",
+]
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,25 @@ class Pruning:
 
 
 @dataclass(frozen=True, eq=False)
+class Generators:
+    """Generators of every class before pruning, with their scores.
+
+    Parameters
+    ----------
+    ideals : ClassIdeals
+        The fitted ideals.
+    scores : PruningScores
+        On points that the ideals were not fitted to.
+    monomials : int
+        Monomials that evaluation of all generators needs, without the constant.
+    """
+
+    ideals: ClassIdeals
+    scores: PruningScores
+    monomials: int
+
+
+@dataclass(frozen=True, eq=False)
 class Found:
     """A polynomial layer and what it was made of."""
 
@@ -53,9 +81,12 @@ class Found:
     owners: Tensor
 
 
+Labelled: TypeAlias = tuple[Tensor, Tensor]  # points (m, n) and labels (m,)
+
+
 def find_polynomials(
-    fit: tuple[Tensor, Tensor],
-    check: tuple[Tensor, Tensor],
+    fit: Labelled,
+    check: Labelled,
     ideal: VanishingIdeal,
     pruning: Pruning,
     *,
@@ -74,11 +105,18 @@ def find_polynomials(
         The algorithm.
     pruning : Pruning
         What stays.
-    normalized : bool, default=False
-        Batch normalisation inside the layer; see :class:`PolynomialLayer`.
-    blocks : bool, default=True
-        Keep coefficients class by class where nothing is pruned.
+    normalized, blocks
+        As for :func:`make_layer`.
     """
+    generators = find_generators(fit, check, ideal, pruning.score)
+    points = torch.cat([fit[0], check[0]])
+    return make_layer(generators, points, pruning, normalized=normalized, blocks=blocks)
+
+
+def find_generators(
+    fit: Labelled, check: Labelled, ideal: VanishingIdeal, kind: str = "separation"
+) -> Generators:
+    """Fit one ideal per class to ``fit``, and score its generators on ``check``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
         warnings.simplefilter("ignore", NoGeneratorsWarning)
@@ -87,15 +125,41 @@ def find_polynomials(
         raise ValueError(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
         )
-    scores = score(ideals, check[0], check[1], pruning.score)
+    scores = score(ideals, check[0], check[1], kind)
     everything = [as_polynomials(i.generators_).compact() for i in ideals.ideals]
     found, _ = union_of_terms([t for p in everything for t in (p.terms, p.leading)])
-    pruned = prune(ideals, scores, 1.0 if pruning.keep is None else pruning.keep)
-    points = torch.cat([fit[0], check[0]])
-    if blocks and pruning.keep is None and pruning.monomials is None:
+    return Generators(ideals, scores, _without_constant(found))
+
+
+def make_layer(
+    generators: Generators,
+    points: Tensor,
+    pruning: Pruning,
+    *,
+    normalized: bool = False,
+    blocks: bool = True,
+) -> Found:
+    """A layer of the generators that stay.
+
+    Parameters
+    ----------
+    generators : Generators
+        From :func:`find_generators`.
+    points : Tensor of shape (m, n)
+        Of all classes, to standardise the monomials.
+    pruning : Pruning
+        What stays; its ``score`` was chosen before.
+    normalized : bool, default=False
+        Batch normalisation inside the layer; see :class:`PolynomialLayer`.
+    blocks : bool, default=True
+        Keep coefficients class by class where all monomials stay and that takes fewer numbers.
+    """
+    keep = 1.0 if pruning.keep is None else pruning.keep
+    pruned = prune(generators.ideals, generators.scores, keep)
+    facts = generators.scores, pruned, generators.monomials
+    if blocks and pruning.monomials is None and _blocks_are_smaller(pruned):
         block = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
-        owners = torch.repeat_interleave(torch.tensor(block.counts))
-        return Found(block, scores, pruned, _without_constant(found), owners)
+        return Found(block, *facts, torch.repeat_interleave(torch.tensor(block.counts)))
     shared = SharedPolynomials.of(pruned.polynomials)
     if pruning.monomials is not None and pruning.monomials < len(shared.terms):
         _, spread = term_moments(shared.terms, points)
@@ -106,7 +170,16 @@ def find_polynomials(
         sparse=pruning.sparse,
         normalized=normalized,
     )
-    return Found(layer, scores, pruned, _without_constant(found), shared.owners)
+    return Found(layer, *facts, shared.owners)
+
+
+def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:
+    sets = [p.compact() for p in pruned.polynomials]
+    if min(map(len, sets)) == 0:
+        return False
+    terms, _ = union_of_terms([t for p in sets for t in (p.terms, p.leading)])
+    own = sum(len(p) * (len(p.terms) + 1) for p in sets)
+    return own < len(pruned) * _without_constant(terms)
 
 
 def _without_constant(terms: TermSet) -> int:

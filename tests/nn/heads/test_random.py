@@ -14,7 +14,12 @@ from vinets.nn.heads.random import random_terms
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("vanishing", RandomMonomials), ("local path", LocalRandomMonomials)]
+    ("name", "kind"),
+    [
+        ("vanishing", RandomMonomials),
+        ("blocks", RandomMonomials),
+        ("local path", LocalRandomMonomials),
+    ],
 )
 @pytest.mark.parametrize("max_degree", [None, 5])
 def test_the_rival_has_the_same_numbers(heads, points, name, kind, max_degree):

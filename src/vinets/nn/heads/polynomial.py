@@ -73,7 +73,9 @@ class PolynomialHead(Head):
         return logits if self.path is None else logits + self.path(latents)
 
     @classmethod
-    def like(cls, head: PolynomialHead, polynomials: PolynomialLayer) -> Self:
+    def like(
+        cls, head: PolynomialHead, polynomials: PolynomialLayer | BlockPolynomialLayer
+    ) -> Self:
         """An untrained head with other polynomials behind the same variables."""
         made: Any = cls
         return made(

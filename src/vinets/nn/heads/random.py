@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vinets.algebra.shared import term_moments
 from vinets.algebra.terms import TermSet
+from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.heads.local import LocalHead
 from vinets.nn.heads.vanishing import VanishingHead
 from vinets.nn.polynomial import PolynomialLayer
@@ -53,12 +54,17 @@ def random_like(
     """
     own = head.polynomials
     terms = random_terms(own.monomials.terms, max_degree=max_degree, seed=seed)
-    normalized = isinstance(own, PolynomialLayer) and own.norm is not None
-    layer = PolynomialLayer(terms, len(own.bias), normalized=normalized)
+    layer: PolynomialLayer | BlockPolynomialLayer
+    if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
+        columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
+        layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
+    else:
+        layer = PolynomialLayer(terms, len(own.bias), normalized=own.norm is not None)
     layer.draw(torch.Generator().manual_seed(seed))
     mean, std = term_moments(terms, points)
     layer.set_moments(mean.cpu(), std.cpu())
     if isinstance(head, LocalHead):
+        assert isinstance(layer, PolynomialLayer)
         return LocalRandomMonomials.like(head, layer)
     return RandomMonomials.like(head, layer)
 
