@@ -16,6 +16,7 @@ from vinets.latent.cut import cut_points
 from vinets.models import digits_cnn
 from vinets.nn import VINet
 from vinets.report import can_draw
+from vinets.theory import spectral_complexity
 
 SEED = 3
 
@@ -92,6 +93,21 @@ def test_another_process_reads_the_network_and_gives_the_stored_answer(ran):
     assert float(probability) == pytest.approx(example["probabilities"][label], abs=1e-4)
 
 
+def test_the_theory_is_that_of_the_saved_network(ran):
+    out, results = ran
+    theory, saved = results["theory"], results["saved"]["cut"]
+    assert list(theory["cuts"]) == [cut["cut"] for cut in results["cuts"]]
+    found = theory["cuts"][saved]
+    again = spectral_complexity(VINet.from_pretrained(out / "vinet"))
+    assert found["log10_R"] == pytest.approx(again.log10_R, abs=1e-3)
+    assert [layer["name"] for layer in found["layers"]] == [layer.name for layer in again.layers]
+    for facts in theory["cuts"].values():
+        assert facts["bounds"]["holds"]
+        kappa = facts["log10_R"] - theory["baseline"]["log10_R"]
+        assert facts["log10_kappa"] == pytest.approx(kappa)
+        assert facts["log10_R_guaranteed"] >= facts["log10_R"]
+
+
 class Balanced(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +133,7 @@ def test_the_page_is_well_formed_and_loads_nothing(ran):
     assert not re.search(r"https?:|@import|<script|<link|<iframe|url\((?!#)", text)
     targets = re.findall(r"""\b(?:src|href|srcset|poster)\s*=\s*["']([^"']{0,11})""", text)
     assert all(target.startswith(("#", "data:image/")) for target in targets)
-    assert text.count("<figure>") == (7 if can_draw() else 0)
+    assert text.count("<figure>") == (8 if can_draw() else 0)
     names = re.findall(r'\bid="([^"]*)"', text)
     assert len(names) == len(set(names))
     for row in results["rows"]:

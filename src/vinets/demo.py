@@ -36,6 +36,7 @@ from vinets.plotting import plot_generators, plot_points, plot_scores
 from vinets.progress import Progress, progress_of
 from vinets.report import as_characters, demo_html, print_outcome, print_table
 from vinets.report.results import NARROW_COLUMNS, result_cells, result_row
+from vinets.theory import cut_complexity, spectral_complexity
 from vinets.training import History, Recipe, cache_latents, fine_tune, train_classifier
 
 __all__ = ["DEMO_CUTS", "DEMO_SETTINGS", "Settings", "run_demo"]
@@ -162,6 +163,7 @@ def _compare_cuts(
         speeds = _speeds({baseline["name"]: models[0], **networks}, data, window)
         _record(results, heats, setting, speeds)
         firsts.append(heats[0])
+    results["theory"] = _theory(models[0], firsts, data)
     return max(firsts, key=lambda heat: heat.held_out)
 
 
@@ -229,6 +231,23 @@ def _compete(
         seconds = building + history.seconds
         entrants.append(Entrant(name, folded, history, _wrong(folded, data), seconds))
     return Heat(cut, latents.shape, _plane(latents), report, tuple(entrants))
+
+
+def _theory(model: nn.Module, heats: Sequence[Heat], data: DataSplit) -> dict[str, Any]:
+    """Spectral complexity of the uncut network and, with the theorem's bounds, of every VI-Net."""
+    example = data.train.example()
+    assert isinstance(example, Tensor)
+    baseline = spectral_complexity(model, example)
+    cuts = {}
+    for heat in heats:
+        found = cut_complexity(heat.entrants[0].network, example)
+        bounds = found.head.bounds
+        cuts[heat.cut] = found.whole.to_dict() | {
+            "log10_kappa": found.whole.log10_R - baseline.log10_R,
+            "log10_R_guaranteed": found.guaranteed.log10_R,
+            "bounds": None if bounds is None else bounds.to_dict(),
+        }
+    return {"baseline": baseline.to_dict(), "cuts": cuts}
 
 
 def _plane(latents: Latents) -> Tensor:

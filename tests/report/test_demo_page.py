@@ -13,6 +13,18 @@ PARTS = {"backbone": 30, "projection": 5, "monomials": 2, "coefficients": 8, "li
 SPEED = {"images_per_second": 200.0, "images_per_second_std": 1.0}
 
 
+def complexity(log10: float, names: str) -> dict:
+    """What the theory says about a network of plain layers."""
+    layer = {"spectral": 10.0, "two_one": 30.0, "lipschitz": 1.0, "share": 1 / len(names)}
+    return {"log10_R": log10, "layers": [layer | {"name": name} for name in names]}
+
+
+def theory() -> dict:
+    bounds = {"holds": True, "bounds": [{"tightness": 0.125}, {"tightness": 0.5}]}
+    head = {"log10_kappa": 1.75, "log10_R_guaranteed": 6.5, "bounds": bounds}
+    return {"baseline": complexity(4.0, "abc"), "cuts": {"pool": complexity(5.75, "ahf") | head}}
+
+
 def results(ours: int = 4, theirs: int = 20) -> dict:
     """Results of one cut, with so many errors of the VI-Net and of its rival."""
     facts = {"cut": "pool", "seconds": 1.0, **SPEED}
@@ -43,6 +55,7 @@ def results(ours: int = 4, theirs: int = 20) -> dict:
             result_row("MLP", PARTS, [list(range(30, 30 + theirs))], TESTS, **facts),
         ],
         "histories": {"pool": {"VI-Net": {"epochs": epochs, "best": 1}}},
+        "theory": theory(),
         "saved": {"cut": "pool", "folder": "vinet"},
         "example": {
             "index": 0,
@@ -100,6 +113,17 @@ def test_the_page_shows_table_command_settings_and_answer():
 
 
 @pytest.mark.usefixtures("_plain")
+def test_the_page_tells_the_complexity_and_whether_bounds_hold():
+    found = results()
+    text = demo_html(found)
+    for part in ("10^4.00", "10^5.75", "10^1.75", "10^6.50", "<td>yes</td><td>0.5</td>"):
+        assert part in text
+    assert "larger than that of the uncut network for 1 of 1" in text
+    found["theory"]["cuts"]["pool"]["bounds"]["holds"] = False
+    assert "<td>NO</td>" in demo_html(found)
+
+
+@pytest.mark.usefixtures("_plain")
 def test_without_matplotlib_the_page_says_so():
     text = demo_html(results(), {"points": pytest.fail})
     assert "<svg" not in text and "vinets[plots]" in text
@@ -110,9 +134,9 @@ def test_without_matplotlib_the_page_says_so():
 def test_every_figure_says_what_it_shows():
     drawings = {name: lambda ax: ax.plot([1, 2]) for name in ("points", "generators", "scores")}
     text = demo_html(results(), drawings)
-    assert text.count("<figure>") == text.count("<svg ") == 7
+    assert text.count("<figure>") == text.count("<svg ") == 8
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', text)
-    assert len(set(labels)) == 7
+    assert len(set(labels)) == 8
 
 
 def test_the_terminal_tells_the_same(capsys):

@@ -18,6 +18,7 @@ from vinets.cli.evaluate import evaluate
 from vinets.cli.export import export
 from vinets.cli.ideal import ideal
 from vinets.cli.predict import predict
+from vinets.cli.theory import theory
 from vinets.cli.train import train
 
 __all__ = ["app"]
@@ -62,7 +63,7 @@ def main(
 # In the order of use. Commands that need an argument show their help without one.
 for _panel, _commands in {
     "Make a network": (train, cuts, build),
-    "Use a network": (evaluate, bench, predict, export),
+    "Use a network": (evaluate, bench, theory, predict, export),
     "Ideals of points": (ideal,),
     "See it at work": (demo,),
 }.items():

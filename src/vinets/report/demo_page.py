@@ -24,6 +24,8 @@ from vinets.report.page import (
 )
 from vinets.report.results import COLUMNS, result_cells, signed
 from vinets.report.svg import can_draw, drawing
+from vinets.report.theory_charts import draw_layers
+from vinets.report.theory_page import LAYERS_CAPTION, MEANING, layers_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,6 +58,7 @@ def demo_html(
         _duels(results),
         _inside(results, drawings or {}),
         _parameters(results),
+        _complexity(results["theory"]),
         _one_image(results),
         _repeat(results),
     ]
@@ -236,6 +239,52 @@ def _parameters(results: Mapping[str, Any]) -> Markup:
     )
     text = "The networks are counted as they run: batch normalisation is folded into the heads."
     return section("Where the parameters are", paragraph(text), *chart)
+
+
+def _complexity(theory: Mapping[str, Any]) -> Markup:
+    baseline, cuts = theory["baseline"], theory["cuts"]
+    networks = {f"VI-Net cut at {cut}": found for cut, found in cuts.items()}
+    chart = _picture(
+        "complexity",
+        layers_text(baseline, networks),
+        LAYERS_CAPTION,
+        lambda ax: draw_layers(ax, baseline, networks),
+        size=WIDE,
+    )
+    rows = [["uncut network", _power(baseline["log10_R"]), "", "", "", ""]]
+    for name, found in networks.items():
+        bounds = found["bounds"]
+        rows.append(
+            [
+                name,
+                _power(found["log10_R"]),
+                _power(found["log10_kappa"]),
+                _power(found["log10_R_guaranteed"]),
+                "yes" if bounds["holds"] else "NO",
+                f"{max(bound['tightness'] for bound in bounds['bounds']):.2g}",
+            ]
+        )
+    columns = ["", "R", "κ", "R for all inputs", "bounds hold", "tightest bound"]
+    larger = sum((found["log10_kappa"] or 0) > 0 for found in cuts.values())
+    text = (
+        f"R is larger than that of the uncut network for {larger} of {len(cuts)} VI-Nets. "
+        "κ is R of the VI-Net over R of the uncut network. The theorem behind R assumes variables "
+        "in [−1, 1]; where a head may leave this range, R for all inputs is larger. The bounds "
+        "are those of the theorem on the norms of the polynomials, the tightest given as value "
+        "over bound."
+    )
+    caption = "Spectral complexity of the networks of the first seed"
+    return section(
+        "Spectral complexity",
+        paragraph(MEANING),
+        *chart,
+        paragraph(text),
+        table(caption, columns, rows),
+    )
+
+
+def _power(log10: float | None) -> str:
+    return "" if log10 is None else f"10^{log10:.2f}"
 
 
 def _one_image(results: Mapping[str, Any]) -> Markup:

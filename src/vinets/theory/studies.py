@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +26,7 @@ from vinets.theory.split import Split, split_at
 
 __all__ = ["Corollary", "Study", "study"]
 
+CURVE_POINTS = 60
 Batches = Callable[[], Iterable[tuple[Inputs, Tensor]]]
 
 
@@ -57,6 +59,7 @@ class Corollary:
         return {
             name: {
                 "margins": bound.distribution.to_dict(),
+                "curve": _curve(bound),
                 "log10_R": bound.log10_R,
                 "input_norm": bound.input_norm,
                 "width": bound.width,
@@ -120,7 +123,7 @@ class Study:
             "removed": [layer.name for layer in self.split.removed],
             "log10_kappa": self.log10_kappa,
             "network": facts,
-            "advice": self.advice.to_dict(),
+            "advice": self.advice.to_dict() | {"path": _path(self.advice)},
             "corollary": None if self.corollary is None else self.corollary.to_dict(),
         }
 
@@ -244,6 +247,16 @@ def _head_sizes(network: CutNetwork, example: Tensor) -> list[int]:
         positions * len(encoded.coefficients),
         logits,
     ]
+
+
+def _curve(bound: GeneralisationBound) -> dict[str, list[float]]:
+    """Margins at evenly spaced quantiles and the loss at each, for a figure."""
+    gammas = bound.distribution.quantiles(np.linspace(0, 1, CURVE_POINTS))
+    return {"gamma": gammas.tolist(), "loss": bound.distribution.loss(gammas).tolist()}
+
+
+def _path(advice: Advice) -> list[dict[str, Any]]:
+    return [asdict(row) | {"fits": row.fits} for row in advice.path]
 
 
 def _at_median(bound: GeneralisationBound) -> float | None:

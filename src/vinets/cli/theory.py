@@ -1,0 +1,287 @@
+"""``vinets theory``: spectral complexity of a network, and which heads keep it down."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vinets.cli.options import (
+    DATA,
+    DATA_HELP,
+    OUTPUT,
+    Device,
+    Json,
+    Quiet,
+    Seed,
+    Shape,
+    Size,
+    SplitSeed,
+    Weights,
+    option,
+)
+from vinets.cli.output import note, print_json, print_lines, print_table, seeded, watching
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vinets.cli.networks import Opened
+    from vinets.data import Source
+    from vinets.nn.network import CutNetwork
+
+__all__ = ["theory"]
+
+ADVICE = "Advice"
+BATCH = 256
+
+
+def theory(
+    model: Annotated[
+        str,
+        typer.Argument(help="A folder of vinets train, or the name of a network with --weights."),
+    ],
+    cut: Annotated[
+        str | None,
+        option(
+            DATA,
+            "--cut",
+            help="Name or index of a place (see vinets cuts), or a share: 50%.",
+            show_default="that of --vinet",
+        ),
+    ] = None,
+    vinet: Annotated[
+        Path | None,
+        option(DATA, "--vinet", help="Folder of a network that vinets build made of MODEL there."),
+    ] = None,
+    weights: Weights = None,
+    shape: Shape = None,
+    data: Annotated[
+        str | None,
+        option(
+            DATA,
+            "--data",
+            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_HELP}",
+        ),
+    ] = None,
+    size: Size = None,
+    split_seed: SplitSeed = 0,
+    examples: Annotated[
+        int,
+        option(DATA, "--examples", help="Training examples to draw for margins, at most.", min=1),
+    ] = 5000,
+    components: Annotated[
+        int,
+        option(
+            ADVICE, "--components", help="Principal components, where there is no --vinet.", min=1
+        ),
+    ] = 128,
+    per_class: Annotated[
+        int, option(ADVICE, "--per-class", help="Polynomials wanted for each class.", min=1)
+    ] = 128,
+    monomials: Annotated[
+        int, option(ADVICE, "--monomials", help="Monomials wanted in all.", min=1)
+    ] = 512,
+    tau: Annotated[
+        float, option(ADVICE, "--tau", help="The l1 norm that coefficients are to keep to.")
+    ] = 10.0,
+    constant: Annotated[
+        str,
+        option(
+            ADVICE, "--constant", help="proved, with 2^(d/2), or stated, the theorem's own 2^d."
+        ),
+    ] = "proved",
+    out: Annotated[
+        Path | None, option(OUTPUT, "--out", help="Folder for theory.json and theory.html.")
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Show the spectral complexity R of a network, and which heads behind a cut keep it down.
+
+    Margin bounds on the test error grow with R. Lists R layer by layer, and the sizes of
+    polynomial heads that are certified to have no larger R. With --vinet also the R of that
+    network and every bound of the theorem; with --data as well, the margins of both.
+
+    Example: vinets theory out/base --cut relu2 --vinet out/vinet --data digits --out out/theory
+    """
+    from vinets.checks import one_of, parameter_error
+    from vinets.cli.parsing import cut_of
+    from vinets.measure.running import resolve_device
+    from vinets.theory import study
+    from vinets.theory.split import CONSTANTS
+
+    seeded(seed)
+    one_of("vinets", "constant", constant, CONSTANTS)
+    if not 0 < tau < math.inf:
+        raise parameter_error("vinets", "tau", "a positive, finite number", tau)
+    place = resolve_device("vinets", device)
+    opened, example, source = _open(model, weights, data, shape, size, split_seed)
+    network = None if vinet is None else _behind(vinet, opened, model, example)
+    if cut is None and network is None:
+        raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --vinet.")
+    where = cut_of(cut) if cut is not None else network.record.cut if network is not None else ""
+    drawn = None if source is None else _drawn(source, examples, seed)
+    with watching(quiet) as progress:
+        progress.start(f"norms of {opened.name}", 1)
+        found = study(
+            opened.network.to(place),
+            where,
+            example.to(place),
+            network=None if network is None else network.to(place),
+            batches=None if drawn is None else lambda: drawn.batches(BATCH, device=place),
+            n_components=components,
+            seed=seed,
+            tau=tau,
+            constant=constant,
+            per_class=per_class,
+            monomials_wanted=monomials,
+        )
+        progress.advance(1)
+    named = {"model": model, "vinet": None if vinet is None else str(vinet), "data": data}
+    facts = _plain(named | found.to_dict())
+    if out is not None:
+        _write(out, facts, opened.name, device)
+        note(f"Written to {out}: theory.json, theory.html", quiet)
+    if json:
+        print_json(facts)
+        return
+    _show(facts)
+
+
+def _open(
+    model: str,
+    weights: Path | None,
+    data: str | None,
+    shape: str | None,
+    size: int | None,
+    split_seed: int,
+) -> tuple[Opened, Tensor, Source | None]:
+    """The uncut network, an input and, where data is given, the training part."""
+    from torch import Tensor
+
+    from vinets.cli.networks import example_for, open_network, open_with_data, require_weights
+    from vinets.cli.parsing import integers
+
+    source = None
+    if data is not None and shape is not None:
+        raise ValueError("Pass --shape or --data, for --data gives the shape as well.")
+    if data is not None:
+        opened, split = open_with_data(
+            model, data, weights=weights, split_seed=split_seed, size=size
+        )
+        source, example = split.train, split.train.example()
+    else:
+        opened = open_network(model, weights)
+        example = example_for(opened, None if shape is None else integers("--shape", shape))
+    if opened.is_cut:
+        raise ValueError(f"{model} is cut already. Pass the network that it was made from.")
+    require_weights(opened)
+    if not isinstance(example, Tensor):
+        raise ValueError(f"{opened.name} takes several inputs. The theory is for one tensor.")
+    return opened, example, source
+
+
+def _behind(folder: Path, opened: Opened, model: str, example: Tensor) -> CutNetwork:
+    """The network behind the cut, which must have been made of ``model``."""
+    from vinets.cli.networks import check_inputs, open_network
+    from vinets.nn.network import CutNetwork
+
+    found = open_network(str(folder))
+    network = found.network
+    if not isinstance(network, CutNetwork):
+        raise ValueError(f"{folder} is not cut. Pass a folder that vinets build wrote.")
+    check_inputs(found, example)
+    known = opened.network.state_dict()
+    for name, value in network.backbone.state_dict().items():
+        original = known.get(name.removeprefix("model."))  # the prefix of networks without a trace
+        if original is None or not original.equal(value):
+            raise ValueError(f"{folder} was made of another network than {model}: {name} differs.")
+    return network
+
+
+def _drawn(source: Source, count: int, seed: int) -> Source:
+    """All examples, or so many of them without replacement: classes may lie in a row."""
+    import torch
+
+    if len(source) <= count:
+        return source
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
+    return source.subset(order[:count].sort().values)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """The same with None for numbers that are not finite, as JSON has them."""
+    import json
+
+    plain: dict[str, Any] = json.loads(json.dumps(values), parse_constant=lambda _: None)
+    return plain
+
+
+def _write(folder: Path, facts: dict[str, Any], name: str, device: str) -> None:
+    from vinets.measure import machine
+    from vinets.pipeline.experiment import write_json
+    from vinets.report.theory_page import theory_page
+
+    about, command = machine(device), shlex.join(["vinets", *sys.argv[1:]])
+    page = theory_page(facts, f"Spectral complexity of {name}", command, about)
+    write_json(folder / "theory.json", {"command": command, "machine": about} | facts)
+    (folder / "theory.html").write_text(page, encoding="utf-8")
+
+
+def _show(facts: dict[str, Any]) -> None:
+    """Tables and sentences in the order of the page."""
+    from vinets.report.theory_page import kappa_sentence
+
+    network = facts["network"]
+    _show_layers("uncut network", facts, "baseline")
+    if network is not None:
+        _show_layers("network behind the cut", facts, "network")
+        print_lines([kappa_sentence(facts)])
+        _show_bounds(network["bounds"])
+    _show_advice(facts["advice"])
+    if facts["corollary"] is not None:
+        _show_margins(facts["corollary"])
+
+
+def _show_layers(name: str, facts: dict[str, Any], side: str) -> None:
+    from vinets.report.theory_page import LAYER_COLUMNS, layer_cells
+
+    print_table(LAYER_COLUMNS, layer_cells(facts, side), left=3)
+    log = facts[side]["log10_R"]
+    print_lines([f"R of the {name} = {'0' if log is None else f'10^{log:.3f}'}"])
+
+
+def _show_bounds(bounds: dict[str, Any] | None) -> None:
+    from vinets.report.theory_page import BOUND_COLUMNS, bound_cells
+
+    if bounds is not None:
+        print_table(BOUND_COLUMNS, bound_cells(bounds), left=2)
+
+
+def _show_advice(advice: dict[str, Any]) -> None:
+    from vinets.report.theory_page import SCOPE, advice_cells
+
+    print_lines(
+        [
+            f"Largest tau with kappa <= 1 by the {advice['constant']} bound (* from "
+            f"{advice['tau']:g} on), lambda_1 = {advice['lambda_1']:.4g}, "
+            f"lambda_2 = {advice['lambda_2']:.4g}:"
+        ]
+    )
+    print_table(*advice_cells(advice), left=0)
+    print_lines([advice["sentence"], SCOPE])
+
+
+def _show_margins(corollary: dict[str, Any]) -> None:
+    from vinets.report.theory_page import corollary_sentence, margin_cells
+
+    count = corollary["baseline"]["margins"]["examples"]
+    print_lines(["", f"Quantiles of the margins of {count:,} training examples:"])
+    print_table(*margin_cells(corollary))
+    print_lines([corollary_sentence(corollary)])
