@@ -8,15 +8,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test lint browser bench docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## Cut a network trained on digits, compare VI-Nets with rivals; a page in out/demo
 	$(BIN)/vinets demo --out out/demo
 
-test: lint ## Check style, types and layers, then run every test and doctest
+test: lint browser ## Check style, types and layers, then run every test and doctest
 	$(BIN)/python -m pytest
 
 lint: $(STAMP) ## Check style, types and layers only
@@ -24,6 +24,13 @@ lint: $(STAMP) ## Check style, types and layers only
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+browser: ## Install Chromium for the tests of pages, where it is missing and apt-get may
+	@if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null \
+		&& command -v apt-get >/dev/null && test "$$(id -u)" = 0; then \
+		apt-get update -qq && apt-get install -y -qq chromium \
+			|| echo "Chromium could not be installed; tests that need it are skipped"; \
+	fi
 
 bench: $(STAMP) ## Run all benchmarks: ratios, measured side by side
 	$(BIN)/python -m benchmarks

@@ -5,7 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-ALL = ("engine", "oracles", "memory", "growth", "precision", "layer", "speed", "digits")
+ALL = (
+    "engine",
+    "oracles",
+    "memory",
+    "growth",
+    "precision",
+    "layer",
+    "speed",
+    "digits",
+    "dimension",
+)
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or ALL:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record import RESULTS
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "networks.md", ROOT / "README.md")
+PAGES = (
+    *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "networks", "theory")),
+    ROOT / "README.md",
+)
 
 COLUMNS: dict[str, dict[str, str]] = {
     "engine": {
@@ -97,6 +101,92 @@ COLUMNS: dict[str, dict[str, str]] = {
         "mflops": "MFLOPs an image",
         "mflops_backbone": "of these in the backbone",
     },
+    "theory_complexity": {
+        "network": "network",
+        "layers": "layers",
+        "log10_product": "log₁₀ ∏ρ‖W‖₂",
+        "log10_R": "log₁₀ R",
+        "log10_kappa": "log₁₀ κ",
+        "log10_removed": "log₁₀ ∏ removed",
+        "log10_head": "log₁₀ ∏ head",
+        "seconds": "seconds",
+        "accuracy_points": "accuracy, %",
+    },
+    "theory_sizes": {
+        "network": "network",
+        "degree": "d",
+        "monomials": "S",
+        "polynomials": "N",
+        "tau_before_training": "τ as built",
+        "tau": "τ as trained",
+    },
+    "theory_bounds": {
+        "network": "network",
+        "quantity": "quantity",
+        "source": "source",
+        "actual": "actual",
+        "bound": "bound",
+        "tightness": "actual / bound",
+        "holds": "holds",
+    },
+    "theory_corollary": {
+        "network": "network",
+        "margin_error": "L₀",
+        "median_margin": "median margin",
+        "width": "ω",
+        "log10_complexity_term": "log₁₀ of the complexity term there",
+        "log10_quotient": "log₁₀ of its quotient to the baseline's",
+    },
+    "theory_advice": {
+        "network": "network",
+        "before": "between cut and polynomials",
+        "polynomials": "N",
+        "monomials": "S",
+        **{f"log10_tau_{d}": f"d = {d}" for d in range(1, 6)},
+    },
+    "theory_norms": {
+        "source": "from",
+        "layer": "layer",
+        "matrix": "as a matrix",
+        "spectral": "‖W‖₂",
+        "spectral_error": "relative error",
+        "two_one": "‖Wᵀ‖₂,₁",
+        "two_one_error": "relative error",
+    },
+    "theory_cancellation": {
+        "degree": "d",
+        "amplification": "amplification",
+        "float64_median": "float64, median",
+        "float64_worst": "float64, worst",
+        "float32_median": "float32, median",
+        "float32_worst": "float32, worst",
+    },
+    "theory_manifolds": {
+        "dimension": "dimension",
+        "points": "points",
+        "sphere": "sphere",
+        "torus": "torus",
+        "swiss_roll": "Swiss roll",
+        "largest_error_share": "largest error",
+    },
+    "dimension": {
+        "cut": "cut",
+        "removed": "share of convolutions removed",
+        "dimension": "dimension",
+        "dimension_std": "std over classes",
+        "dimension_std_over_seeds": "std over seeds",
+        "monomials": "monomials",
+        "monomials_std_over_seeds": "std over seeds",
+        "polynomials": "polynomials",
+    },
+}
+
+# Tables that show a part of a file of another name, or some of its rows.
+FILES = {"theory_sizes": "theory_complexity"}
+ADVISED = {classes * count for classes in (10, 100) for count in (128, 32, 4, 1)}
+SHOWN: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "theory_sizes": lambda row: "tau" in row,
+    "theory_advice": lambda row: row["polynomials"] in ADVISED,
 }
 
 # Runs of `vinets build` side by side, one row a head: the table's name, and the runs by title.
@@ -109,10 +199,10 @@ BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
 def render(name: str) -> str:
     """The table of one result file, with a line on where it was made."""
-    record = json.loads((RESULTS / f"{name}.json").read_text())
+    record = json.loads((RESULTS / f"{FILES.get(name, name)}.json").read_text())
     columns = COLUMNS[name]
     lines = ["| " + " | ".join(columns.values()) + " |", "|" + "---|" * len(columns)]
-    for row in record["rows"]:
+    for row in filter(SHOWN.get(name), record["rows"]):
         lines.append("| " + " | ".join(_cell(key, row.get(key)) for key in columns) + " |")
     made = [record["command"], record.get("gpu") or record["processor"], f"torch {record['torch']}"]
     return "\n".join([*lines, "", f"<small>`{made[0]}`, {made[1]}, {made[2]}.</small>"])
@@ -152,6 +242,8 @@ def _cell(key: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
+        if key.startswith("log10_"):
+            return f"{10**value:.3g}" if key.startswith("log10_tau") else f"{value:.2f}"
         if key.endswith("_points"):
             return f"{value:+.2f}" if "ahead" in key else f"{value:.2f}"
         if key.startswith(("zeros", "agreement")) or key.endswith("share"):
@@ -160,7 +252,7 @@ def _cell(key: str, value: Any) -> str:
             digits = 0 if value >= 10 else 2 if key == "speed_ratio" else 1
             return f"{value:.{digits}f}×"
         return f"{value:.3g}"
-    return str(value)
+    return str(value).replace("||", "‖")  # two bars would end the cell
 
 
 def fill(text: str) -> str:

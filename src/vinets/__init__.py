@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from vinets.pipeline.collect import collect
     from vinets.pipeline.report import BuildReport
     from vinets.pipeline.rivals import rivals
+    from vinets.theory.networks import spectral_complexity
+    from vinets.theory.studies import study
     from vinets.training.feed import cache_latents
     from vinets.training.recipe import Recipe
     from vinets.training.tune import fine_tune, train_classifier
@@ -41,6 +43,8 @@ __all__ = [
     "fine_tune",
     "fit_class_ideals",
     "rivals",
+    "spectral_complexity",
+    "study",
     "train_classifier",
     "truncate",
 ]
@@ -65,6 +69,8 @@ _HOME = {
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
     "rivals": "pipeline.rivals",
+    "spectral_complexity": "theory.networks",
+    "study": "theory.studies",
     "train_classifier": "training.tune",
     "truncate": "latent.cut",
 }

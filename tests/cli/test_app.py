@@ -24,6 +24,9 @@ OPTIONS = {
     "bench": "batch-sizes repeats amp compile threads",
     "predict": "top device json",
     "export": "out format opset",
+    "theory": "cut weights shape data vinet components tau constant out json",
+    "reproduce": "data weights out seeds quick backbone jobs json",
+    "report": "out title json",
     "ideal": "label algorithm psi max-degree scale normalization border variable-order oracle "
     "tau all out json",
 }
@@ -85,7 +88,7 @@ def test_it_runs_as_a_module():
 
 @pytest.mark.parametrize(
     "name",
-    ["train", "cuts", "build", "evaluate", "bench", "predict", "export", "ideal", "demo"],
+    ["train", "cuts", "build", "evaluate", "bench", "predict", "export", "ideal", "theory", "demo"],
 )
 def test_every_command_takes_the_common_options(call, name):
     text = call(name, "--help").out

@@ -18,6 +18,8 @@ from vinets.cli.evaluate import evaluate
 from vinets.cli.export import export
 from vinets.cli.ideal import ideal
 from vinets.cli.predict import predict
+from vinets.cli.report import report
+from vinets.cli.reproduce import reproduce
 from vinets.cli.theory import theory
 from vinets.cli.train import train
 
@@ -65,7 +67,7 @@ for _panel, _commands in {
     "Make a network": (train, cuts, build),
     "Use a network": (evaluate, bench, theory, predict, export),
     "Ideals of points": (ideal,),
-    "See it at work": (demo,),
+    "See it at work": (demo, reproduce, report),
 }.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel, no_args_is_help=_command is not demo)(_command)

@@ -38,6 +38,7 @@ def build(
     order: str = "tanh-pca",
     pca: str = "auto",
     train_projection: bool = False,
+    scale: str = "unit",
     keep: int | float | str | None = "auto",
     monomials: int | str | None = "auto",
     score: str = "separation",
@@ -73,6 +74,9 @@ def build(
         How the components are found.
     train_projection : bool, default=False
         Let fine-tuning change the projection.
+    scale : {"unit", "none"}, default="unit"
+        Whether the components of the global placement get unit variance or keep their own, as the
+        paper's counts of generators suggest that its components do.
     keep : int, float, None or "auto", default="auto"
         Generators per class by pruning score, a share of them, or all. Auto is 128 per class, or
         512 over all classes in the local placement.
@@ -106,6 +110,7 @@ def build(
     one_of("build", "placement", placement, tuple(PLACEMENTS))
     one_of("build", "order", order, ORDERS)
     one_of("build", "score", score, SCORES)
+    one_of("build", "scale", scale, ("unit", "none"))
     if isinstance(model, Latents):
         latents = model
     else:
@@ -130,7 +135,7 @@ def build(
         placed = PLACEMENTS[placement](
             latents,
             algorithm,
-            Projecting(components, order, pca, train_projection),
+            Projecting(components, order, pca, train_projection, scale),
             Pruning(kept, most, score, sparse),
             linear_path=linear_path,
             seed=seed,

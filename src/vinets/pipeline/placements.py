@@ -24,6 +24,7 @@ __all__ = [
     "Placed",
     "Projecting",
     "Variables",
+    "fit_and_check",
     "global_variables",
     "place_global",
     "place_local",
@@ -44,12 +45,15 @@ class Projecting:
         Of the principal component analysis.
     trainable : bool
         Fine-tuning changes the projection as well.
+    scale : {"unit", "none"}
+        Whether each component is divided by its standard deviation (global placement only).
     """
 
     n_components: int | None = 128
     order: str = "tanh-pca"
     method: str = "auto"
     trainable: bool = False
+    scale: str = "unit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +103,11 @@ def global_variables(latents: Latents, projecting: Projecting, *, seed: int = 0)
     if projecting.order == "tanh-pca":
         rescale = Rescale.fit(flat())
         pca = _pca(lambda: map(rescale, flat()), n, projecting, seed)
-        projection = Projection.from_pca(pca, "unit", trainable=projecting.trainable)
+        projection = Projection.from_pca(pca, projecting.scale, trainable=projecting.trainable)
         points = torch.cat([projection(rescale(z)) for z in flat()])
     else:
         pca = _pca(flat, n, projecting, seed)
-        projection = Projection.from_pca(pca, "unit", trainable=projecting.trainable)
+        projection = Projection.from_pca(pca, projecting.scale, trainable=projecting.trainable)
         n = len(projection.bias)
         rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
         points = torch.cat([rescale(projection(z)) for z in flat()])
@@ -124,7 +128,7 @@ def place_global(
     begin = time.perf_counter()
     made = global_variables(latents, projecting, seed=seed)
     projected = time.perf_counter()
-    found = find_polynomials(*_split(made.points, made.labels, latents.fit), ideal, pruning)
+    found = find_polynomials(*fit_and_check(made.points, made.labels, latents.fit), ideal, pruning)
     path = _path(latents, linear_path)
     head = VanishingHead(
         made.rescale,
@@ -167,7 +171,7 @@ def place_local(
         explained = float(pca.explained.sum())
     points = local_variables(h, projection, channels=False).detach()
     projected = time.perf_counter()
-    fit, check = _split(points, labels, latents.fit)
+    fit, check = fit_and_check(points, labels, latents.fit)
     found = find_polynomials(fit, check, ideal, pruning, normalized=True, blocks=False)
     assert isinstance(found.layer, PolynomialLayer)
     layer = found.layer
@@ -222,7 +226,7 @@ def _pca(
     return fit_pca(chunks, n, method=projecting.method, seed=seed, at_most=True)
 
 
-def _split(
+def fit_and_check(
     points: Tensor, labels: Tensor, fit: Tensor
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Points to fit ideals to, and points to score generators on."""

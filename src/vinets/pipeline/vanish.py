@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -21,6 +22,7 @@ from vinets.nn.polynomial import PolynomialLayer
 __all__ = [
     "Found",
     "Generators",
+    "Labelled",
     "Pruning",
     "class_means",
     "find_generators",
@@ -63,11 +65,14 @@ class Generators:
         On points that the ideals were not fitted to.
     monomials : int
         Monomials that evaluation of all generators needs, without the constant.
+    seconds : float
+        Wall-clock time of the fits alone.
     """
 
     ideals: ClassIdeals
     scores: PruningScores
     monomials: int
+    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +125,9 @@ def find_generators(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
         warnings.simplefilter("ignore", NoGeneratorsWarning)
+        begin = _now(fit[0].device)
         ideals = fit_class_ideals(fit[0], fit[1], ideal)
+        seconds = _now(fit[0].device) - begin
     if ideals.n_generators == 0:
         raise ValueError(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
@@ -128,7 +135,7 @@ def find_generators(
     scores = score(ideals, check[0], check[1], kind)
     everything = [as_polynomials(i.generators_).compact() for i in ideals.ideals]
     found, _ = union_of_terms([t for p in everything for t in (p.terms, p.leading)])
-    return Generators(ideals, scores, _without_constant(found))
+    return Generators(ideals, scores, _without_constant(found), seconds)
 
 
 def make_layer(
@@ -180,6 +187,12 @@ def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:
     terms, _ = union_of_terms([t for p in sets for t in (p.terms, p.leading)])
     own = sum(len(p) * (len(p.terms) + 1) for p in sets)
     return own < len(pruned) * _without_constant(terms)
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def _without_constant(terms: TermSet) -> int:

@@ -1,0 +1,85 @@
+"""``vinets reproduce``: tables and figures of the paper."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Device, Json, Quiet, option
+from vinets.cli.output import print_json, print_lines, watching
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="table-generators, table-efficiency, fig-truncation, fig-pruning, fig-monomials, "
+            "fig-generators, fig-algorithms, fig-dimension, table-choices, or all.",
+            metavar="NAME...",
+        ),
+    ],
+    data: Annotated[Path, option(DATA, "--data", help="Folder with cifar10 and cifar100.")],
+    out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the results.")],
+    weights: Annotated[
+        Path,
+        option(
+            DATA,
+            "--weights",
+            help="Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors.",
+        ),
+    ] = Path("weights"),
+    backbone: Annotated[
+        list[str] | None,
+        option(
+            DATA,
+            "--backbone",
+            help="Only resnet18, on CIFAR-10, or only resnet34, on CIFAR-100.",
+            show_default="both",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, option(RUNNING, "--seeds", help="Trainings for each row of a table.", min=1)
+    ] = 3,
+    quick: Annotated[
+        bool, option(RUNNING, "--quick", help="A small slice of everything, to see that it runs.")
+    ] = False,
+    jobs: Annotated[
+        int, option(RUNNING, "--jobs", help="Processes side by side on the device.", min=1)
+    ] = 1,
+    device: Device = "auto",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat experiments of the paper: raw results as JSON, figures as PNG and SVG.
+
+    Every run is kept when it is done, so that a call that was stopped goes on where it was, and
+    experiments share what they have in common. For a page of the results: vinets report OUT.
+
+    Example: vinets reproduce table-efficiency --data data --weights weights --out out/paper
+    """
+    from vinets.experiments.backbones import BACKBONES
+    from vinets.experiments.reproduce import reproduce as carried_out
+
+    with watching(quiet) as progress:
+        paths = carried_out(
+            names,
+            data,
+            out,
+            weights=weights,
+            seeds=seeds,
+            quick=quick,
+            backbones=tuple(backbone or BACKBONES),
+            jobs=jobs,
+            device=device,
+            command=["vinets", *sys.argv[1:]],
+            progress=progress,
+        )
+    if json:
+        print_json({"results": [str(path) for path in paths]})
+        return
+    print_lines([str(path) for path in paths])

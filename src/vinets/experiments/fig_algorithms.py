@@ -1,0 +1,75 @@
+"""ABM, OAVI with conditional gradients and OAVI with accelerated gradients over the cuts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vinets.experiments.backbones import RESNET34
+from vinets.experiments.fig_pruning import ALGORITHMS, pruned_run
+from vinets.experiments.plan import Experiment, Plan, axis, line
+from vinets.experiments.runs import Run, Store
+
+__all__ = ["FIG_ALGORITHMS"]
+
+TEXT = [
+    "Nothing is pruned, but for OAVI at early cuts, where only the best 100,000 polynomials fit "
+    "into a head. Coefficients are retrained, so the algorithms differ in the monomials and in "
+    "where training starts.",
+]
+
+
+def runs(plan: Plan) -> list[Run]:
+    """Trainings that the figure on pruning has, too."""
+    if RESNET34 not in plan.chosen:
+        return []
+    return [
+        pruned_run(RESNET34.name, cut, algorithm, 0.0)
+        for cut in plan.cuts(RESNET34)
+        for algorithm in ALGORITHMS
+    ]
+
+
+def result(plan: Plan, store: Store) -> dict[str, Any]:
+    if RESNET34 not in plan.chosen:
+        return {"text": TEXT, "tables": [], "figures": []}
+    accuracy, counts, uncut = [], [], 0.0
+    for algorithm, name in ALGORITHMS.items():
+        points, sizes = [], []
+        for cut in plan.cuts(RESNET34):
+            found = store.read(pruned_run(RESNET34.name, cut, algorithm, 0.0))
+            removed, uncut = 100 * found["removed"], 100 * found["uncut"]
+            points.append((removed, 100 * found["accuracy"], cut))
+            sizes.append((removed, found["polynomials"], cut))
+        accuracy.append(line(name, points))
+        counts.append(line(name, sizes))
+    share = axis("convolutions removed in %", ".0f")
+    figures = [
+        {
+            "id": "algorithms",
+            "title": f"{RESNET34.caption}: accuracy",
+            "kind": "lines",
+            "x": share,
+            "y": axis("test accuracy in %"),
+            "series": accuracy,
+            "rules": [{"name": "uncut network", "y": uncut}],
+        },
+        {
+            "id": "algorithms-size",
+            "title": f"{RESNET34.caption}: polynomials in the head",
+            "kind": "lines",
+            "x": share,
+            "y": axis("polynomials", ",.0f", log=True),
+            "series": counts,
+            "rules": [],
+        },
+    ]
+    return {"text": TEXT, "tables": [], "figures": figures}
+
+
+FIG_ALGORITHMS = Experiment(
+    "fig-algorithms",
+    "Three algorithms over the cuts",
+    "Figure on the algorithms, CIFAR-100",
+    runs,
+    result,
+)

@@ -1,0 +1,62 @@
+"""Monomials left against the share of polynomials pruned, cut by cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vinets.experiments.plan import Experiment, Plan, axis, line
+from vinets.experiments.runs import Run, Store
+from vinets.experiments.tasks import RATIOS
+
+__all__ = ["FIG_MONOMIALS"]
+
+TEXT = [
+    "Monomials that evaluation of the remaining polynomials needs, without the constant. The line "
+    "at 128 is the number of variables."
+]
+
+
+def _run(backbone: str, cut: str) -> Run:
+    return Run(backbone, cut, "ideals")
+
+
+def runs(plan: Plan) -> list[Run]:
+    """An ideal for every cut."""
+    return [_run(b.name, cut) for b in plan.chosen for cut in plan.cuts(b)]
+
+
+def result(plan: Plan, store: Store) -> dict[str, Any]:
+    figures = []
+    for backbone in plan.chosen:
+        found = {cut: store.read(_run(backbone.name, cut)) for cut in plan.cuts(backbone)}
+        series = [
+            line(
+                f"{ratio:.0%} pruned",
+                [
+                    (100 * record["removed"], record["monomials_left"][str(ratio)], cut)
+                    for cut, record in found.items()
+                ],
+            )
+            for ratio in RATIOS
+        ]
+        figures.append(
+            {
+                "id": f"monomials-{backbone.data}",
+                "title": backbone.caption,
+                "kind": "lines",
+                "x": axis("convolutions removed in %", ".0f"),
+                "y": axis("monomials", ",.0f", log=True),
+                "series": series,
+                "rules": [{"name": "variables", "y": plan.scale.components}],
+            }
+        )
+    return {"text": TEXT, "tables": [], "figures": figures}
+
+
+FIG_MONOMIALS = Experiment(
+    "fig-monomials",
+    "Monomials left after pruning",
+    "Figure on pruning and monomials",
+    runs,
+    result,
+)

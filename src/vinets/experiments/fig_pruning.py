@@ -1,0 +1,86 @@
+"""Accuracy against the share of polynomials pruned, cut by cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
+from vinets.experiments.plan import Experiment, Plan, axis, line
+from vinets.experiments.runs import Run, Store
+
+__all__ = ["ALGORITHMS", "FIG_PRUNING", "pruned_run"]
+
+ALGORITHMS = {"abm": "ABM", "oavi-cg": "OAVI-CG", "oavi-agd": "OAVI-AGD"}
+PANELS = (
+    (RESNET34, "abm"),
+    (RESNET18, "abm"),
+    (RESNET34, "oavi-cg"),
+    (RESNET34, "oavi-agd"),
+)
+TEXT = [
+    "Of every class, the polynomials with the highest pruning score stay; all their monomials "
+    "stay with them. Heads are trained anew for every point. A head holds at most 100,000 "
+    "polynomials: where more are left, as many as fit are taken, the best of every class; this "
+    "happens to OAVI at early cuts.",
+]
+
+
+def pruned_run(backbone: str, cut: str, algorithm: str, ratio: float) -> Run:
+    """Training after the share ``ratio`` of the polynomials was pruned."""
+    keep = None if ratio == 0 else round(1 - ratio, 6)
+    return Run(backbone, cut, "train", algorithm=algorithm, keep=keep)
+
+
+def _panels(plan: Plan) -> list[tuple[Backbone, str]]:
+    names = {backbone.name for backbone in plan.chosen}
+    return [(backbone, algorithm) for backbone, algorithm in PANELS if backbone.name in names]
+
+
+def _ratios(plan: Plan, algorithm: str) -> tuple[float, ...]:
+    if plan.quick:
+        return 0.0, 0.9
+    return (0.0, 0.5, 0.9, 0.95, 0.99) if algorithm == "abm" else (0.0, 0.9, 0.99)
+
+
+def runs(plan: Plan) -> list[Run]:
+    """A training for every panel, cut and share."""
+    return [
+        pruned_run(backbone.name, cut, algorithm, ratio)
+        for backbone, algorithm in _panels(plan)
+        for cut in plan.cuts(backbone)
+        for ratio in _ratios(plan, algorithm)
+    ]
+
+
+def result(plan: Plan, store: Store) -> dict[str, Any]:
+    figures = []
+    for backbone, algorithm in _panels(plan):
+        series, uncut = [], 0.0
+        for ratio in _ratios(plan, algorithm):
+            points = []
+            for cut in plan.cuts(backbone):
+                found = store.read(pruned_run(backbone.name, cut, algorithm, ratio))
+                points.append((100 * found["removed"], 100 * found["accuracy"], cut))
+                uncut = 100 * found["uncut"]
+            series.append(line(f"{ratio:.0%} pruned", points))
+        figures.append(
+            {
+                "id": f"pruning-{backbone.data}-{algorithm}",
+                "title": f"{backbone.caption}, {ALGORITHMS[algorithm]}",
+                "kind": "lines",
+                "x": axis("convolutions removed in %", ".0f"),
+                "y": axis("test accuracy in %"),
+                "series": series,
+                "rules": [{"name": "uncut network", "y": uncut}],
+            }
+        )
+    return {"text": TEXT, "tables": [], "figures": figures}
+
+
+FIG_PRUNING = Experiment(
+    "fig-pruning",
+    "Accuracy against the share of polynomials pruned",
+    "Figures on pruning: ABM, OAVI-CG and OAVI-AGD",
+    runs,
+    result,
+)

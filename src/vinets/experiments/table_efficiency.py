@@ -1,0 +1,132 @@
+"""Table 2: the eight variants and the two uncut networks."""
+
+from __future__ import annotations
+
+from statistics import mean, stdev
+from typing import Any
+
+from vinets.experiments.backbones import Backbone
+from vinets.experiments.paper import BASELINES, SPEEDS, VARIANTS
+from vinets.experiments.plan import Experiment, Plan, column
+from vinets.experiments.runs import Run, Store
+from vinets.experiments.tasks import SAVED
+
+__all__ = ["TABLE_EFFICIENCY", "variant_run"]
+
+PER_CLASS, MONOMIALS = 128, 512
+PSI = 0.01  # root mean square of 0.1
+COLUMNS = [
+    column("model", "network"),
+    column("cut", "cut"),
+    column("removed", "removed %", ".1f"),
+    column("total", "total, M", ".2f"),
+    column("base", "base, M", ".2f"),
+    column("head", "head, M", ".2f"),
+    column("accuracy", "accuracy %", ".2f", std="accuracy_std"),
+    column("delta", "Δ to uncut", "+.2f"),
+    column("speed", "images/s", ",.0f", std="speed_std"),
+]
+TEXT = [
+    "128 polynomials a class over 512 monomials, as in the paper's appendix. Accuracy is the mean "
+    "and standard deviation over seeds, of the last epoch; a seed draws the points of the ideals, "
+    "the augmentation, the first weights and the order of the batches. The backbone is the same.",
+    "How we count: base is every parameter of the truncated network. Head is every number that "
+    "the folded head stores: the projection, the indices of the monomials, the whole matrix of "
+    "coefficients with its bias, the linear layer. The paper's Poly column is smaller than its own "
+    "matrix of coefficients (1280 × 512 is 0.66M, 12800 × 512 is 6.55M).",
+    "Images per second at batch size 256 over five runs, all networks in turn. They depend on the "
+    "machine, which the paper does not name: compare within a column.",
+]
+
+
+def variant_run(backbone: Backbone, variant: str, seed: int) -> Run:
+    """Training of a variant; that of the first seed is saved."""
+    changes = ((SAVED, variant),) if seed == 0 else ()
+    cut = backbone.variants[variant]
+    return Run(
+        backbone.name,
+        cut,
+        "train",
+        psi=PSI,
+        scale="unit",
+        keep=PER_CLASS,
+        monomials=MONOMIALS,
+        seed=seed,
+        changes=changes,
+    )
+
+
+def speed_run(backbone: Backbone) -> Run:
+    return Run(backbone.name, "", "speed", alone=True)
+
+
+def runs(plan: Plan) -> list[Run]:
+    """Trainings of every variant for every seed, and the speed of all of them."""
+    trainings = [
+        variant_run(backbone, variant, seed)
+        for backbone in plan.chosen
+        for variant in backbone.variants
+        for seed in range(plan.seeds)
+    ]
+    return [*trainings, *map(speed_run, plan.chosen)]
+
+
+def result(plan: Plan, store: Store) -> dict[str, Any]:
+    rows = []
+    for backbone in plan.chosen:
+        speed = store.read(speed_run(backbone))
+        for variant in backbone.variants:
+            found = [store.read(variant_run(backbone, variant, s)) for s in range(plan.seeds)]
+            rows.append(_row(backbone, variant, found, speed))
+        rows.append(_uncut(backbone, speed))
+    table = {"id": "variants", "caption": "Variants", "columns": COLUMNS, "rows": rows}
+    return {"text": TEXT, "tables": [table], "figures": []}
+
+
+def _row(
+    backbone: Backbone, variant: str, found: list[dict[str, Any]], speed: dict[str, Any]
+) -> dict[str, Any]:
+    accuracies = [100 * record["accuracy"] for record in found]
+    first, theirs = found[0], VARIANTS[variant]
+    timing = speed["speeds"][variant]
+    values = {
+        "model": variant,
+        "cut": backbone.variants[variant],
+        "removed": 100 * first["removed"],
+        "total": first["parameters"] / 1e6,
+        "base": first["parts"]["backbone"] / 1e6,
+        "head": first["parameters_head"] / 1e6,
+        "accuracy": mean(accuracies),
+        "accuracy_std": stdev(accuracies) if len(accuracies) > 1 else None,
+        "accuracies": accuracies,
+        "delta": mean(accuracies) - 100 * first["uncut"],
+        "speed": timing["mean"],
+        "speed_std": timing["std"],
+    }
+    delta = theirs["accuracy"] - BASELINES[backbone.name]["accuracy"]
+    paper = {**theirs, "delta": delta, "speed": SPEEDS[variant]}
+    return {"values": values, "paper": paper, "section": backbone.caption}
+
+
+def _uncut(backbone: Backbone, speed: dict[str, Any]) -> dict[str, Any]:
+    millions, timing = speed["parameters"] / 1e6, speed["speeds"][backbone.name]
+    values = {
+        "model": backbone.title,
+        "cut": "none",
+        "removed": 0.0,
+        "total": millions,
+        "base": millions,
+        "head": None,
+        "accuracy": 100 * speed["uncut"],
+        "accuracy_std": None,
+        "delta": None,
+        "speed": timing["mean"],
+        "speed_std": timing["std"],
+    }
+    paper = {**BASELINES[backbone.name], "speed": SPEEDS[backbone.name]}
+    return {"values": values, "paper": paper, "section": backbone.caption}
+
+
+TABLE_EFFICIENCY = Experiment(
+    "table-efficiency", "Size, accuracy and speed of the variants", "Table 2", runs, result
+)

@@ -1,0 +1,42 @@
+"""Cuts, parameters and shares of the paper's networks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vinets.experiments.backbones import BACKBONES, RESNET18, RESNET34, share_removed
+from vinets.experiments.paper import BASELINES, GENERATORS, SPEEDS, VARIANTS
+from vinets.latent.cut import cut_points
+from vinets.models import create_model
+
+EXAMPLE = torch.zeros(1, 3, 32, 32)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES.values(), ids=lambda b: b.name)
+def test_every_cut_is_one_of_the_network_and_earlier_cuts_remove_more(backbone):
+    model = create_model(backbone.name, backbone.classes)
+    places = {point.name for point in cut_points(model, EXAMPLE)}
+    assert places >= {*backbone.cuts, *backbone.layers, *backbone.variants.values()}
+    assert len(backbone.cuts) >= 8
+    shares = [share_removed(model, cut, EXAMPLE) for cut in backbone.cuts]
+    assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "within"), [(RESNET18, 2.2), (RESNET34, 1.7)], ids=lambda v: getattr(v, "name", v)
+)
+def test_shares_removed_agree_with_the_printed_ones(backbone, within):
+    model = create_model(backbone.name, backbone.classes)
+    for cut, printed in backbone.rows:
+        assert 100 * share_removed(model, cut, EXAMPLE) == pytest.approx(printed, abs=within)
+
+
+def test_the_paper_has_a_number_for_every_row():
+    for backbone in BACKBONES.values():
+        assert set(GENERATORS[backbone.name]) == {printed for _, printed in backbone.rows}
+        assert {*backbone.variants, backbone.name} <= SPEEDS.keys()
+        for name in backbone.variants:
+            theirs = VARIANTS[name]
+            assert theirs["total"] == pytest.approx(theirs["base"] + theirs["head"], abs=0.011)
+        assert BASELINES[backbone.name]["accuracy"] > 70

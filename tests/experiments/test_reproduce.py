@@ -1,0 +1,139 @@
+"""Every experiment on a small slice, and what comes of stopping and of going on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from vinets.experiments import engine
+from vinets.experiments.backbones import RESNET18
+from vinets.experiments.plan import Plan
+from vinets.experiments.reproduce import EXPERIMENTS, reproduce
+from vinets.experiments.runs import QUICK, Store
+from vinets.report import read_results
+
+SETTINGS = {"quick": True, "seeds": 2, "backbones": ("resnet18",), "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def out(folders, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    data, weights = folders
+    reproduce(["all"], data, folder, weights=weights, progress=None, **SETTINGS)
+    return folder
+
+
+def test_every_experiment_has_a_result_that_the_page_can_read(out):
+    found = read_results(out)
+    assert [experiment.experiment for experiment in found] == list(EXPERIMENTS)
+    for experiment in found:
+        if experiment.tables or experiment.figures:  # some are for the other network alone
+            assert experiment.machine["torch"] and experiment.seconds > 0
+        for figure in experiment.figures:
+            assert (out / "figures" / f"{figure.id}.png").stat().st_size > 1000
+            assert (out / "figures" / f"{figure.id}.svg").stat().st_size > 1000
+
+
+def test_tables_hold_the_paper_beside_ours(out):
+    table = read_results(out)[1].tables[0]
+    rows = {row.values["model"]: row for row in table.rows}
+    assert set(rows) == {*RESNET18.variants, "ResNet-18"}
+    counts = (675_392, 2_184_768, 3_955_776, 8_808_512)
+    for name, base in zip(RESNET18.variants, counts, strict=True):
+        assert rows[name].values["base"] == base / 1e6
+        assert rows[name].paper["base"] == pytest.approx(base / 1e6, abs=0.005)
+        assert rows[name].values["total"] == pytest.approx(
+            rows[name].values["base"] + rows[name].values["head"]
+        )
+        assert len(rows[name].values["accuracies"]) == 2
+
+
+def test_figures_have_a_point_for_every_cut(out):
+    truncation = read_results(out)[2]
+    (figure,) = truncation.figures
+    assert [series.name for series in figure.series] == [
+        *("VI-Net", "linear head", "random monomials", "MLP")
+    ]
+    for series in figure.series:
+        assert series.labels == Plan(quick=True).cuts(RESNET18)
+        assert list(series.x) == sorted(series.x, reverse=True)  # earliest cut first
+
+
+def test_pruning_leaves_fewer_monomials(out):
+    figure = next(e for e in read_results(out) if e.experiment == "fig-monomials").figures[0]
+    for later, earlier in zip(figure.series[1:], figure.series, strict=False):
+        assert all(a <= b for a, b in zip(later.y, earlier.y, strict=True))
+
+
+def test_a_second_call_repeats_nothing(out, folders, monkeypatch):
+    data, weights = folders
+    monkeypatch.setattr(engine, "_world", lambda *_: pytest.fail("something was run again"))
+    before = {path: path.read_text() for path in out.glob("*.json")}
+    reproduce(["all"], data, out, weights=weights, progress=None, **SETTINGS)
+    assert {path: path.read_text() for path in out.glob("*.json")} == before
+
+
+def test_a_call_that_was_stopped_goes_on(out, folders, tmp_path, monkeypatch):
+    data, weights = folders
+    done = []
+
+    def stopped(bench, run, folder):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(run)
+        return {"kept": True}
+
+    name = ["fig-truncation"]
+    monkeypatch.setattr(engine, "TASKS", {"train": stopped})
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(name, data, tmp_path, weights=weights, progress=None, **SETTINGS)
+    store = Store(tmp_path, QUICK)
+    runs = EXPERIMENTS["fig-truncation"].runs(Plan(2, True, ("resnet18",)))
+    assert len(store.missing(runs)) == len(runs) - 3
+    assert all(store.read(run) == {"kept": True} for run in done)
+
+
+def test_processes_side_by_side_find_the_same(out, folders, tmp_path):
+    data, weights = folders
+    reproduce(["fig-monomials"], data, tmp_path, weights=weights, jobs=2, progress=None, **SETTINGS)
+    found = [
+        next(e for e in read_results(folder) if e.experiment == "fig-monomials").figures
+        for folder in (out, tmp_path)
+    ]
+    assert found[0] == found[1]
+
+
+def test_quick_and_full_results_are_kept_apart(tmp_path):
+    run = EXPERIMENTS["fig-truncation"].runs(Plan())[0]
+    assert run.name(Plan().scale) != run.name(Plan(quick=True).scale)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"names": ["fig-nothing"]}, "fig-truncation"),
+        ({"backbones": ("vgg",)}, "resnet18"),
+        ({"weights": "nowhere"}, "vinets train resnet18"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(folders, tmp_path, change, message):
+    data, weights = folders
+    given = {"names": ["fig-monomials"], "weights": weights, **SETTINGS, **change}
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        reproduce(given.pop("names"), data, tmp_path, progress=None, **given)
+
+
+def test_a_broken_run_is_named(out, tmp_path):
+    store = Store(tmp_path, QUICK)
+    run = EXPERIMENTS["fig-monomials"].runs(Plan(quick=True))[0]
+    store.write(run, {"a": 1}, {})
+    store.path(run).write_text("{")
+    with pytest.raises(ValueError, match="Delete it"):
+        store.read(run)
+
+
+def test_raw_results_are_json_with_settings_machine_and_time(out):
+    for path in (out / "runs").glob("*.json"):
+        record = json.loads(path.read_text())
+        assert {"run", "scale", "machine", "took", "result"} <= record.keys()
