@@ -17,7 +17,7 @@ from benchmarks.record import RESULTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
-    *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "networks", "theory")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "networks", "theory", "reproduction")),
     ROOT / "README.md",
 )
 
@@ -196,6 +196,14 @@ BUILDS: dict[str, dict[str, str]] = {
 }
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
+# Tables of `vinets reproduce`: the experiment, and which of its tables.
+PAPER: dict[str, tuple[str, str]] = {
+    "paper_generators": ("table-generators", "generators"),
+    "paper_readings": ("table-generators", "generators-readings"),
+    "paper_variants": ("table-efficiency", "variants"),
+    "paper_choices": ("table-choices", "choices"),
+}
+
 
 def render(name: str) -> str:
     """The table of one result file, with a line on where it was made."""
@@ -234,6 +242,37 @@ def render_builds(name: str) -> str:
     return "\n".join([*lines, "", f"<small>{'<br>'.join(commands)}<br>{made}.</small>"])
 
 
+def render_paper(name: str) -> str:
+    """A table of an experiment: our numbers, those of the paper in brackets."""
+    experiment, wanted = PAPER[name]
+    record = json.loads((RESULTS / "paper" / f"{experiment}.json").read_text())
+    table = next(each for each in record["tables"] if each["id"] == wanted)
+    columns = table["columns"]
+    lines = ["| " + " | ".join(column["label"] for column in columns) + " |"]
+    lines.append("|---|" + "---:|" * (len(columns) - 1))
+    section = None
+    for row in table["rows"]:
+        if row["section"] != section:
+            section = row["section"]
+            lines.append(f"| **{section}** |" + " |" * (len(columns) - 1))
+        lines.append("| " + " | ".join(_paper_cell(column, row) for column in columns) + " |")
+    machine = record["machine"]
+    made = f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}"
+    return "\n".join([*lines, "", f"<small>`{' '.join(record['command'])}`, {made}.</small>"])
+
+
+def _paper_cell(column: dict[str, Any], row: dict[str, Any]) -> str:
+    def shown(value: Any) -> str:
+        if value is None or isinstance(value, str) or column["format"] is None:
+            return "" if value is None else str(value)
+        return format(value, column["format"])
+
+    ours, theirs = row["values"].get(column["name"]), row.get("paper", {}).get(column["name"])
+    spread = row["values"].get(column.get("std", ""))
+    text = shown(ours) + ("" if spread is None else f" ± {format(spread, column['format'])}")
+    return text if theirs is None else f"{text} ({shown(theirs)})"
+
+
 def _cell(key: str, value: Any) -> str:
     if value is None:
         return ""
@@ -260,7 +299,8 @@ def fill(text: str) -> str:
 
     def replacement(match: re.Match[str]) -> str:
         name = match.group(1)
-        table = render_builds(name) if name in BUILDS else render(name)
+        kinds = ((BUILDS, render_builds), (PAPER, render_paper))
+        table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"
 
     return re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", replacement, text, flags=re.DOTALL)
