@@ -55,6 +55,7 @@ POINTS = {
     6: 100_000,
     7: 200_000,
     8: 200_000,
+    9: 500_000,
     10: 500_000,
 }  # the larger the dimension, the more points it takes
 MANIFOLDS: dict[str, Callable[..., Any]] = {

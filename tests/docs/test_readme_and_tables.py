@@ -37,3 +37,13 @@ def test_the_polynomial_of_the_readme_is_what_comes_out():
     circle = 0.9 * np.c_[np.cos(angle), np.sin(angle)]
     found = str(OAVI(psi=0, oracle="exact", max_degree=2).fit(circle).generators_)
     assert found == "x1^2 + x0^2 - 0.81" and found in (ROOT / "README.md").read_text()
+
+
+def test_the_python_of_the_page_on_theory_runs(capsys):
+    text = (ROOT / "docs" / "theory.md").read_text()
+    names: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(compile(block, "theory.md", "exec"), names)
+    assert names["gap"].abs().max() < 1e-9
+    assert names["corollary"].ratio(0.5) > 0
+    assert "largest tau with kappa <= 1" in capsys.readouterr().out
