@@ -6,7 +6,7 @@ from typing import Any
 
 from vinets.experiments.backbones import RESNET34
 from vinets.experiments.fig_pruning import ALGORITHMS, pruned_run
-from vinets.experiments.plan import Experiment, Plan, axis, line
+from vinets.experiments.plan import REMOVED, Experiment, Plan, accuracy_figure, axis, line
 from vinets.experiments.runs import Run, Store
 
 __all__ = ["FIG_ALGORITHMS"]
@@ -42,22 +42,13 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
             sizes.append((removed, found["polynomials"], cut))
         accuracy.append(line(name, points))
         counts.append(line(name, sizes))
-    share = axis("convolutions removed in %", ".0f")
     figures = [
-        {
-            "id": "algorithms",
-            "title": f"{RESNET34.caption}: accuracy",
-            "kind": "lines",
-            "x": share,
-            "y": axis("test accuracy in %"),
-            "series": accuracy,
-            "rules": [{"name": "uncut network", "y": uncut}],
-        },
+        accuracy_figure("algorithms", f"{RESNET34.caption}: accuracy", accuracy, uncut),
         {
             "id": "algorithms-size",
             "title": f"{RESNET34.caption}: polynomials in the head",
             "kind": "lines",
-            "x": share,
+            "x": REMOVED,
             "y": axis("polynomials", ",.0f", log=True),
             "series": counts,
             "rules": [],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinets.experiments.plan import Experiment, Plan, axis, line
+from vinets.experiments.plan import REMOVED, Experiment, Plan, axis, line
 from vinets.experiments.runs import Run, Store
 from vinets.experiments.tasks import RATIOS
 
@@ -44,7 +44,7 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
                 "id": f"monomials-{backbone.data}",
                 "title": backbone.caption,
                 "kind": "lines",
-                "x": axis("convolutions removed in %", ".0f"),
+                "x": REMOVED,
                 "y": axis("monomials", ",.0f", log=True),
                 "series": series,
                 "rules": [{"name": "variables", "y": plan.scale.components}],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
-from vinets.experiments.plan import Experiment, Plan, axis, line
+from vinets.experiments.plan import Experiment, Plan, accuracy_figure, line
 from vinets.experiments.runs import Run, Store
 
 __all__ = ["ALGORITHMS", "FIG_PRUNING", "pruned_run"]
@@ -63,17 +63,9 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
                 points.append((100 * found["removed"], 100 * found["accuracy"], cut))
                 uncut = 100 * found["uncut"]
             series.append(line(f"{ratio:.0%} pruned", points))
-        figures.append(
-            {
-                "id": f"pruning-{backbone.data}-{algorithm}",
-                "title": f"{backbone.caption}, {ALGORITHMS[algorithm]}",
-                "kind": "lines",
-                "x": axis("convolutions removed in %", ".0f"),
-                "y": axis("test accuracy in %"),
-                "series": series,
-                "rules": [{"name": "uncut network", "y": uncut}],
-            }
-        )
+        name = f"pruning-{backbone.data}-{algorithm}"
+        title = f"{backbone.caption}, {ALGORITHMS[algorithm]}"
+        figures.append(accuracy_figure(name, title, series, uncut))
     return {"text": TEXT, "tables": [], "figures": figures}
 
 

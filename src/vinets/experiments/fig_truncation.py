@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinets.experiments.plan import Experiment, Plan, axis, line
+from vinets.experiments.plan import Experiment, Plan, accuracy_figure, line
 from vinets.experiments.runs import Run, Store
 
 __all__ = ["FIG_TRUNCATION"]
@@ -42,17 +42,8 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
                 points.append((100 * found["removed"], 100 * found["accuracy"], cut))
                 uncut = 100 * found["uncut"]
             series.append(line(name, points))
-        figures.append(
-            {
-                "id": f"truncation-{backbone.data}",
-                "title": backbone.caption,
-                "kind": "lines",
-                "x": axis("convolutions removed in %", ".0f"),
-                "y": axis("test accuracy in %"),
-                "series": series,
-                "rules": [{"name": "uncut network", "y": uncut}],
-            }
-        )
+        name = f"truncation-{backbone.data}"
+        figures.append(accuracy_figure(name, backbone.caption, series, uncut))
     return {"text": TEXT, "tables": [], "figures": figures}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.runs import FULL, QUICK, Run, Scale, Store
 
-__all__ = ["Experiment", "Plan", "axis", "column", "line"]
+__all__ = ["REMOVED", "Experiment", "Plan", "accuracy_figure", "axis", "column", "line"]
 
 Record = dict[str, Any]
 
@@ -89,4 +89,23 @@ def line(
         "y": [y for _, y, _ in points],
         "labels": [label for _, _, label in points],
         "std": None if std is None else list(std),
+    }
+
+
+REMOVED = axis("convolutions removed in %", ".0f")
+"""The axis of most figures."""
+
+
+def accuracy_figure(
+    name: str, title: str, series: Sequence[dict[str, Any]], uncut: float
+) -> dict[str, Any]:
+    """Accuracy against the share removed; the uncut network is a dashed line."""
+    return {
+        "id": name,
+        "title": title,
+        "kind": "lines",
+        "x": REMOVED,
+        "y": axis("test accuracy in %"),
+        "series": list(series),
+        "rules": [{"name": "uncut network", "y": uncut}],
     }
