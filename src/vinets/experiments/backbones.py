@@ -29,7 +29,8 @@ class Backbone:
     cuts : tuple of str
         Those of the figures, earliest first.
     rows : tuple of (str, float)
-        Cuts of the paper's table of generators, with the share in percent that it prints.
+        Cuts of the paper's table of generators, with the share in percent that it prints. Where
+        it is not clear which cut is meant, there are two.
     blocks : tuple of int
         Residual blocks of the four stages.
     """
@@ -101,7 +102,9 @@ RESNET34 = Backbone(
         ("layer3.1", 50.1),
         ("layer3.2", 43.9),
         ("layer3.5", 25.1),
+        ("layer4.1.bn1", 25.1),
         ("layer4.1", 7.1),
+        ("layer4.2.bn1", 7.1),
     ),
     blocks=(3, 4, 6, 3),
 )
