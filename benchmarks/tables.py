@@ -17,7 +17,10 @@ from benchmarks.record import RESULTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
-    *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "networks", "theory", "reproduction")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("benchmarks", "networks", "theory", "reproduction")
+    ),
     ROOT / "README.md",
 )
 

@@ -218,3 +218,21 @@ def test_data_and_cut_are_needed(model, train):
         build(model, train)
     with pytest.raises(ValueError, match=r"nearest names are .*relu3"):
         build(model, train, "relu33", progress=None)
+
+
+@pytest.mark.parametrize("order", ["tanh-pca", "pca-tanh"])
+def test_components_have_unit_variance_or_their_own(latents, order):
+    plain, unit = (
+        build(latents, order=order, scale=scale, **SMALL)[0].head.projection.weight
+        for scale in ("none", "unit")
+    )
+    rows = plain.double()
+    torch.testing.assert_close(rows @ rows.mT, torch.eye(8).double(), atol=1e-4, rtol=0)
+    cosine = torch.nn.functional.cosine_similarity(plain, unit).abs()
+    torch.testing.assert_close(cosine, torch.ones(8), atol=1e-4, rtol=0)
+    assert not torch.allclose(plain.norm(dim=1), unit.norm(dim=1), rtol=0.1)
+
+
+def test_an_unknown_scale_is_refused(latents):
+    with pytest.raises(ValueError, match="unit"):
+        build(latents, scale="bound", **SMALL)

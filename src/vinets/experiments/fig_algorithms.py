@@ -12,7 +12,7 @@ from vinets.experiments.runs import Run, Store
 __all__ = ["FIG_ALGORITHMS"]
 
 TEXT = [
-    "Nothing is pruned, but for OAVI at early cuts, where only the best 100,000 polynomials fit "
+    "Nothing is pruned, but for OAVI at early cuts, where only the best 150,000 polynomials fit "
     "into a head. Coefficients are retrained, so the algorithms differ in the monomials and in "
     "where training starts.",
 ]

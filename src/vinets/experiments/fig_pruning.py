@@ -19,7 +19,7 @@ PANELS = (
 )
 TEXT = [
     "Of every class, the polynomials with the highest pruning score stay; all their monomials "
-    "stay with them. Heads are trained anew for every point. A head holds at most 100,000 "
+    "stay with them. Heads are trained anew for every point. A head holds at most 150,000 "
     "polynomials: where more are left, as many as fit are taken, the best of every class; this "
     "happens to OAVI at early cuts.",
 ]

@@ -38,7 +38,7 @@ from vinets.training import LatentViews, cache_latents
 
 __all__ = ["Bench", "Folders", "World", "algorithm_of"]
 
-MOST = 100_000  # polynomials of a head; what is beyond it is pruned
+MOST = 150_000  # polynomials of a head; what is beyond it is pruned
 LATENT_BYTES = 64 << 30
 CHUNK = 2_000  # examples at once where nothing is trained
 
