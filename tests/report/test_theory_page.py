@@ -16,10 +16,10 @@ from vinets.report.theory_page import (
     corollary_sentence,
     kappa_sentence,
     layer_cells,
-    power,
     theory_page,
 )
 from vinets.theory import study
+from vinets.theory.advisor import power_of_ten
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +134,6 @@ def test_stars_mark_what_fits_at_the_tau_of_the_advice(found):
 
 @pytest.mark.parametrize("log10", [-7.31, -3.9, -0.0001, 0.0, 1.4199, 5.9999, 6.0, 12.345])
 def test_powers_are_rounded_down_by_little(log10):
-    text = power(log10)
+    text = power_of_ten(log10)
     shown = float(text[3:]) if text.startswith("10^") else torch.tensor(float(text)).log10().item()
     assert log10 - 0.11 < shown <= log10 + 1e-6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from vinets.report.page import (
 )
 from vinets.report.svg import can_draw, drawing
 from vinets.report.theory_charts import draw_layers, draw_margins, draw_region, draw_shares
+from vinets.theory.advisor import power_of_ten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,6 @@ __all__ = [
     "layer_cells",
     "layers_text",
     "margin_cells",
-    "power",
     "theory_page",
 ]
 
@@ -169,7 +168,7 @@ def advice_cells(advice: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]
     rows = []
     for size in sizes:
         found = [known[*size, degree] for degree in degrees]
-        marks = [power(r["log10_tau_max"]) + ("*" if r["fits"] else " ") for r in found]
+        marks = [power_of_ten(r["log10_tau_max"]) + ("*" if r["fits"] else " ") for r in found]
         rows.append([f"{size[0]:,}", f"{size[1]:,}", *marks])
     return ["polynomials", "monomials", *(f"degree {d}" for d in degrees)], rows
 
@@ -223,20 +222,6 @@ def corollary_sentence(corollary: Mapping[str, Any]) -> str:
             f"{ratio:.3g} times that of the uncut one: here the corollary favours {side}."
         )
     return f"{found} {CAVEAT}"
-
-
-def power(log10: float) -> str:
-    """10 to this power in three digits, rounded down.
-
-    Examples
-    --------
-    >>> power(1.4199), power(7.09), power(-0.3)
-    ('26.2', '10^7.0', '0.501')
-    """
-    if -4 <= log10 < 6:
-        digit = 10.0 ** (math.floor(log10) - 2)
-        return f"{math.floor(10**log10 / digit) * digit:.3g}"
-    return f"10^{math.floor(10 * log10) / 10:.1f}"
 
 
 # --- sections ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from vinets.checks import parameter_error
 from vinets.theory.inex import MAX_DEGREE
 from vinets.theory.split import Region, Split
 
-__all__ = ["Advice", "AdviceRow", "Setting", "advise"]
+__all__ = ["Advice", "AdviceRow", "Setting", "advise", "power_of_ten"]
 
 DEGREES = (1, 2, 3, 4, 5)
 PER_CLASS = (1, 4, 16, 32, 64, 128, 256)
@@ -110,16 +110,16 @@ class Advice:
                 f"No head is certified at tau = {self.tau:g}, down to {last.polynomials} "
                 f"polynomials over {last.monomials} monomials of degree {last.degree}: the "
                 f"removed layers have a product of norms of 10^{self.binding:.2f} only, and that "
-                f"head needs tau <= {_power(last.log10_tau_max)}. Cut earlier, or bound the final "
-                f"layer below lambda_1 = {self.region.lambda_1:.4g}."
+                f"head needs tau <= {power_of_ten(last.log10_tau_max)}. Cut earlier, or bound the "
+                f"final layer below lambda_1 = {self.region.lambda_1:.4g}."
             )
         found, wanted = self.setting, self.path[0]
         smaller = found.polynomials < wanted.polynomials or found.monomials < wanted.monomials
         return (
             f"Take {'at most ' if smaller else ''}{found.polynomials} polynomials over "
             f"{found.monomials} monomials of degree up to {found.degree}: kappa <= "
-            f"{_power(found.log10_kappa, math.ceil)} at tau = {found.tau:g}, and kappa <= 1 up to "
-            f"tau = {_power(found.log10_tau_max)}."
+            f"{power_of_ten(found.log10_kappa, math.ceil)} at tau = {found.tau:g}, and kappa <= 1 "
+            f"up to tau = {power_of_ten(found.log10_tau_max)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class Advice:
         known = {(row.degree, row.polynomials, row.monomials): row for row in self.path}
         for degree in sorted({row.degree for row in self.path}):
             cells = [known[degree, *size] for size in sizes]
-            text = (f"{_power(c.log10_tau_max):>11}{'*' if c.fits else ' '}" for c in cells)
+            text = (f"{power_of_ten(c.log10_tau_max):>11}{'*' if c.fits else ' '}" for c in cells)
             lines.append(f"degree {degree:<4}" + "".join(text))
         lines = [line.rstrip() for line in lines]
         return "\n".join([*lines, "", textwrap.fill(self.sentence, 80)])
@@ -304,8 +304,14 @@ def _counts(name: str, values: Iterable[int], most: int | None = None) -> list[i
     return sorted({int(value) for value in found})
 
 
-def _power(log10: float, rounded: Callable[[float], int] = math.floor) -> str:
-    """10 to this power in three digits, rounded to the safe side."""
+def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> str:
+    """10 to this power in three digits, rounded to the safe side.
+
+    Examples
+    --------
+    >>> power_of_ten(1.4199), power_of_ten(7.09), power_of_ten(-0.3)
+    ('26.2', '10^7.0', '0.501')
+    """
     if -4 <= log10 < 6:
         digit = 10.0 ** (math.floor(log10) - 2)
         return f"{rounded(10**log10 / digit) * digit:.3g}"
