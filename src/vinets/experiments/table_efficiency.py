@@ -27,7 +27,11 @@ COLUMNS = [
     column("speed", "images/s", ",.0f", std="speed_std"),
 ]
 TEXT = [
-    "128 polynomials a class over 512 monomials, as in the paper's appendix. Accuracy is the mean "
+    "128 polynomials a class over 512 monomials, as in the paper's appendix, found by ABM with "
+    "ψ = 0.01, a root mean square of 0.1, in tanh of 128 principal components of unit variance. "
+    "Coefficients and linear layer are trained with the paper's recipe: 20 epochs of SGD, learning "
+    "rate 0.05, momentum 0.9; the weight decay, which it does not give, is 2e-3. Why: see what the "
+    "paper leaves open. Accuracy is the mean "
     "and standard deviation over seeds, of the last epoch; a seed draws the points of the ideals, "
     "the augmentation, the first weights and the order of the batches. The backbone is the same.",
     "How we count: base is every parameter of the truncated network. Head is every number that "
