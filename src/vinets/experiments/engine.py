@@ -91,6 +91,9 @@ def _place(work: Work, runs: Sequence[Run], progress: Progress | None = None) ->
         _keep(work, run, TASKS[run.task], bench)
         if progress is not None:
             progress.advance(1, f"{run.backbone} {run.cut}")
+    del bench
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # for the processes beside this one
 
 
 def _keep(work: Work, run: Run, task: Callable[..., dict[str, Any]], where: Any) -> None:
@@ -109,8 +112,8 @@ def _world(work: Work, backbone: str) -> World:
 
 
 def _side_by_side(work: Work, places: list[list[Run]], progress: Progress) -> None:
-    """Several processes; the longest places begin first."""
-    places = sorted(places, key=len, reverse=True)
+    """Several processes; of each network, so that its data is read once, the longest come first."""
+    places = sorted(places, key=lambda runs: (runs[0].backbone, len(runs)), reverse=True)
     context = multiprocessing.get_context("spawn")
     threads = max(1, (os.cpu_count() or 1) // work.jobs)
     runs = [run for group in places for run in group]
