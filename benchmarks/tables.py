@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import RESULTS
+from vinets.report.formats import number
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -265,15 +266,10 @@ def render_paper(name: str) -> str:
 
 
 def _paper_cell(column: dict[str, Any], row: dict[str, Any]) -> str:
-    def shown(value: Any) -> str:
-        if value is None or isinstance(value, str) or column["format"] is None:
-            return "" if value is None else str(value)
-        return format(value, column["format"])
-
-    ours, theirs = row["values"].get(column["name"]), row.get("paper", {}).get(column["name"])
-    spread = row["values"].get(column.get("std", ""))
-    text = shown(ours) + ("" if spread is None else f" ± {format(spread, column['format'])}")
-    return text if theirs is None else f"{text} ({shown(theirs)})"
+    form, values, paper = column["format"], row["values"], row.get("paper", {})
+    ours, theirs = values.get(column["name"]), paper.get(column["name"])
+    text = "" if ours is None else number(ours, form, values.get(column.get("std")))
+    return text if theirs is None else f"{text} ({number(theirs, form)})"
 
 
 def _cell(key: str, value: Any) -> str:

@@ -18,7 +18,7 @@ from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet, locate_rows
 from vinets.checks import point_shape
 
-__all__ = ["SharedPolynomials", "term_moments", "union_of_terms"]
+__all__ = ["SharedPolynomials", "count_monomials", "term_moments", "union_of_terms"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +137,16 @@ def union_of_terms(sets: Sequence[TermSet]) -> tuple[TermSet, list[Index]]:
         ]
         places.append(np.concatenate(found) if found else np.zeros(0, dtype=np.int64))
     return TermSet.of_blocks(n, blocks), places
+
+
+def count_monomials(sets: Sequence[PolynomialSet]) -> int:
+    """Monomials that evaluation of all polynomials takes, without the constant.
+
+    Those that sets share count once, and terms that no polynomial uses do not count.
+    """
+    compact = [polynomials.compact() for polynomials in sets]
+    terms, _ = union_of_terms([t for p in compact for t in (p.terms, p.leading)])
+    return len(terms) - len(terms.blocks[0])
 
 
 def term_moments(terms: TermSet, points: Tensor, *, chunk: int = 4096) -> tuple[Tensor, Tensor]:

@@ -41,22 +41,14 @@ def cuts(
 
     Example: vinets cuts resnet18 --shape 3,32,32 --match layer3
     """
-    from vinets.cli.networks import example_for, open_network, open_with_data
-    from vinets.cli.parsing import integers
+    from vinets.cli.networks import open_uncut
     from vinets.latent.cut import cut_points
     from vinets.latent.running import each
     from vinets.measure.running import resolve_device
 
     seeded(seed)
     place = resolve_device("vinets", device)
-    if data is not None:
-        opened, split = open_with_data(model, data, weights=weights)
-        example = split.train.example()
-    else:
-        opened = open_network(model, weights)
-        example = example_for(opened, None if shape is None else integers("--shape", shape))
-    if opened.is_cut:
-        raise ValueError(f"{model} is cut already. Pass the network that it was made from.")
+    opened, example, _ = open_uncut(model, data, shape, weights=weights)
     marks = _presets(opened.architecture)
     inputs = each(example, lambda tensor: tensor.to(place))
     every = cut_points(opened.network.to(place), inputs)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from vinets.cli.folders import DESCRIPTION, read_backbone
+from vinets.cli.parsing import integers
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
 from vinets.latent.running import call, evaluating
 from vinets.models import create_model, load_weights
@@ -23,6 +24,7 @@ __all__ = [
     "check_inputs",
     "example_for",
     "open_network",
+    "open_uncut",
     "open_with_data",
     "require_weights",
 ]
@@ -180,6 +182,33 @@ def open_with_data(
         )
     check_inputs(opened, split.train.example())
     return opened, split
+
+
+def open_uncut(
+    spec: str,
+    data: str | None,
+    shape: str | None,
+    *,
+    weights: Path | None = None,
+    split_seed: int = 0,
+    size: int | None = None,
+) -> tuple[Opened, Inputs, Source | None]:
+    """Open a whole network with an example of its inputs: of data, of ``--shape``, or its own.
+
+    With data, its training part comes along.
+    """
+    if data is not None:
+        opened, split = open_with_data(
+            spec, data, weights=weights, split_seed=split_seed, size=size
+        )
+        source: Source | None = split.train
+        example = split.train.example()
+    else:
+        opened, source = open_network(spec, weights), None
+        example = example_for(opened, None if shape is None else integers("--shape", shape))
+    if opened.is_cut:
+        raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
+    return opened, example, source
 
 
 def channel_count(example: Inputs) -> int | None:

@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from vinets.progress import Progress
 
-__all__ = ["note", "print_json", "print_lines", "print_table", "seeded", "watching"]
+__all__ = ["note", "plain", "print_json", "print_lines", "print_table", "seeded", "watching"]
 
 WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
 
@@ -48,7 +48,7 @@ def note(text: str, quiet: bool = False) -> None:
 
 def print_json(values: Any) -> None:
     """One JSON object on stdout; what is not a finite number becomes null."""
-    typer.echo(json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(plain(values), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -78,11 +78,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
     console.print(table)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON has it: lists, dicts with text for keys, None for what is not a finite number."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value

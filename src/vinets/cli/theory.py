@@ -24,7 +24,7 @@ from vinets.cli.options import (
     Weights,
     option,
 )
-from vinets.cli.output import note, print_json, print_lines, print_table, seeded, watching
+from vinets.cli.output import note, plain, print_json, print_lines, print_table, seeded, watching
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -144,7 +144,7 @@ def theory(
         )
         progress.advance(1)
     named = {"model": model, "vinet": None if vinet is None else str(vinet), "data": data}
-    facts = _plain(named | found.to_dict())
+    facts = plain(named | found.to_dict())
     if out is not None:
         _write(out, facts, opened.name, device)
         note(f"Written to {out}: theory.json, theory.html", quiet)
@@ -165,22 +165,13 @@ def _open(
     """The uncut network, an input and, where data is given, the training part."""
     from torch import Tensor
 
-    from vinets.cli.networks import example_for, open_network, open_with_data, require_weights
-    from vinets.cli.parsing import integers
+    from vinets.cli.networks import open_uncut, require_weights
 
-    source = None
     if data is not None and shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")
-    if data is not None:
-        opened, split = open_with_data(
-            model, data, weights=weights, split_seed=split_seed, size=size
-        )
-        source, example = split.train, split.train.example()
-    else:
-        opened = open_network(model, weights)
-        example = example_for(opened, None if shape is None else integers("--shape", shape))
-    if opened.is_cut:
-        raise ValueError(f"{model} is cut already. Pass the network that it was made from.")
+    opened, example, source = open_uncut(
+        model, data, shape, weights=weights, split_seed=split_seed, size=size
+    )
     require_weights(opened)
     if not isinstance(example, Tensor):
         raise ValueError(f"{opened.name} takes several inputs. The theory is for one tensor.")
@@ -213,14 +204,6 @@ def _drawn(source: Source, count: int, seed: int) -> Source:
         return source
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
     return source.subset(order[:count].sort().values)
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """The same with None for numbers that are not finite, as JSON has them."""
-    import json
-
-    plain: dict[str, Any] = json.loads(json.dumps(values), parse_constant=lambda _: None)
-    return plain
 
 
 def _write(folder: Path, facts: dict[str, Any], name: str, device: str) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 
-from vinets.latent.cut import truncate
 from vinets.models.presets import PRESETS
 
 __all__ = ["BACKBONES", "RESNET18", "RESNET34", "Backbone", "share_removed"]
@@ -111,19 +110,22 @@ RESNET34 = Backbone(
 BACKBONES = {backbone.name: backbone for backbone in (RESNET18, RESNET34)}
 
 
-def share_removed(model: nn.Module, cut: str, example: Tensor) -> float:
-    """Share of the convolutions of stages 2 to 4, shortcuts included, that a cut takes away.
+def share_removed(model: nn.Module, truncated: nn.Module) -> float:
+    """Share of the convolutions of stages 2 to 4, shortcuts included, that a cut took away.
 
     Of the ways to count that were tried, this one gives the most of the paper's percentages.
 
     Examples
     --------
     >>> import torch
+    >>> from vinets.latent.cut import truncate
     >>> from vinets.models import resnet18
-    >>> round(share_removed(resnet18(10), "layer4.0.bn1", torch.zeros(1, 3, 32, 32)), 3)
+    >>> model = resnet18(10)
+    >>> cut = truncate(model, "layer4.0.bn1", torch.zeros(1, 3, 32, 32))
+    >>> round(share_removed(model, cut), 3)
     0.267
     """
-    every, kept = _convolutions(model), _convolutions(truncate(model, cut, example))
+    every, kept = _convolutions(model), _convolutions(truncated)
     return 1 - len(kept) / len(every)
 
 

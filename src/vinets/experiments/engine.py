@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from vinets.experiments.backbones import BACKBONES
+from vinets.experiments.bench import Bench
 from vinets.experiments.runs import Run, Scale, Store
 from vinets.experiments.tasks import TASKS, measure_speed
-from vinets.experiments.world import Bench, Folders, World
+from vinets.experiments.world import Folders, World
 from vinets.measure import machine
 from vinets.progress import Progress
 

@@ -6,16 +6,17 @@ from typing import Any
 
 from vinets.experiments.backbones import RESNET34
 from vinets.experiments.fig_pruning import ALGORITHMS, pruned_run
-from vinets.experiments.plan import REMOVED, Experiment, Plan, accuracy_figure, axis, line
+from vinets.experiments.plan import REMOVED, Experiment, Plan, accuracy_figure, line
 from vinets.experiments.runs import Run, Store
+from vinets.report.schema import Axis, Figure
 
 __all__ = ["FIG_ALGORITHMS"]
 
-TEXT = [
+TEXT = (
     "Nothing is pruned, but for OAVI at early cuts, where only the best 150,000 polynomials fit "
     "into a head. Coefficients are retrained, so the algorithms differ in the monomials and in "
     "where training starts.",
-]
+)
 
 
 def runs(plan: Plan) -> list[Run]:
@@ -31,7 +32,7 @@ def runs(plan: Plan) -> list[Run]:
 
 def result(plan: Plan, store: Store) -> dict[str, Any]:
     if RESNET34 not in plan.chosen:
-        return {"text": TEXT, "tables": [], "figures": []}
+        return {"text": TEXT}
     accuracy, counts, uncut = [], [], 0.0
     for algorithm, name in ALGORITHMS.items():
         points, sizes = [], []
@@ -42,19 +43,13 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
             sizes.append((removed, found["polynomials"], cut))
         accuracy.append(line(name, points))
         counts.append(line(name, sizes))
-    figures = [
+    sizes_axis = Axis("polynomials", log=True, format=",.0f")
+    title = f"{RESNET34.caption}: polynomials in the head"
+    figures = (
         accuracy_figure("algorithms", f"{RESNET34.caption}: accuracy", accuracy, uncut),
-        {
-            "id": "algorithms-size",
-            "title": f"{RESNET34.caption}: polynomials in the head",
-            "kind": "lines",
-            "x": REMOVED,
-            "y": axis("polynomials", ",.0f", log=True),
-            "series": counts,
-            "rules": [],
-        },
-    ]
-    return {"text": TEXT, "tables": [], "figures": figures}
+        Figure("algorithms-size", title, REMOVED, sizes_axis, tuple(counts)),
+    )
+    return {"text": TEXT, "figures": figures}
 
 
 FIG_ALGORITHMS = Experiment(

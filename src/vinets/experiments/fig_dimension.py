@@ -5,23 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from vinets.experiments.backbones import Backbone
-from vinets.experiments.plan import Experiment, Plan, axis, column, line
+from vinets.experiments.plan import Experiment, Plan, line
 from vinets.experiments.runs import Run, Store
 from vinets.measure.dimension import dimension_correlation
+from vinets.report.schema import Axis, Column, Figure, Row, Table
 
 __all__ = ["FIG_DIMENSION"]
 
-TEXT = [
+TEXT = (
     "Levina and Bickel's estimate with MacKay and Ghahramani's mean over the points of a class, "
     "20 neighbours, mean over the classes. One point is one cut. With few points and many "
     "dimensions the estimate is too small; it orders layers rather than measuring them.",
-]
-COLUMNS = [
-    column("cut", "cut"),
-    column("removed", "removed %", ".1f"),
-    column("dimension", "dimension", ".1f", std="dimension_std"),
-    column("monomials", "monomials", ","),
-]
+)
+COLUMNS = (
+    Column("cut", "cut"),
+    Column("removed", "removed %", ".1f"),
+    Column("dimension", "dimension", ".1f", "dimension_std"),
+    Column("monomials", "monomials", ","),
+)
 
 
 def _dimension(backbone: Backbone, cut: str) -> Run:
@@ -45,12 +46,11 @@ def runs(plan: Plan) -> list[Run]:
 def result(plan: Plan, store: Store) -> dict[str, Any]:
     series, rows, notes = [], [], []
     for backbone in plan.chosen:
-        points, spread = [], []
+        points = []
         for cut in plan.cuts(backbone):
             found = store.read(_dimension(backbone, cut))
             monomials = store.read(_ideals(backbone, cut))["monomials"]
             points.append((found["mean"], monomials, cut))
-            spread.append(found["std"])
             values = {
                 "cut": cut,
                 "removed": 100 * found["removed"],
@@ -58,20 +58,15 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
                 "dimension_std": found["std"],
                 "monomials": monomials,
             }
-            rows.append({"values": values, "section": backbone.caption})
+            rows.append(Row(values, section=backbone.caption))
         series.append(line(backbone.caption, points))
         notes.append(_sentence(backbone, points))
-    figure = {
-        "id": "dimension",
-        "title": "Dimension and monomials",
-        "kind": "scatter",
-        "x": axis("intrinsic dimension, mean over classes", ".1f"),
-        "y": axis("monomials", ",.0f", log=True),
-        "series": series,
-        "rules": [],
-    }
-    table = {"id": "dimension", "caption": "By cut", "columns": COLUMNS, "rows": rows}
-    return {"text": TEXT, "tables": [table], "figures": [figure], "notes": notes}
+    dimension = Axis("intrinsic dimension, mean over classes", format=".1f")
+    count = Axis("monomials", log=True, format=",.0f")
+    title = "Dimension and monomials"
+    figure = Figure("dimension", title, dimension, count, tuple(series), kind="scatter")
+    table = Table("dimension", "By cut", COLUMNS, tuple(rows))
+    return {"text": TEXT, "tables": (table,), "figures": (figure,), "notes": tuple(notes)}
 
 
 def _sentence(backbone: Backbone, points: list[tuple[float, float, str]]) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from vinets.experiments.backbones import RESNET34
-from vinets.experiments.plan import Experiment, Plan, axis, line
+from vinets.experiments.plan import Experiment, Plan, line
 from vinets.experiments.runs import Run, Store
+from vinets.report.schema import Axis, Figure
 
 __all__ = ["FIG_GENERATORS"]
 
-TEXT = [
+TEXT = (
     "ABM with ψ = 0.1 behind every convolution of a residual block: inside the block, behind "
-    "bn1, and behind its sum. The first convolution of a stage is where the map gets smaller."
-]
+    "bn1, and behind its sum. The first convolution of a stage is where the map gets smaller.",
+)
 
 
 def _cuts(plan: Plan) -> tuple[str, ...]:
@@ -31,22 +32,16 @@ def runs(plan: Plan) -> list[Run]:
 
 def result(plan: Plan, store: Store) -> dict[str, Any]:
     if RESNET34 not in plan.chosen:
-        return {"text": TEXT, "tables": [], "figures": []}
+        return {"text": TEXT}
     found = {cut: store.read(_run(cut)) for cut in _cuts(plan)}
     series = [
         line(name, [(i, record[name], cut) for i, (cut, record) in enumerate(found.items(), 1)])
         for name in ("monomials", "polynomials")
     ]
-    figure = {
-        "id": "generators-by-layer",
-        "title": RESNET34.caption,
-        "kind": "lines",
-        "x": axis("convolution, counted from the first block", ".0f"),
-        "y": axis("count", ",.0f", log=True),
-        "series": series,
-        "rules": [],
-    }
-    return {"text": TEXT, "tables": [], "figures": [figure]}
+    place = Axis("convolution, counted from the first block", format=".0f")
+    count = Axis("count", log=True, format=",.0f")
+    figure = Figure("generators-by-layer", RESNET34.caption, place, count, tuple(series))
+    return {"text": TEXT, "figures": (figure,)}
 
 
 FIG_GENERATORS = Experiment(

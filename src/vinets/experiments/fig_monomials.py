@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinets.experiments.plan import REMOVED, Experiment, Plan, axis, line
+from vinets.experiments.plan import REMOVED, Experiment, Plan, line
 from vinets.experiments.runs import Run, Store
 from vinets.experiments.tasks import RATIOS
+from vinets.report.schema import Axis, Figure, Rule
 
 __all__ = ["FIG_MONOMIALS"]
 
-TEXT = [
+TEXT = (
     "Monomials that evaluation of the remaining polynomials needs, without the constant. The line "
-    "at 128 is the number of variables."
-]
+    "at 128 is the number of variables.",
+)
 
 
 def _run(backbone: str, cut: str) -> Run:
@@ -39,18 +40,11 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
             )
             for ratio in RATIOS
         ]
-        figures.append(
-            {
-                "id": f"monomials-{backbone.data}",
-                "title": backbone.caption,
-                "kind": "lines",
-                "x": REMOVED,
-                "y": axis("monomials", ",.0f", log=True),
-                "series": series,
-                "rules": [{"name": "variables", "y": plan.scale.components}],
-            }
-        )
-    return {"text": TEXT, "tables": [], "figures": figures}
+        count = Axis("monomials", log=True, format=",.0f")
+        rules = (Rule("variables", plan.scale.components),)
+        name = f"monomials-{backbone.data}"
+        figures.append(Figure(name, backbone.caption, REMOVED, count, tuple(series), rules=rules))
+    return {"text": TEXT, "figures": tuple(figures)}
 
 
 FIG_MONOMIALS = Experiment(

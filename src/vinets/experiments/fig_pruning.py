@@ -17,12 +17,12 @@ PANELS = (
     (RESNET34, "oavi-cg"),
     (RESNET34, "oavi-agd"),
 )
-TEXT = [
+TEXT = (
     "Of every class, the polynomials with the highest pruning score stay; all their monomials "
     "stay with them. Heads are trained anew for every point. A head holds at most 150,000 "
     "polynomials: where more are left, as many as fit are taken, the best of every class; this "
     "happens to OAVI at early cuts.",
-]
+)
 
 
 def pruned_run(backbone: str, cut: str, algorithm: str, ratio: float) -> Run:
@@ -66,7 +66,7 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
         name = f"pruning-{backbone.data}-{algorithm}"
         title = f"{backbone.caption}, {ALGORITHMS[algorithm]}"
         figures.append(accuracy_figure(name, title, series, uncut))
-    return {"text": TEXT, "tables": [], "figures": figures}
+    return {"text": TEXT, "figures": tuple(figures)}
 
 
 FIG_PRUNING = Experiment(

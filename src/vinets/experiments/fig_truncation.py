@@ -10,11 +10,11 @@ from vinets.experiments.runs import Run, Store
 __all__ = ["FIG_TRUNCATION"]
 
 HEADS = {"vi": "VI-Net", "linear": "linear head", "random": "random monomials", "mlp": "MLP"}
-TEXT = [
+TEXT = (
     "Nothing is pruned. Coefficients and linear layer are trained for 20 epochs; the backbone "
     "stays as it is. The linear head sees the flat map, the MLP stores as many numbers as the VI "
     "head, and random monomials stand in blocks of the same shape.",
-]
+)
 
 
 def _run(backbone: str, cut: str, head: str) -> Run:
@@ -44,7 +44,7 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
             series.append(line(name, points))
         name = f"truncation-{backbone.data}"
         figures.append(accuracy_figure(name, backbone.caption, series, uncut))
-    return {"text": TEXT, "tables": [], "figures": figures}
+    return {"text": TEXT, "figures": tuple(figures)}
 
 
 FIG_TRUNCATION = Experiment(

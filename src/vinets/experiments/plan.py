@@ -8,10 +8,9 @@ from typing import Any
 
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.runs import FULL, QUICK, Run, Scale, Store
+from vinets.report.schema import Axis, Figure, Rule, Series
 
-__all__ = ["REMOVED", "Experiment", "Plan", "accuracy_figure", "axis", "column", "line"]
-
-Record = dict[str, Any]
+__all__ = ["REMOVED", "Experiment", "Plan", "accuracy_figure", "line"]
 
 
 @dataclass(frozen=True)
@@ -57,55 +56,29 @@ class Experiment:
     runs : callable
         The runs that it needs.
     result : callable
-        Text, tables and figures made of their results: see :mod:`vinets.report.schema`.
+        ``text``, ``tables``, ``figures`` and ``notes`` made of their results, as
+        :class:`vinets.report.schema.Experiment` takes them.
     """
 
     name: str
     title: str
     paper: str
     runs: Callable[[Plan], list[Run]]
-    result: Callable[[Plan, Store], Record]
+    result: Callable[[Plan, Store], dict[str, Any]]
 
 
-def column(
-    name: str, label: str, form: str | None = None, *, std: str | None = None
-) -> dict[str, Any]:
-    """A column of a table."""
-    return {"name": name, "label": label, "format": form} | ({"std": std} if std else {})
-
-
-def axis(label: str, form: str = ".2f", *, log: bool = False) -> dict[str, Any]:
-    """An axis of a figure."""
-    return {"label": label, "format": form, "log": log}
-
-
-def line(
-    name: str, points: Sequence[tuple[float, float, str]], *, std: Sequence[float] | None = None
-) -> dict[str, Any]:
+def line(name: str, points: Sequence[tuple[float, float, str]]) -> Series:
     """A series of a figure: x, y and a label for every point."""
-    return {
-        "name": name,
-        "x": [x for x, _, _ in points],
-        "y": [y for _, y, _ in points],
-        "labels": [label for _, _, label in points],
-        "std": None if std is None else list(std),
-    }
+    x, y, labels = zip(*points, strict=True)
+    return Series(name, x, y, labels)
 
 
-REMOVED = axis("convolutions removed in %", ".0f")
+REMOVED = Axis("convolutions removed in %", format=".0f")
 """The axis of most figures."""
 
 
-def accuracy_figure(
-    name: str, title: str, series: Sequence[dict[str, Any]], uncut: float
-) -> dict[str, Any]:
+def accuracy_figure(name: str, title: str, series: Sequence[Series], uncut: float) -> Figure:
     """Accuracy against the share removed; the uncut network is a dashed line."""
-    return {
-        "id": name,
-        "title": title,
-        "kind": "lines",
-        "x": REMOVED,
-        "y": axis("test accuracy in %"),
-        "series": list(series),
-        "rules": [{"name": "uncut network", "y": uncut}],
-    }
+    accuracy = Axis("test accuracy in %", format=".2f")
+    rules = (Rule("uncut network", uncut),)
+    return Figure(name, title, REMOVED, accuracy, tuple(series), rules=rules)

@@ -33,6 +33,7 @@ from vinets.experiments.world import Folders
 from vinets.measure.running import resolve_device
 from vinets.pipeline.experiment import write_json
 from vinets.progress import Lines, Progress, progress_of
+from vinets.report import schema
 from vinets.report.figures import save_figure
 from vinets.report.reading import read_results
 
@@ -128,21 +129,20 @@ def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[s
     runs = list(dict.fromkeys(experiment.runs(plan)))
     records = [store.record(run) for run in runs]
     machines = {json.dumps(record["machine"]): record["machine"] for record in records}
-    found = {
-        "experiment": experiment.name,
-        "order": list(EXPERIMENTS).index(experiment.name) + 1,
-        "title": experiment.title,
-        "paper": experiment.paper,
-        "seeds": sorted({run.seed for run in runs}),
-        "settings": asdict(plan.scale),
-        "command": list(command),
-        "machine": next(iter(machines.values()), {}),
-        "machines": list(machines.values()),
-        "seconds": sum(record["took"] or 0.0 for record in records),
+    found = schema.Experiment(
+        experiment.name,
+        experiment.title,
+        order=list(EXPERIMENTS).index(experiment.name) + 1,
+        paper=experiment.paper,
+        command=tuple(command),
+        machine=next(iter(machines.values()), {}),
+        seeds=tuple(sorted({run.seed for run in runs})),
+        settings=asdict(plan.scale),
+        seconds=sum(record["took"] or 0.0 for record in records),
         **experiment.result(plan, store),
-    }
+    )
     path = store.folder / f"{experiment.name}.json"
-    write_json(path, found)
+    write_json(path, found.to_dict() | {"machines": list(machines.values())})
     return path
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from vinets.experiments.backbones import Backbone
-from vinets.experiments.plan import Experiment, Plan, column
+from vinets.experiments.plan import Experiment, Plan
 from vinets.experiments.runs import Run, Store
 from vinets.experiments.table_efficiency import MONOMIALS, PER_CLASS
+from vinets.report.schema import Column, Row, Table
 
 __all__ = ["TABLE_CHOICES"]
 
@@ -34,22 +35,22 @@ CHOICES: dict[str, dict[str, Any]] = {
     "plain components, ψ = 0.01": {"scale": "none", "psi": 0.01},
 }
 FIELDS = ("psi", "order", "scale", "keep", "monomials")
-COLUMNS = [
-    column("choice", "changed"),
-    column("accuracy", "accuracy %", ".2f"),
-    column("delta", "Δ to uncut", "+.2f"),
-    column("gain", "gain", "+.2f"),
-    column("train", "train accuracy %", ".2f"),
-    column("polynomials", "polynomials", ","),
-    column("monomials", "monomials", ","),
-    column("head", "head, M", ".2f"),
-]
-TEXT = [
+COLUMNS = (
+    Column("choice", "changed"),
+    Column("accuracy", "accuracy %", ".2f"),
+    Column("delta", "Δ to uncut", "+.2f"),
+    Column("gain", "gain", "+.2f"),
+    Column("train", "train accuracy %", ".2f"),
+    Column("polynomials", "polynomials", ","),
+    Column("monomials", "monomials", ","),
+    Column("head", "head, M", ".2f"),
+)
+TEXT = (
     "One change at a time to a head on components of unit variance with ψ = 0.1, one seed each, "
     "Tiny and Small. The other tables and figures take plain components, the last rows here. "
     "The accuracy is that on test images, and the setting was chosen with this table in view, for "
     "held-out training images cannot rank heads: the backbone has seen them.",
-]
+)
 
 
 def _run(backbone: Backbone, size: str, choice: str) -> Run:
@@ -96,9 +97,8 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
                     "head": found["parameters_head"] / 1e6,
                 }
                 section = f"{backbone.caption}, {size}"
-                rows.append({"values": values, "section": section})
-    table = {"id": "choices", "caption": "Choices", "columns": COLUMNS, "rows": rows}
-    return {"text": TEXT, "tables": [table], "figures": []}
+                rows.append(Row(values, section=section))
+    return {"text": TEXT, "tables": (Table("choices", "Choices", COLUMNS, tuple(rows)),)}
 
 
 TABLE_CHOICES = Experiment(

@@ -7,26 +7,27 @@ from typing import Any
 
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import BASELINES, SPEEDS, VARIANTS
-from vinets.experiments.plan import Experiment, Plan, column
+from vinets.experiments.plan import Experiment, Plan
 from vinets.experiments.runs import Run, Store
 from vinets.experiments.tasks import SAVED
+from vinets.report.schema import Column, Row, Table
 
 __all__ = ["TABLE_EFFICIENCY", "variant_run"]
 
 PER_CLASS, MONOMIALS = 128, 512
 PSI = 0.01  # root mean square of 0.1
-COLUMNS = [
-    column("model", "network"),
-    column("cut", "cut"),
-    column("removed", "removed %", ".1f"),
-    column("total", "total, M", ".2f"),
-    column("base", "base, M", ".2f"),
-    column("head", "head, M", ".2f"),
-    column("accuracy", "accuracy %", ".2f", std="accuracy_std"),
-    column("delta", "Δ to uncut", "+.2f"),
-    column("speed", "images/s", ",.0f", std="speed_std"),
-]
-TEXT = [
+COLUMNS = (
+    Column("model", "network"),
+    Column("cut", "cut"),
+    Column("removed", "removed %", ".1f"),
+    Column("total", "total, M", ".2f"),
+    Column("base", "base, M", ".2f"),
+    Column("head", "head, M", ".2f"),
+    Column("accuracy", "accuracy %", ".2f", "accuracy_std"),
+    Column("delta", "Δ to uncut", "+.2f"),
+    Column("speed", "images/s", ",.0f", "speed_std"),
+)
+TEXT = (
     "128 polynomials a class over 512 monomials, as in the paper's appendix, found by ABM with "
     "ψ = 0.01, a root mean square of 0.1, in tanh of 128 principal components of unit variance. "
     "Coefficients and linear layer are trained with the paper's recipe: 20 epochs of SGD, learning "
@@ -40,7 +41,7 @@ TEXT = [
     "matrix of coefficients (1280 × 512 is 0.66M, 12800 × 512 is 6.55M).",
     "Images per second at batch size 256 over five runs, all networks in turn. They depend on the "
     "machine, which the paper does not name: compare within a column.",
-]
+)
 
 
 def variant_run(backbone: Backbone, variant: str, seed: int) -> Run:
@@ -83,13 +84,12 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
             found = [store.read(variant_run(backbone, variant, s)) for s in range(plan.seeds)]
             rows.append(_row(backbone, variant, found, speed))
         rows.append(_uncut(backbone, speed))
-    table = {"id": "variants", "caption": "Variants", "columns": COLUMNS, "rows": rows}
-    return {"text": TEXT, "tables": [table], "figures": []}
+    return {"text": TEXT, "tables": (Table("variants", "Variants", COLUMNS, tuple(rows)),)}
 
 
 def _row(
     backbone: Backbone, variant: str, found: list[dict[str, Any]], speed: dict[str, Any]
-) -> dict[str, Any]:
+) -> Row:
     accuracies = [100 * record["accuracy"] for record in found]
     first, theirs = found[0], VARIANTS[variant]
     timing = speed["speeds"][variant]
@@ -109,10 +109,10 @@ def _row(
     }
     delta = theirs["accuracy"] - BASELINES[backbone.name]["accuracy"]
     paper = {**theirs, "delta": delta, "speed": SPEEDS[variant]}
-    return {"values": values, "paper": paper, "section": backbone.caption}
+    return Row(values, paper, backbone.caption)
 
 
-def _uncut(backbone: Backbone, speed: dict[str, Any]) -> dict[str, Any]:
+def _uncut(backbone: Backbone, speed: dict[str, Any]) -> Row:
     millions, timing = speed["parameters"] / 1e6, speed["speeds"][backbone.name]
     values = {
         "model": backbone.title,
@@ -128,7 +128,7 @@ def _uncut(backbone: Backbone, speed: dict[str, Any]) -> dict[str, Any]:
         "speed_std": timing["std"],
     }
     paper = {**BASELINES[backbone.name], "speed": SPEEDS[backbone.name]}
-    return {"values": values, "paper": paper, "section": backbone.caption}
+    return Row(values, paper, backbone.caption)
 
 
 TABLE_EFFICIENCY = Experiment(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import GENERATORS
-from vinets.experiments.plan import Experiment, Plan, column
+from vinets.experiments.plan import Experiment, Plan
 from vinets.experiments.runs import Run, Store
+from vinets.report.schema import Column, Row, Table
 
 __all__ = ["TABLE_GENERATORS"]
 
@@ -17,14 +19,14 @@ READINGS: dict[str, dict[str, Any]] = {
     "components of unit variance, mean square ≤ 0.1": {"scale": "unit"},
     "components of unit variance, root mean square ≤ 0.1": {"scale": "unit", "psi": 0.01},
 }
-COUNTS = [
-    column("removed", "removed %", ".1f"),
-    column("monomials", "monomials", ","),
-    column("polynomials", "polynomials", ","),
-    column("seconds", "seconds", ".2f"),
-    column("speedup", "their seconds over ours", ",.0f"),
-]
-TEXT = [
+COUNTS = (
+    Column("removed", "removed %", ".1f"),
+    Column("monomials", "monomials", ","),
+    Column("polynomials", "polynomials", ","),
+    Column("seconds", "seconds", ".2f"),
+    Column("speedup", "their seconds over ours", ",.0f"),
+)
+TEXT = (
     "ABM of degree 5 in tanh of 128 principal components, 512 points a class; all 500 for "
     "CIFAR-100. The constant is not counted as a monomial.",
     "What vanishes depends on the scale of the components, which the paper does not give. Plain "
@@ -37,7 +39,7 @@ TEXT = [
     "two rows of ResNet-18 are the cuts of Medium and Large, so those of ResNet-34 are here too.",
     "Seconds are those of the ideals alone, with nothing else on the machine. The paper does not "
     "say which machine it used.",
-]
+)
 
 
 def _run(backbone: Backbone, cut: str, reading: str) -> Run:
@@ -60,48 +62,37 @@ def runs(plan: Plan) -> list[Run]:
 
 def result(plan: Plan, store: Store) -> dict[str, Any]:
     first, *others = READINGS
-    ours = [
-        _row(store, backbone, cut, printed, first)
-        for backbone in plan.chosen
-        for cut, printed in _rows(plan, backbone)
-    ]
-    readings = [
-        _row(store, backbone, cut, printed, reading)
+    columns = (Column("cut", "cut"), *COUNTS)
+    rows = [row for backbone in plan.chosen for row in _found(plan, store, backbone, first)]
+    more = [
+        replace(row, section=f"{row.section}: {reading}")
         for reading in others
         for backbone in plan.chosen
-        for cut, printed in _rows(plan, backbone)
+        for row in _found(plan, store, backbone, reading)
     ]
-    for row in readings:
-        row["section"] = f"{row['section']}: {row['values'].pop('reading')}"
-    cut = column("cut", "cut")
-    tables = [
-        {"id": "generators", "caption": first, "columns": [cut, *COUNTS], "rows": ours},
-        {
-            "id": "generators-readings",
-            "caption": "Other readings of the paper",
-            "columns": [cut, *COUNTS],
-            "rows": readings,
-        },
-    ]
-    return {"text": TEXT, "tables": tables, "figures": []}
+    tables = (
+        Table("generators", first, columns, tuple(rows)),
+        Table("generators-readings", "Other readings of the paper", columns, tuple(more)),
+    )
+    return {"text": TEXT, "tables": tables}
 
 
-def _row(
-    store: Store, backbone: Backbone, cut: str, printed: float, reading: str
-) -> dict[str, Any]:
-    found = store.read(_run(backbone, cut, reading))
-    theirs = GENERATORS[backbone.name][printed]
-    values = {
-        "cut": cut,
-        "reading": reading,
-        "removed": 100 * found["removed"],
-        "monomials": found["monomials"],
-        "polynomials": found["polynomials"],
-        "seconds": found["seconds"],
-        "speedup": theirs["seconds"] / found["seconds"],
-    }
-    paper = {"removed": printed, **theirs}
-    return {"values": values, "paper": paper, "section": backbone.caption}
+def _found(plan: Plan, store: Store, backbone: Backbone, reading: str) -> list[Row]:
+    """Rows of one network under one reading."""
+    rows = []
+    for cut, printed in _rows(plan, backbone):
+        found = store.read(_run(backbone, cut, reading))
+        theirs = GENERATORS[backbone.name][printed]
+        values = {
+            "cut": cut,
+            "removed": 100 * found["removed"],
+            "monomials": found["monomials"],
+            "polynomials": found["polynomials"],
+            "seconds": found["seconds"],
+            "speedup": theirs["seconds"] / found["seconds"],
+        }
+        rows.append(Row(values, {"removed": printed, **theirs}, backbone.caption))
+    return rows
 
 
 TABLE_GENERATORS = Experiment(

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.algebra.shared import union_of_terms
-from vinets.experiments.backbones import share_removed
+from vinets.algebra.shared import count_monomials
+from vinets.experiments.bench import Bench, OnVariables
 from vinets.experiments.runs import Run
-from vinets.experiments.world import CHUNK, Bench, OnVariables, World
-from vinets.ideals.pruning import PrunedIdeals, prune
+from vinets.experiments.world import CHUNK, World
+from vinets.ideals.pruning import prune
 from vinets.latent.running import evaluating
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
@@ -39,11 +39,11 @@ def find_ideals(bench: Bench, run: Run, folder: Path) -> dict[str, Any]:
     """Fit the ideals: how many monomials and polynomials, how long, and what pruning leaves."""
     variables, generators = bench.variables(run), bench.generators(run)
     left = {
-        ratio: _monomials(prune(generators.ideals, generators.scores, 1.0 - ratio))
+        ratio: count_monomials(prune(generators.ideals, generators.scores, 1.0 - ratio).polynomials)
         for ratio in RATIOS
     }
     return {
-        "removed": _removed(bench),
+        "removed": bench.removed,
         "points": int(bench.fitted.sum()),
         "features": bench.latents.shape[0] * bench.latents.shape[1],
         "variables": variables.points.shape[1],
@@ -76,12 +76,13 @@ def train_head(bench: Bench, run: Run, folder: Path) -> dict[str, Any]:
     begin = time.perf_counter()
     history = _fit(module, views, recipe, bench)
     seconds = time.perf_counter() - begin
-    parts = bench.network(head).folded().parts()
+    network = bench.network(head).folded()
+    parts = network.parts()
     if changes.get(SAVED):
-        _save(bench.network(head).folded(), folder / NETWORKS / changes[SAVED])
+        _save(network, folder / NETWORKS / changes[SAVED])
     last = history.epochs[-1]
     return {
-        "removed": _removed(bench),
+        "removed": bench.removed,
         "accuracy": _accuracy(module, test, bench.world.test.labels),
         "uncut": bench.world.accuracy,
         "train_accuracy": last.accuracy,
@@ -101,7 +102,7 @@ def estimate_dimension(bench: Bench, run: Run, folder: Path) -> dict[str, Any]:
     labels = latents.store.labels[bench.fitted.to(latents.store.labels.device)]
     neighbours = min(20, max(2, len(points) // latents.n_classes - 2))
     found = class_dimensions(points, labels, neighbours=neighbours)
-    return {"removed": _removed(bench), "neighbours": neighbours, **found.to_dict()}
+    return {"removed": bench.removed, "neighbours": neighbours, **found.to_dict()}
 
 
 TASKS: Mapping[str, Callable[[Bench, Run, Path], dict[str, Any]]] = {
@@ -130,20 +131,6 @@ def measure_speed(world: World, run: Run, folder: Path) -> dict[str, Any]:
         name: {"mean": speed[0].mean, "std": speed[0].std} for name, speed in measured.items()
     }
     return {"speeds": speeds, "uncut": world.accuracy, "parameters": parameters}
-
-
-def _monomials(pruned: PrunedIdeals) -> int:
-    """Monomials that evaluation needs, without the constant."""
-    sets = [p.compact() for p in pruned.polynomials]
-    terms, _ = union_of_terms([t for p in sets for t in (p.terms, p.leading)])
-    return len(terms) - len(terms.blocks[0])
-
-
-def _removed(bench: Bench) -> float:
-    example = bench.world.test.example()
-    assert isinstance(example, Tensor)
-    example = example.to(bench.world.device)
-    return share_removed(bench.world.model, bench.cut, example)
 
 
 def _fit(module: nn.Module, views: LatentViews, recipe: Recipe, bench: Bench) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Inputs", "call", "each", "evaluating"]
+__all__ = ["Inputs", "call", "device_of", "each", "evaluating"]
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 """What a network takes: one tensor, or tensors by the name of the argument."""
@@ -25,6 +25,12 @@ def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
     if isinstance(inputs, Tensor):
         return change(inputs)
     return {name: change(tensor) for name, tensor in inputs.items()}
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Where the network lies; the CPU if it has neither parameters nor buffers."""
+    tensors = [*network.parameters(), *network.buffers()]
+    return tensors[0].device if tensors else torch.device("cpu")
 
 
 @contextmanager

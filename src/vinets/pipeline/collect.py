@@ -17,7 +17,7 @@ from vinets.fingerprint import fingerprint
 from vinets.latent.collect import collect_latents
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
-from vinets.latent.running import each
+from vinets.latent.running import device_of, each
 from vinets.latent.store import LatentStore
 from vinets.models.sources import source_of
 from vinets.nn.network import Record, input_fields
@@ -70,8 +70,7 @@ class Latents:
     @property
     def device(self) -> torch.device:
         """Where the backbone lies."""
-        tensors = [*self.backbone.parameters(), *self.backbone.buffers()]
-        return tensors[0].device if tensors else torch.device("cpu")
+        return device_of(self.backbone)
 
 
 def collect(

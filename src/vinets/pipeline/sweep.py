@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from vinets.algebra.polynomials import PolynomialSet
-from vinets.algebra.shared import union_of_terms
+from vinets.algebra.shared import count_monomials
 from vinets.checks import one_of, optional_positive_int, parameter_error
 from vinets.data.sources import Source, as_source
 from vinets.fingerprint import fingerprint
 from vinets.ideals.abm import ABM
-from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning, VanishingIdeal
-from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
+from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.pruning import as_polynomials
 from vinets.latent.cut import CutPoint, cut_points, resolve_cut
 from vinets.latent.running import Inputs, each
 from vinets.measure.dimension import Dimensions, class_dimensions, dimension_correlation
-from vinets.measure.timing import Clock
 from vinets.nn.heads.vanishing import ORDERS
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.experiment import CHECKPOINTS, WORKING, claim, slug, write_json
 from vinets.pipeline.placements import Projecting, global_variables
+from vinets.pipeline.vanish import timed_ideals
 from vinets.progress import Progress, progress_of
 
 __all__ = ["ClassFacts", "CutFacts", "sweep", "sweep_correlation"]
@@ -292,8 +289,8 @@ def _measure(
     """Fit the ideals and count what they are made of."""
     made = global_variables(latents, projecting, seed=seed)
     fit = latents.fit.to(made.points.device)
-    ideals, seconds = _timed_ideals(made.points[fit], made.labels[fit], ideal)
-    polynomials = [as_polynomials(i.generators_).compact() for i in ideals.ideals]
+    ideals, seconds = timed_ideals(made.points[fit], made.labels[fit], ideal)
+    polynomials = [as_polynomials(i.generators_) for i in ideals.ideals]
     per_class = dimensions.per_class if dimensions else {}
     return CutFacts(
         cut=latents.record.cut,
@@ -302,37 +299,16 @@ def _measure(
         examples=int(fit.sum()),
         variables=made.points.shape[1],
         explained_variance=made.explained,
-        monomials=_monomials(polynomials),
+        monomials=count_monomials(polynomials),
         polynomials=ideals.n_generators,
         seconds=seconds,
         dimension=dimensions.mean if dimensions else None,
         dimension_std=dimensions.std if dimensions else None,
         classes=tuple(
-            ClassFacts(label, _monomials([mine]), len(mine), per_class.get(label))
+            ClassFacts(label, count_monomials([mine]), len(mine), per_class.get(label))
             for label, mine in zip(ideals.classes.tolist(), polynomials, strict=True)
         ),
     )
-
-
-def _timed_ideals(
-    points: Tensor, labels: Tensor, ideal: VanishingIdeal
-) -> tuple[ClassIdeals, float]:
-    clock = Clock(points.device)
-    clock.wait()
-    begin = clock.mark()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
-        warnings.simplefilter("ignore", NoGeneratorsWarning)  # none is a fact like any other
-        ideals = fit_class_ideals(points, labels, ideal)
-    end = clock.mark()
-    clock.wait()
-    return ideals, clock.between(begin, end)
-
-
-def _monomials(sets: Sequence[PolynomialSet]) -> int:
-    """Terms that evaluating the polynomials takes, without the constant."""
-    terms, _ = union_of_terms([t for p in sets for t in (p.terms, p.leading)])
-    return len(terms) - len(terms.blocks[0])
 
 
 # --- the folder -------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.algebra.shared import SharedPolynomials, term_moments, union_of_terms
-from vinets.algebra.terms import TermSet
+from vinets.algebra.shared import SharedPolynomials, count_monomials, term_moments
 from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning, VanishingIdeal
 from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
 from vinets.ideals.pruning import PrunedIdeals, PruningScores, as_polynomials, prune, score
+from vinets.measure.timing import Clock
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
 
@@ -28,6 +27,7 @@ __all__ = [
     "find_generators",
     "find_polynomials",
     "make_layer",
+    "timed_ideals",
 ]
 
 
@@ -122,20 +122,30 @@ def find_generators(
     fit: Labelled, check: Labelled, ideal: VanishingIdeal, kind: str = "separation"
 ) -> Generators:
     """Fit one ideal per class to ``fit``, and score its generators on ``check``."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
-        warnings.simplefilter("ignore", NoGeneratorsWarning)
-        begin = _now(fit[0].device)
-        ideals = fit_class_ideals(fit[0], fit[1], ideal)
-        seconds = _now(fit[0].device) - begin
+    ideals, seconds = timed_ideals(*fit, ideal)
     if ideals.n_generators == 0:
         raise ValueError(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
         )
     scores = score(ideals, check[0], check[1], kind)
-    everything = [as_polynomials(i.generators_).compact() for i in ideals.ideals]
-    found, _ = union_of_terms([t for p in everything for t in (p.terms, p.leading)])
-    return Generators(ideals, scores, _without_constant(found), seconds)
+    monomials = count_monomials([as_polynomials(i.generators_) for i in ideals.ideals])
+    return Generators(ideals, scores, monomials, seconds)
+
+
+def timed_ideals(
+    points: Tensor, labels: Tensor, ideal: VanishingIdeal
+) -> tuple[ClassIdeals, float]:
+    """One ideal per class, and the seconds that the fits took until the device was done."""
+    clock = Clock(points.device)
+    clock.wait()
+    begin = clock.mark()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
+        warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller tells
+        ideals = fit_class_ideals(points, labels, ideal)
+    end = clock.mark()
+    clock.wait()
+    return ideals, clock.between(begin, end)
 
 
 def make_layer(
@@ -184,19 +194,8 @@ def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:
     sets = [p.compact() for p in pruned.polynomials]
     if min(map(len, sets)) == 0:
         return False
-    terms, _ = union_of_terms([t for p in sets for t in (p.terms, p.leading)])
     own = sum(len(p) * (len(p.terms) + 1) for p in sets)
-    return own < len(pruned) * _without_constant(terms)
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
-def _without_constant(terms: TermSet) -> int:
-    return len(terms) - len(terms.blocks[0])
+    return own < len(pruned) * count_monomials(sets)
 
 
 @torch.no_grad()

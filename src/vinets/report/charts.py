@@ -17,7 +17,8 @@ __all__ = ["COLORS", "PARTS", "draw_accuracy", "draw_parts", "draw_training"]
 PARTS = ("backbone", "projection", "monomials", "coefficients", "linear")
 OURS = "#d4541c"
 COLORS = ("#3b87b5", "#6f9a3d", "#9467bd", "#b8901a", "#17a2a2", "#d16ba5", "#8c6d5a")
-PART_COLORS = ("#7f8c9b", "#3b87b5", "#9467bd", OURS, "#6f9a3d")
+GREY = "#7f8c9b"
+PART_COLORS = (GREY, "#3b87b5", "#9467bd", OURS, "#6f9a3d")
 MARKERS = "sD^vP*X"
 
 
@@ -28,7 +29,7 @@ def draw_accuracy(ax: Axes, rows: Sequence[Mapping[str, Any]], baseline: float) 
         mine = {row["cut"]: 100 * row["accuracy"] for row in rows if row["name"] == name}
         places = [i for i, cut in enumerate(cuts) if cut in mine]
         ax.plot(places, [mine[cuts[i]] for i in places], label=name, markersize=5, **look)
-    ax.axhline(100 * baseline, color="#7f8c9b", linestyle="--", label="uncut network")
+    ax.axhline(100 * baseline, color=GREY, linestyle="--", label="uncut network")
     ax.set_xticks(range(len(cuts)), cuts)
     ax.set(xlabel="cut, earliest first", ylabel="test accuracy in %")
     ax.margins(x=0.08)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vinets.report.charts import COLORS, MARKERS, OURS
+from vinets.report.charts import COLORS, GREY, MARKERS, OURS
 from vinets.report.schema import Axis, Figure, Series
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["draw_figure", "save_figure", "series_looks"]
 
 SIZE = (6.4, 4.2)  # inches
-GREY = "#7f8c9b"
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vinets.checks import parameter_error
-from vinets.report.charts import COLORS, OURS
+from vinets.report.charts import COLORS, GREY, OURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["draw_layers", "draw_margins", "draw_region", "draw_shares"]
 
-GREY = "#7f8c9b"
 MARKED = "#1d8a4b"
 
 

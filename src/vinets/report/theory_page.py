@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from vinets.report.charts import OURS
+from vinets.report.charts import GREY, OURS
 from vinets.report.page import (
     Markup,
     beside,
@@ -258,7 +258,7 @@ def _by_layer(study: Mapping[str, Any]) -> Markup:
         partial(draw_layers, baseline=baseline, networks=others),
         size=WIDE,
     )
-    shares = [("uncut network", baseline, "#7f8c9b")]
+    shares = [("uncut network", baseline, GREY)]
     if network is not None:
         shares.append(("network behind the cut", network, OURS))
     blocks.append(beside(*(m for s in shares for m in _shares(*s, parts=len(shares)))))

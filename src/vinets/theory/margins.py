@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
-from vinets.latent.running import Inputs, call, evaluating
+from vinets.latent.running import Inputs, call, device_of, evaluating
 from vinets.theory.layers import Layer
 
 __all__ = [
@@ -169,8 +169,7 @@ def collect_margins(
     ([1.0], 5.0, 1)
     """
     running = network if device is None else deepcopy(network).to(device)
-    tensors = [*running.parameters(), *running.buffers()]
-    place = tensors[0].device if tensors else device
+    place = device_of(running)
     found: list[Tensor] = []
     square = 0.0
     with evaluating(running):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor, nn
 
 from vinets.latent.reader import first_tensor
-from vinets.latent.running import call, evaluating
+from vinets.latent.running import call, device_of, evaluating
 from vinets.nn.network import CutNetwork, example_inputs
 from vinets.theory.complexity import Complexity, layer_norms
 from vinets.theory.heads import HeadNorms, head_norms
@@ -82,7 +81,7 @@ def cut_complexity(
 ) -> CutComplexity:
     """Norms of a VI-Net or a rival, backbone and head apart; as :func:`spectral_complexity`."""
     if example is None:
-        known = example_inputs(network.record.inputs, device=_device(network))
+        known = example_inputs(network.record.inputs, device=device_of(network))
         if not isinstance(known, Tensor):
             raise ValueError("spectral complexity needs a network with one tensor as its input.")
         example = known
@@ -94,8 +93,3 @@ def cut_complexity(
     norms[-1] = replace(norms[-1], lipschitz=norms[-1].lipschitz * constant)
     channels, positions = network.reader(output).shape[1:]
     return CutComplexity(Complexity(tuple(norms)), head_norms(network.head, (channels, positions)))
-
-
-def _device(network: nn.Module) -> torch.device:
-    tensors = [*network.parameters(), *network.buffers()]
-    return tensors[0].device if tensors else torch.device("cpu")
