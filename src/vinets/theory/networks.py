@@ -63,6 +63,7 @@ def spectral_complexity(
 
     Examples
     --------
+    >>> import torch
     >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
     >>> _ = nn.init.eye_(net[0].weight)
     >>> round(spectral_complexity(net, torch.zeros(1, 2)).R, 6)
