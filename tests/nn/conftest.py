@@ -15,6 +15,7 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn import (
     BlockPolynomialLayer,
+    ComponentsHead,
     LinearHead,
     LocalHead,
     MLPHead,
@@ -113,6 +114,8 @@ def heads(ideals, shared) -> dict[str, Callable[[], Head]]:
         "local random": lambda: random_like(local(), Z, max_degree=4, seed=1),
         "linear": lambda: LinearHead(CHANNELS, POSITIONS, CLASSES),
         "pooled": lambda: LinearHead(CHANNELS, POSITIONS, CLASSES, pooling="pooled"),
+        "components": lambda: ComponentsHead.of(vanishing()),
+        "components, tanh first": lambda: ComponentsHead.of(vanishing("tanh-pca")),
         "mlp": lambda: MLPHead(CHANNELS, POSITIONS, CLASSES, width=7),
     }
 
@@ -120,7 +123,7 @@ def heads(ideals, shared) -> dict[str, Callable[[], Head]]:
 HEAD_NAMES = (
     *("vanishing", "tanh first", "blocks", "sparse", "trained projection", "narrow path"),
     *("wide path", "random", "local", "local path", "local sparse", "relu", "local random"),
-    *("linear", "pooled", "mlp"),
+    *("linear", "pooled", "components", "components, tanh first", "mlp"),
 )
 
 

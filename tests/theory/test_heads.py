@@ -11,7 +11,7 @@ from torch import Tensor
 from vinets import build
 from vinets.data import digits
 from vinets.models import digits_cnn
-from vinets.nn.heads import Head, LinearHead, MLPHead
+from vinets.nn.heads import ComponentsHead, Head, LinearHead, MLPHead
 from vinets.nn.network import VINet
 from vinets.pipeline import collect, rivals
 from vinets.theory.bounds import encode_polynomials, kappa
@@ -156,12 +156,15 @@ def test_variables_beyond_one_cost_their_power(latents):
     assert cut_complexity(tame).head.variables_bound == 1
 
 
+LINEAR = LinearHead | MLPHead | ComponentsHead
+
+
 def test_rivals_have_a_complexity_too(latents):
     net, _ = build(latents, progress=None, **GLOBAL)
     for name, rival in rivals(net, latents).items():
         found = cut_complexity(rival)
         assert 0 < found.whole.R < math.inf, name
-        assert (found.head.bounds is None) == isinstance(rival.head, LinearHead | MLPHead)
+        assert (found.head.bounds is None) == isinstance(rival.head, LINEAR)
 
 
 def test_pooled_linear_head_is_its_dense_matrix():

@@ -19,7 +19,7 @@ def reproduce(
         list[str],
         typer.Argument(
             help="table-generators, table-efficiency, fig-truncation, fig-pruning, fig-monomials, "
-            "fig-generators, fig-algorithms, fig-dimension, table-choices, or all.",
+            "fig-generators, fig-algorithms, fig-dimension, fig-rivals, table-choices, or all.",
             metavar="NAME...",
         ),
     ],

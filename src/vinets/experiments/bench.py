@@ -17,8 +17,14 @@ from vinets.experiments.world import CHUNK, World
 from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.oavi import OAVI
-from vinets.nn.heads import Head, LinearHead, MLPHead, VanishingHead, random_like
-from vinets.nn.heads.polynomial import PolynomialHead
+from vinets.nn.heads import (
+    ComponentsHead,
+    Head,
+    LinearHead,
+    MLPHead,
+    VanishingHead,
+    random_like,
+)
 from vinets.nn.network import CutNetwork, network_of
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.placements import Projecting, Variables, fit_and_check, global_variables
@@ -194,8 +200,13 @@ class Bench:
         classes = self.latents.n_classes
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed)
-            if run.head == "linear":
-                return LinearHead(channels, positions, classes), {}
+            if run.head in ("linear", "pooled"):
+                pooling = "flat" if run.head == "linear" else "pooled"
+                return LinearHead(channels, positions, classes, pooling=pooling), {}
+            if run.head == "components":
+                made = self.variables(run)
+                projection = copy.deepcopy(made.projection)
+                return ComponentsHead(made.rescale, projection, classes, order=run.order), {}
             found, capped = self.layer(run)
             head: Head = self.polynomial_head(run, found)
             facts = {
@@ -212,7 +223,9 @@ class Bench:
         return head, facts
 
     @torch.no_grad()
-    def projected(self, head: VanishingHead, views: LatentViews) -> tuple[LatentViews, Tensor]:
+    def projected(
+        self, head: VanishingHead | ComponentsHead, views: LatentViews
+    ) -> tuple[LatentViews, Tensor]:
         """Views and test data as the polynomials of a frozen projection see them."""
         key = float(head.projection.weight.double().sum()), head.order, views is self.views
         if self._projected is None or self._projected[0] != key:
@@ -234,11 +247,13 @@ def _at_most(points: Labelled, count: int, seed: int) -> Labelled:
 
 
 class OnVariables(nn.Module):
-    """A polynomial head without its projection, which is frozen: variables to logits."""
+    """A head without its projection, which is frozen: variables to logits."""
 
-    def __init__(self, head: PolynomialHead) -> None:
+    def __init__(self, head: VanishingHead | ComponentsHead) -> None:
         super().__init__()
-        self.polynomials, self.norm, self.linear = head.polynomials, head.norm, head.linear
+        own = head.polynomials if isinstance(head, VanishingHead) else nn.Identity()
+        self.polynomials: nn.Module = own
+        self.norm, self.linear = head.norm, head.linear
 
     def forward(self, z: Tensor) -> Tensor:
         y = self.polynomials(z)

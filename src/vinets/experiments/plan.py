@@ -10,7 +10,15 @@ from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.runs import FULL, QUICK, Run, Scale, Store
 from vinets.report.schema import Axis, Figure, Rule, Series
 
-__all__ = ["REMOVED", "Experiment", "Plan", "accuracy_figure", "line"]
+__all__ = ["READINGS", "REMOVED", "Experiment", "Plan", "accuracy_figure", "line"]
+
+READINGS: dict[str, dict[str, Any]] = {
+    "plain components, mean square ≤ 0.1": {},
+    "plain components, root mean square ≤ 0.1": {"psi": 0.01},
+    "components of unit variance, mean square ≤ 0.1": {"scale": "unit"},
+    "components of unit variance, root mean square ≤ 0.1": {"scale": "unit", "psi": 0.01},
+}
+"""Fields of :class:`Run` for what the paper may mean by ψ and by principal components."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,8 @@ class Plan:
     Parameters
     ----------
     seeds : int
-        Trainings of every row of the table of variants; figures have one.
+        Trainings of every row of the table of variants and of every point of the figure on rivals;
+        other figures have one.
     quick : bool
         A small slice of data and cuts, to see that everything runs.
     backbones : tuple of str
@@ -67,10 +76,12 @@ class Experiment:
     result: Callable[[Plan, Store], dict[str, Any]]
 
 
-def line(name: str, points: Sequence[tuple[float, float, str]]) -> Series:
-    """A series of a figure: x, y and a label for every point."""
+def line(
+    name: str, points: Sequence[tuple[float, float, str]], std: Sequence[float | None] | None = None
+) -> Series:
+    """A series of a figure: x, y and a label for every point, perhaps standard deviations."""
     x, y, labels = zip(*points, strict=True)
-    return Series(name, x, y, labels)
+    return Series(name, x, y, labels, None if std is None else tuple(std))
 
 
 REMOVED = Axis("convolutions removed in %", format=".0f")

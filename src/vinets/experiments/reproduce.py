@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,13 +25,15 @@ from vinets.experiments.fig_dimension import FIG_DIMENSION
 from vinets.experiments.fig_generators import FIG_GENERATORS
 from vinets.experiments.fig_monomials import FIG_MONOMIALS
 from vinets.experiments.fig_pruning import FIG_PRUNING
+from vinets.experiments.fig_rivals import FIG_RIVALS
 from vinets.experiments.fig_truncation import FIG_TRUNCATION
 from vinets.experiments.plan import Experiment, Plan
-from vinets.experiments.runs import Store
+from vinets.experiments.runs import Run, Store
 from vinets.experiments.table_choices import TABLE_CHOICES
 from vinets.experiments.table_efficiency import TABLE_EFFICIENCY
 from vinets.experiments.table_generators import TABLE_GENERATORS
 from vinets.experiments.world import Folders
+from vinets.measure import machine
 from vinets.measure.running import resolve_device
 from vinets.pipeline.experiment import write_json
 from vinets.progress import Lines, Progress, progress_of
@@ -39,6 +43,7 @@ from vinets.report.reading import read_results
 
 __all__ = ["EXPERIMENTS", "reproduce"]
 
+CALLS = "calls.jsonl"
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
@@ -50,6 +55,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         FIG_GENERATORS,
         FIG_ALGORITHMS,
         FIG_DIMENSION,
+        FIG_RIVALS,
         TABLE_CHOICES,
     )
 }
@@ -72,7 +78,8 @@ def reproduce(
     """Carry out experiments; write ``NAME.json``, and PNG and SVG below ``figures``.
 
     Every run is written to ``out/runs`` when it is done, and not repeated: an interrupted call
-    goes on where it was, and experiments share what they have in common.
+    goes on where it was, and experiments share what they have in common. ``calls.jsonl`` has a
+    line for every call that carried out runs, with its time.
 
     Parameters
     ----------
@@ -108,8 +115,9 @@ def reproduce(
     plan = Plan(seeds, quick, tuple(backbones))
     folder, place = Path(out), resolve_device("reproduce", device)
     work = Work(Folders(Path(data), Path(weights)), folder, plan.scale, str(place), jobs)
-    watch = progress_of(progress)
-    carry_out([run for experiment in chosen for run in experiment.runs(plan)], work, watch)
+    runs = [run for experiment in chosen for run in experiment.runs(plan)]
+    with _logged(work, runs, command):
+        carry_out(runs, work, progress_of(progress))
     paths = [_write(experiment, plan, work.store, command) for experiment in chosen]
     if find_spec("matplotlib") is not None:
         _draw(folder, {experiment.name for experiment in chosen})
@@ -124,10 +132,32 @@ def _chosen(names: Sequence[str]) -> list[Experiment]:
     return [EXPERIMENTS[name] for name in dict.fromkeys(names)]
 
 
+@contextmanager
+def _logged(work: Work, runs: Sequence[Run], command: Sequence[str]) -> Iterator[None]:
+    """Add a line to the log of calls: how many runs it carried out, and in how many seconds."""
+    missing, begin = len(work.store.missing(runs)), time.perf_counter()
+    try:
+        yield
+    finally:
+        left = len(work.store.missing(runs))
+        call = {
+            "command": list(command),
+            "jobs": work.jobs,
+            "machine": machine(torch.device(work.device)),
+            "runs": missing - left,
+            "left": left,
+            "seconds": time.perf_counter() - begin,
+        }
+        if missing > left:
+            with (work.out / CALLS).open("a", encoding="utf-8") as log:
+                log.write(json.dumps(call, ensure_ascii=False) + "\n")
+
+
 def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[str]) -> Path:
     """The result of an experiment with what it was made of."""
     runs = list(dict.fromkeys(experiment.runs(plan)))
     records = [store.record(run) for run in runs]
+    took = [record["took"] for record in records]
     machines = {json.dumps(record["machine"]): record["machine"] for record in records}
     found = schema.Experiment(
         experiment.name,
@@ -138,7 +168,7 @@ def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[s
         machine=next(iter(machines.values()), {}),
         seeds=tuple(sorted({run.seed for run in runs})),
         settings=asdict(plan.scale),
-        seconds=sum(record["took"] or 0.0 for record in records),
+        seconds=None if None in took else sum(took),
         **experiment.result(plan, store),
     )
     path = store.folder / f"{experiment.name}.json"

@@ -68,7 +68,7 @@ class Run:
         Of projection and rescaling.
     scale : {"none", "unit"}
         Of the principal components.
-    head : {"vi", "random", "linear", "mlp"}
+    head : {"vi", "random", "components", "linear", "pooled", "mlp"}
         What is trained; the rivals match the VI head of the same run.
     keep, monomials
         Pruning, as in :func:`vinets.build`.

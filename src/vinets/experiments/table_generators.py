@@ -7,18 +7,12 @@ from typing import Any
 
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import GENERATORS
-from vinets.experiments.plan import Experiment, Plan
+from vinets.experiments.plan import READINGS, Experiment, Plan
 from vinets.experiments.runs import Run, Store
 from vinets.report.schema import Column, Row, Table
 
 __all__ = ["TABLE_GENERATORS"]
 
-READINGS: dict[str, dict[str, Any]] = {
-    "plain components, mean square ≤ 0.1": {},
-    "plain components, root mean square ≤ 0.1": {"psi": 0.01},
-    "components of unit variance, mean square ≤ 0.1": {"scale": "unit"},
-    "components of unit variance, root mean square ≤ 0.1": {"scale": "unit", "psi": 0.01},
-}
 COUNTS = (
     Column("removed", "removed %", ".1f"),
     Column("monomials", "monomials", ","),

@@ -19,7 +19,7 @@ from vinets.ideals.pruning import prune
 from vinets.latent.running import evaluating
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
-from vinets.nn.heads import VanishingHead
+from vinets.nn.heads import ComponentsHead, VanishingHead
 from vinets.nn.network import CutNetwork
 from vinets.training import LatentViews, Recipe
 from vinets.training.feed import ViewFeed
@@ -70,7 +70,10 @@ def train_head(bench: Bench, run: Run, folder: Path) -> dict[str, Any]:
     )
     module: nn.Module = head
     views, test = bench.taught if recipe.distillation else bench.views, bench.test
-    if isinstance(head, VanishingHead) and not head.projection.weight.requires_grad:
+    if (
+        isinstance(head, VanishingHead | ComponentsHead)
+        and not head.projection.weight.requires_grad
+    ):
         views, test = bench.projected(head, views)
         module = OnVariables(head)
     begin = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.heads import (
+    ComponentsHead,
     LinearHead,
     LocalHead,
     LocalReLUHead,
@@ -14,6 +15,7 @@ from vinets.nn.polynomial import PolynomialLayer
 
 __all__ = [
     "BlockPolynomialLayer",
+    "ComponentsHead",
     "CutNetwork",
     "LinearHead",
     "LocalHead",

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from vinets.nn.heads import (
+    ComponentsHead,
     Head,
     LinearHead,
     LocalHead,
@@ -41,7 +42,8 @@ def rivals(
     Returns
     -------
     dict
-        Name to network: linear heads on the flat and on the pooled map; an MLP that stores about as
+        Name to network: linear heads on the flat and on the pooled map, and for the global
+        placement on the components that the polynomials see; an MLP that stores about as
         many numbers as the VI head; the same head with random monomials, of any degree up to
         ``max_degree`` and of the same degrees; for the local placement also with ReLU.
     """
@@ -60,7 +62,9 @@ def rivals(
             "random monomials": random_like(head, points, max_degree=max_degree, seed=seed),
             "random, same degrees": random_like(head, points, max_degree=None, seed=seed),
         }
-        if isinstance(head, LocalHead):
+        if isinstance(head, VanishingHead):
+            heads["linear, components"] = ComponentsHead.of(head)
+        else:
             heads["local ReLU"] = relu_like(head, seed=seed)
     return {
         name: network_of(network.backbone, network.reader, rival, network.record).to(latents.device)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vinets.nn.heads import Head, LinearHead, LocalHead, MLPHead, VanishingHead
+from vinets.nn.heads import ComponentsHead, Head, LinearHead, LocalHead, MLPHead, VanishingHead
 from vinets.nn.heads.base import LinearPath
 from vinets.theory.bounds import PolynomialBounds, matrix_norms, polynomial_bounds
 from vinets.theory.complexity import LayerNorms
@@ -91,6 +91,9 @@ def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
     if isinstance(plain, MLPHead):
         hidden = matrix_norms(plain.hidden.weight, "hidden")
         return HeadNorms((hidden, matrix_norms(plain.linear.weight, "linear")))
+    if isinstance(plain, ComponentsHead):
+        first, others, _ = _inputs(plain, shape)
+        return HeadNorms((first.norms, *others, matrix_norms(plain.linear.weight, "linear")))
     if isinstance(plain, VanishingHead):
         return _vanishing(plain, shape)
     if isinstance(plain, LocalHead):
@@ -102,16 +105,24 @@ def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
 
 
 def _vanishing(head: VanishingHead, shape: tuple[int, int]) -> HeadNorms:
+    first, others, reach = _inputs(head, shape)
+    return _assemble(head, first, others, shape, reach)
+
+
+def _inputs(
+    head: VanishingHead | ComponentsHead, shape: tuple[int, int]
+) -> tuple[_Entry, tuple[LayerNorms, ...], float]:
+    """Layers in front of the variables, and the largest value that a variable takes."""
     weight, offset = head.projection.weight, head.projection.bias
     gain = (1 / head.rescale.std).flatten()
+    bound = 1.0 if head.rescale.squash else math.inf
     if head.order == "pca-tanh":
         matrix = gain[:, None] * weight
         first = _entry("projection, rescaling", matrix.mv, matrix.norm(dim=1), matrix.shape[1])
-        return _assemble(head, first, (), shape, 1.0 if head.rescale.squash else math.inf)
+        return first, (), bound
     first = _diagonal(gain.expand(shape[0] * shape[1]))
-    bound = 1.0 if head.rescale.squash else math.inf
     reach = float((bound * weight.abs().sum(1) + offset.abs()).max())
-    return _assemble(head, first, (matrix_norms(weight, "projection"),), shape, reach)
+    return first, (matrix_norms(weight, "projection"),), reach
 
 
 def _local(head: LocalHead, shape: tuple[int, int]) -> HeadNorms:
@@ -137,6 +148,10 @@ class _Entry:
     rows: Tensor
     inputs: int
     spectral: float
+
+    @property
+    def norms(self) -> LayerNorms:
+        return LayerNorms(self.name, self.spectral, float(self.rows.sum()))
 
 
 def _entry(
@@ -168,8 +183,7 @@ def _assemble(
     last = matrix_norms(final, "W_F")
     inner = [*front, *middle]
     if head.path is None:
-        start = LayerNorms(entry.name, entry.spectral, float(entry.rows.sum()))
-        return HeadNorms((start, *inner, last), bounds, reach)
+        return HeadNorms((entry.norms, *inner, last), bounds, reach)
     start = _fork(entry, _path_matrix(head.path))
     carried = [_carried(layer, len(final)) for layer in inner]
     return HeadNorms((start, *carried, _joined(final)), bounds, reach)

@@ -3,11 +3,12 @@
 from vinets.nn.heads.base import Head, LinearPath, SpatialSum
 from vinets.nn.heads.local import LocalHead, LocalReLUHead, relu_like
 from vinets.nn.heads.random import LocalRandomMonomials, RandomMonomials, random_like
-from vinets.nn.heads.rivals import LinearHead, MLPHead
+from vinets.nn.heads.rivals import ComponentsHead, LinearHead, MLPHead
 from vinets.nn.heads.vanishing import VanishingHead
 
 __all__ = [
     "HEADS",
+    "ComponentsHead",
     "Head",
     "LinearHead",
     "LinearPath",
@@ -31,6 +32,7 @@ HEADS: dict[str, type[Head]] = {
         LocalRandomMonomials,
         LocalReLUHead,
         LinearHead,
+        ComponentsHead,
         MLPHead,
     )
 }

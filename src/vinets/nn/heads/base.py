@@ -13,11 +13,22 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from vinets.latent.pca import Projection
+from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.monomials import Monomials
 from vinets.nn.polynomial import PolynomialLayer, affine_of
 
-__all__ = ["Head", "LinearPath", "SpatialSum", "folded_linear", "numbers", "polynomials_from"]
+__all__ = [
+    "Head",
+    "LinearPath",
+    "SpatialSum",
+    "folded_linear",
+    "inputs_config",
+    "inputs_from",
+    "numbers",
+    "polynomials_from",
+]
 
 
 class Head(nn.Module):
@@ -142,6 +153,27 @@ def numbers(*modules: nn.Module | None) -> int:
             total += sum(p.numel() for p in module.parameters())
             total += sum(b.numel() for b in module.buffers() if b.is_floating_point())
     return total
+
+
+def inputs_config(rescale: Rescale, projection: Projection | None) -> dict[str, Any]:
+    """JSON-able description of rescaling and projection."""
+    return {
+        "rescale": list(rescale.mean.shape),
+        "squash": rescale.squash,
+        "projection": None if projection is None else list(projection.weight.shape),
+        "trained_projection": projection is not None and projection.weight.requires_grad,
+    }
+
+
+def inputs_from(config: Mapping[str, Any]) -> tuple[Rescale, Projection | None]:
+    """Rescaling and projection of the shapes that :func:`inputs_config` told."""
+    shape = tuple(config["rescale"])
+    rescale = Rescale(torch.zeros(shape), torch.ones(shape), squash=config["squash"])
+    if config["projection"] is None:
+        return rescale, None
+    n, width = config["projection"]
+    weight, bias = torch.zeros(n, width), torch.zeros(n)
+    return rescale, Projection(weight, bias, trainable=config["trained_projection"])
 
 
 def polynomials_from(

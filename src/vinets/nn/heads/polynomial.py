@@ -13,7 +13,15 @@ from torch import Tensor, nn
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
-from vinets.nn.heads.base import Head, LinearPath, folded_linear, numbers, polynomials_from
+from vinets.nn.heads.base import (
+    Head,
+    LinearPath,
+    folded_linear,
+    inputs_config,
+    inputs_from,
+    numbers,
+    polynomials_from,
+)
 from vinets.nn.polynomial import PolynomialLayer
 
 __all__ = ["PolynomialHead"]
@@ -103,15 +111,12 @@ class PolynomialHead(Head):
         return counts
 
     def config(self) -> dict[str, Any]:
-        path, projection = self.path, self.projection
+        path = self.path
         return {
             "kind": self.kind,
             "classes": self.linear.out_features,
             "arguments": self.arguments(),
-            "rescale": list(self.rescale.mean.shape),
-            "squash": self.rescale.squash,
-            "projection": None if projection is None else list(projection.weight.shape),
-            "trained_projection": projection is not None and projection.weight.requires_grad,
+            **inputs_config(self.rescale, self.projection),
             "polynomials": self.polynomials.config(),
             "folded": self.norm is None,
             "path": None if path is None else path.config(),
@@ -119,16 +124,10 @@ class PolynomialHead(Head):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
-        shape = tuple(config["rescale"])
-        projection = None
-        if config["projection"] is not None:
-            n, width = config["projection"]
-            projection = Projection(
-                torch.zeros(n, width), torch.zeros(n), trainable=config["trained_projection"]
-            )
+        rescale, projection = inputs_from(config)
         made: Any = cls
         head: Self = made(
-            Rescale(torch.zeros(shape), torch.ones(shape), squash=config["squash"]),
+            rescale,
             projection,
             polynomials_from(config["polynomials"], state),
             config["classes"],

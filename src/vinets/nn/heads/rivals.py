@@ -10,10 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import one_of, optional_positive_int
-from vinets.nn.heads.base import Head, folded_linear, numbers
+from vinets.latent.pca import Projection
+from vinets.latent.rescale import Rescale
+from vinets.nn.heads.base import Head, folded_linear, inputs_config, inputs_from, numbers
+from vinets.nn.heads.vanishing import ORDERS, VanishingHead, components
 from vinets.nn.polynomial import affine_of
 
-__all__ = ["LinearHead", "MLPHead"]
+__all__ = ["ComponentsHead", "LinearHead", "MLPHead"]
 
 
 class LinearHead(Head):
@@ -66,6 +69,82 @@ class LinearHead(Head):
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
         channels, positions = config["shape"]
         head = cls(channels, positions, config["classes"], pooling=config["pooling"])
+        if config["folded"]:
+            head.norm = None
+        return head
+
+
+class ComponentsHead(Head):
+    """A linear layer on the variables of a :class:`VanishingHead`: its polynomials left out.
+
+    Parameters
+    ----------
+    rescale, projection
+        As those of the vanishing head.
+    classes : int
+        Number of logits.
+    order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
+        Which of the two comes first.
+    """
+
+    kind = "linear-components"
+
+    def __init__(
+        self,
+        rescale: Rescale,
+        projection: Projection,
+        classes: int,
+        *,
+        order: str = "tanh-pca",
+    ) -> None:
+        super().__init__()
+        self.order = one_of("ComponentsHead", "order", order, ORDERS)
+        self.rescale, self.projection = rescale, projection
+        count = len(projection.bias)
+        self.norm: nn.BatchNorm1d | None = nn.BatchNorm1d(count)
+        self.linear = nn.Linear(count, classes)
+
+    @classmethod
+    def of(cls, head: VanishingHead) -> Self:
+        """The rival of ``head``, untrained."""
+        inputs = copy.deepcopy(head.rescale), copy.deepcopy(head.projection)
+        return cls(*inputs, head.linear.out_features, order=head.order)
+
+    def variables(self, latents: Tensor) -> Tensor:
+        """What the linear layer sees, (B, n)."""
+        return components(latents, self.rescale, self.projection, self.order)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        z = self.variables(latents)
+        return self.linear(z if self.norm is None else self.norm(z))
+
+    @torch.no_grad()
+    def folded(self) -> ComponentsHead:
+        plain = copy.deepcopy(self)
+        if self.norm is not None:
+            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        return {
+            "projection": numbers(self.rescale, self.projection),
+            "linear": numbers(self.norm, self.linear),
+        }
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "classes": self.linear.out_features,
+            "order": self.order,
+            **inputs_config(self.rescale, self.projection),
+            "folded": self.norm is None,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
+        rescale, projection = inputs_from(config)
+        assert projection is not None
+        head = cls(rescale, projection, config["classes"], order=config["order"])
         if config["folded"]:
             head.norm = None
         return head

@@ -14,7 +14,7 @@ from vinets.nn.heads.base import LinearPath
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["ORDERS", "VanishingHead"]
+__all__ = ["ORDERS", "VanishingHead", "components"]
 
 ORDERS = ("tanh-pca", "pca-tanh")
 
@@ -60,7 +60,10 @@ class VanishingHead(PolynomialHead):
 
     def variables(self, latents: Tensor) -> Tensor:
         """What the polynomials are evaluated at, (B, n)."""
-        z = latents.flatten(1)
-        if self.order == "tanh-pca":
-            return self.projection(self.rescale(z))
-        return self.rescale(self.projection(z))
+        return components(latents, self.rescale, self.projection, self.order)
+
+
+def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
+    """Latents (B, C, P), rescaled and projected in one of the two orders, (B, n)."""
+    z = latents.flatten(1)
+    return projection(rescale(z)) if order == "tanh-pca" else rescale(projection(z))
