@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
-from vinets.experiments import engine
+from vinets.experiments import claims, engine
 from vinets.experiments.backbones import RESNET18
 from vinets.experiments.plan import Plan
 from vinets.experiments.reproduce import EXPERIMENTS, reproduce
@@ -24,6 +25,10 @@ def out(folders, tmp_path_factory):
     return folder
 
 
+def _experiment(folder, name):
+    return next(e for e in read_results(folder) if e.experiment == name)
+
+
 def test_every_experiment_has_a_result_that_the_page_can_read(out):
     found = read_results(out)
     assert [experiment.experiment for experiment in found] == list(EXPERIMENTS)
@@ -36,7 +41,7 @@ def test_every_experiment_has_a_result_that_the_page_can_read(out):
 
 
 def test_tables_hold_the_paper_beside_ours(out):
-    table = read_results(out)[1].tables[0]
+    table = _experiment(out, "table-efficiency").tables[0]
     rows = {row.values["model"]: row for row in table.rows}
     assert set(rows) == {*RESNET18.variants, "ResNet-18"}
     counts = (675_392, 2_184_768, 3_955_776, 8_808_512)
@@ -50,7 +55,7 @@ def test_tables_hold_the_paper_beside_ours(out):
 
 
 def test_figures_have_a_point_for_every_cut(out):
-    truncation = read_results(out)[2]
+    truncation = _experiment(out, "fig-truncation")
     (figure,) = truncation.figures
     assert [series.name for series in figure.series] == [
         *("VI-Net", "linear head", "random monomials", "MLP")
@@ -61,7 +66,7 @@ def test_figures_have_a_point_for_every_cut(out):
 
 
 def test_pruning_leaves_fewer_monomials(out):
-    figure = next(e for e in read_results(out) if e.experiment == "fig-monomials").figures[0]
+    figure = _experiment(out, "fig-monomials").figures[0]
     for later, earlier in zip(figure.series[1:], figure.series, strict=False):
         assert all(a <= b for a, b in zip(later.y, earlier.y, strict=True))
 
@@ -72,6 +77,39 @@ def test_a_second_call_repeats_nothing(out, folders, monkeypatch):
     before = {path: path.read_text() for path in out.glob("*.json")}
     reproduce(["all"], data, out, weights=weights, progress=None, **SETTINGS)
     assert {path: path.read_text() for path in out.glob("*.json")} == before
+
+
+def test_rivals_are_compared_seed_by_seed(out):
+    table = _experiment(out, "fig-rivals").tables[0]
+    assert len(table.rows) == 2  # a cut in two readings
+    for row in table.rows:
+        values = row.values
+        assert values["difference"] == pytest.approx(values["vi"] - values["random"])
+        assert values["wins"].endswith("of 2") and values["difference_std"] >= 0
+
+
+def test_every_claim_of_a_network_is_checked(out):
+    rows = _experiment(out, "claims").tables[0].rows
+    assert len(rows) == sum(claim.backbone == RESNET18 for claim in claims.ALL)
+    assert all(row.values["found"] and row.values["verdict"] for row in rows)
+    sizes = next(row for row in rows if "truncated networks" in row.values["claim"])
+    assert sizes.values["verdict"] == "yes"  # whatever the weights are
+
+
+def test_calls_are_logged_with_what_they_did(out):
+    (call,) = [json.loads(line) for line in (out / "calls.jsonl").read_text().splitlines()]
+    assert call["runs"] == len(list((out / "runs").iterdir())) and call["left"] == 0
+    assert call["seconds"] > 0 and call["machine"]["torch"]
+
+
+def test_a_full_gpu_is_one_sentence(folders, tmp_path, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.27 GiB.")
+
+    data, weights = folders
+    monkeypatch.setattr(engine, "TASKS", {"ideals": full})
+    with pytest.raises(MemoryError, match=r"--jobs"):
+        reproduce(["fig-monomials"], data, tmp_path, weights=weights, progress=None, **SETTINGS)
 
 
 def test_a_call_that_was_stopped_goes_on(out, folders, tmp_path, monkeypatch):
@@ -97,10 +135,7 @@ def test_a_call_that_was_stopped_goes_on(out, folders, tmp_path, monkeypatch):
 def test_processes_side_by_side_find_the_same(out, folders, tmp_path):
     data, weights = folders
     reproduce(["fig-monomials"], data, tmp_path, weights=weights, jobs=2, progress=None, **SETTINGS)
-    found = [
-        next(e for e in read_results(folder) if e.experiment == "fig-monomials").figures
-        for folder in (out, tmp_path)
-    ]
+    found = [_experiment(folder, "fig-monomials").figures for folder in (out, tmp_path)]
     assert found[0] == found[1]
 
 

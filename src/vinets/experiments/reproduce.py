@@ -19,6 +19,7 @@ import torch
 
 from vinets.checks import one_of
 from vinets.experiments.backbones import BACKBONES
+from vinets.experiments.claims import CLAIMS
 from vinets.experiments.engine import Work, carry_out
 from vinets.experiments.fig_algorithms import FIG_ALGORITHMS
 from vinets.experiments.fig_dimension import FIG_DIMENSION
@@ -47,6 +48,7 @@ CALLS = "calls.jsonl"
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
+        CLAIMS,
         TABLE_GENERATORS,
         TABLE_EFFICIENCY,
         FIG_TRUNCATION,
@@ -117,7 +119,13 @@ def reproduce(
     work = Work(Folders(Path(data), Path(weights)), folder, plan.scale, str(place), jobs)
     runs = [run for experiment in chosen for run in experiment.runs(plan)]
     with _logged(work, runs, command):
-        carry_out(runs, work, progress_of(progress))
+        try:
+            carry_out(runs, work, progress_of(progress))
+        except torch.OutOfMemoryError:
+            raise MemoryError(
+                f"{work.device} ran out of memory with {jobs} processes side by side. Pass fewer "
+                "with --jobs: what is finished is kept, and the call goes on where it was."
+            ) from None
     paths = [_write(experiment, plan, work.store, command) for experiment in chosen]
     if find_spec("matplotlib") is not None:
         _draw(folder, {experiment.name for experiment in chosen})

@@ -20,12 +20,12 @@ COLUMNS = (
     Column("model", "network"),
     Column("cut", "cut"),
     Column("removed", "removed %", ".1f"),
+    Column("accuracy", "accuracy %", ".2f", "accuracy_std"),
+    Column("delta", "Δ to uncut", "+.2f"),
     Column("total", "total, M", ".2f"),
     Column("base", "base, M", ".2f"),
     Column("head", "head, M", ".2f"),
-    Column("accuracy", "accuracy %", ".2f", "accuracy_std"),
-    Column("delta", "Δ to uncut", "+.2f"),
-    Column("speed", "images/s", ",.0f", "speed_std"),
+    Column("speed", "images/s", ",.0f", "speed_std", difference=False),
 )
 TEXT = (
     "128 polynomials a class over 512 monomials, as in the paper's appendix, found by ABM with "

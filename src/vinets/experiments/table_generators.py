@@ -17,7 +17,7 @@ COUNTS = (
     Column("removed", "removed %", ".1f"),
     Column("monomials", "monomials", ","),
     Column("polynomials", "polynomials", ","),
-    Column("seconds", "seconds", ".2f"),
+    Column("seconds", "seconds", ",.2f", difference=False),
     Column("speedup", "their seconds over ours", ",.0f"),
 )
 TEXT = (

@@ -98,8 +98,8 @@ class _Node:
     def number(self, key: str, *default: float | None) -> Any:
         return self.get(key, "a finite number", _is_number, *default)
 
-    def flag(self, key: str) -> bool:
-        return bool(self.get(key, "true or false", lambda value: isinstance(value, bool), False))
+    def flag(self, key: str, default: bool = False) -> bool:
+        return bool(self.get(key, "true or false", lambda value: isinstance(value, bool), default))
 
     def mapping(self, key: str, *default: dict[str, Any]) -> dict[str, Any]:
         return dict(self.get(key, "an object", lambda value: isinstance(value, dict), *default))
@@ -153,6 +153,7 @@ def _table(node: _Node) -> Table:
             Column,
             name=part.text("name"),
             **{name: part.text(name, "" if name == "label" else None) for name in names},
+            difference=part.flag("difference", True),
         )
         for part in node.nodes("columns")
     )

@@ -98,7 +98,9 @@ def _table(found: Table) -> Markup:
         for column in found.columns[1:]
         if any(row.paper.get(column.name) is not None for row in found.rows)
     }
-    width = len(found.columns) + 2 * len(compared)
+    width = len(found.columns) + sum(
+        1 + column.difference for column in found.columns if column.name in compared
+    )
     body, section = [], None
     for row in found.rows:
         if row.section is not None and row.section != section:
@@ -112,8 +114,10 @@ def _table(found: Table) -> Markup:
         name = escape(number(row.values.get(first.name), first.format))
         body.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
     caption = escape(found.caption)
+    words = all(column.format is None for column in found.columns)
+    kind = "scroll compared prose" if words else "scroll compared"
     return Markup(
-        f'<div class="scroll compared" role="region" tabindex="0" aria-label="{caption}">\n'
+        f'<div class="{kind}" role="region" tabindex="0" aria-label="{caption}">\n'
         f"<table>\n<caption>{caption}</caption>\n<thead>{_head(found, compared)}</thead>\n<tbody>\n"
         + "\n".join(body)
         + "\n</tbody>\n</table>\n</div>"
@@ -126,11 +130,13 @@ def _head(found: Table, compared: set[str]) -> str:
     for column in found.columns:
         label = escape(column.label or column.name)
         if column.name in compared:
-            upper.append(f'<th scope="colgroup" colspan="3" class="group">{label}</th>')
+            span = 2 + column.difference
+            upper.append(f'<th scope="colgroup" colspan="{span}" class="group">{label}</th>')
             lower.append(
                 '<th scope="col" class="group">ours</th><th scope="col" class="paper">paper</th>'
-                '<th scope="col"><abbr title="ours less the paper’s">Δ</abbr></th>'
             )
+            if column.difference:
+                lower.append('<th scope="col"><abbr title="ours less the paper’s">Δ</abbr></th>')
         else:
             rows = ' rowspan="2"' if compared else ""
             kind = ' class="words"' if column.format is None else ""
@@ -144,14 +150,17 @@ def _cells(column: Column, row: Row, compared: set[str]) -> str:
     if column.name not in compared:
         kind = ' class="words"' if column.format is None else ""
         return f"<td{kind}>{ours}</td>"
+    paper = escape(_with_std(column, row.paper))
+    both = f'<td class="group">{ours}</td><td class="paper">{paper}</td>'
+    if not column.difference:
+        return both
     value, printed = row.values.get(column.name), row.paper.get(column.name)
     change = difference(value, printed, column.format)
     kind = ""
     if column.better is not None and change.strip("+−0.,%"):
         is_gain = change.startswith("+") == (column.better == "higher")
         kind = ' class="gain"' if is_gain else ' class="loss"'
-    paper = escape(_with_std(column, row.paper))
-    return f'<td class="group">{ours}</td><td class="paper">{paper}</td><td{kind}>{change}</td>'
+    return f"{both}<td{kind}>{change}</td>"
 
 
 def _with_std(column: Column, values: Mapping[str, Any]) -> str:

@@ -50,6 +50,8 @@ class Column:
         Key of the standard deviations of its values.
     better : {"higher", "lower"} or None
         Which values are good ones, where that can be said.
+    difference : bool
+        Whether our value less the paper's says something.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Column:
     format: str | None = None
     std: str | None = None
     better: str | None = None
+    difference: bool = True
 
     def __post_init__(self) -> None:
         _check_format(self.format)
