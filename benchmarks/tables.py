@@ -7,6 +7,7 @@ A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -201,7 +202,11 @@ BUILDS: dict[str, dict[str, str]] = {
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
+CALLS = {"paper_calls"}
 PAPER: dict[str, tuple[str, str]] = {
+    "paper_claims": ("claims", "claims"),
+    "paper_rivals": ("fig-rivals", "random"),
+    "paper_dimension": ("fig-dimension", "dimension"),
     "paper_generators": ("table-generators", "generators"),
     "paper_readings": ("table-generators", "generators-readings"),
     "paper_variants": ("table-efficiency", "variants"),
@@ -253,7 +258,7 @@ def render_paper(name: str) -> str:
     table = next(each for each in record["tables"] if each["id"] == wanted)
     columns = table["columns"]
     lines = ["| " + " | ".join(column["label"] for column in columns) + " |"]
-    lines.append("|---|" + "---:|" * (len(columns) - 1))
+    lines.append("|---|" + "".join("---:|" if c["format"] else "---|" for c in columns[1:]))
     section = None
     for row in table["rows"]:
         if row["section"] != section:
@@ -263,6 +268,27 @@ def render_paper(name: str) -> str:
     machine = record["machine"]
     made = f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}"
     return "\n".join([*lines, "", f"<small>`{' '.join(record['command'])}`, {made}.</small>"])
+
+
+def render_calls(name: str) -> str:
+    """What the GPU was asked for, and how long that took."""
+    path = RESULTS / "paper" / "calls.jsonl"
+    calls = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = ["| experiments | network | processes | runs | seconds |", "|---|---|---:|---:|---:|"]
+    for call in calls:
+        words = iter(call["command"][2:])
+        names = ", ".join(f"`{word}`" for word in itertools.takewhile(_is_name, words))
+        network = call["command"][call["command"].index("--backbone") + 1]
+        cells = (names, network, call["jobs"], call["runs"], f"{call['seconds']:,.0f}")
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    total = sum(call["seconds"] for call in calls)
+    machine = calls[0]["machine"]
+    made = f"{machine['gpu']}, torch {machine['torch']}"
+    return "\n".join([*lines, "", f"<small>{total / 60:.0f} minutes in all; {made}.</small>"])
+
+
+def _is_name(word: str) -> bool:
+    return not word.startswith("--")
 
 
 def _paper_cell(column: dict[str, Any], row: dict[str, Any]) -> str:
@@ -298,7 +324,7 @@ def fill(text: str) -> str:
 
     def replacement(match: re.Match[str]) -> str:
         name = match.group(1)
-        kinds = ((BUILDS, render_builds), (PAPER, render_paper))
+        kinds = ((BUILDS, render_builds), (PAPER, render_paper), (CALLS, render_calls))
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"
 

@@ -14,11 +14,19 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.tables import PAGES, fill  # noqa: E402
 from vinets import OAVI  # noqa: E402
+from vinets.report import results_page  # noqa: E402
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_tables_are_rendered_from_the_raw_results(page):
     assert fill(page.read_text()) == page.read_text()
+
+
+def test_the_page_in_the_repository_is_made_from_its_results():
+    folder = ROOT / "benchmarks" / "results" / "paper"
+    made = results_page(folder, title="The paper's results, repeated")
+    assert made == (folder / "report.html").read_text(encoding="utf-8")
+    assert "benchmarks/results/paper/report.html" in (ROOT / "README.md").read_text()
 
 
 def test_the_python_of_the_readme_runs(capsys, tmp_path, monkeypatch):

@@ -198,7 +198,7 @@ def _above_linear(results: Results, backbone: Backbone) -> Verdict:
     heads = {
         "linear head, pooled": "the pooled map",
         "linear on components": "the same components",
-        "linear head": "the flat map",
+        "linear head, flat": "the flat map",
     }
     early = [x for x in found["VI-Net"] if x > 40] or list(found["VI-Net"])
     counts = {

@@ -17,7 +17,7 @@ HEADS = {
     "vi": "VI-Net",
     "random": "random monomials",
     "components": "linear on components",
-    "linear": "linear head",
+    "linear": "linear head, flat",
     "pooled": "linear head, pooled",
     "mlp": "MLP",
 }
@@ -36,8 +36,8 @@ TEXT = (
     "augmentation, the random monomials, the first weights and the order of the batches. Nothing "
     "is pruned.",
     "VI-Net, random monomials and the linear layer on components see the same 128 principal "
-    "components, so their differences are what the polynomials add. The linear head and the MLP "
-    "see the flat map, all of its thousands of values, the pooled head the mean of every channel.",
+    "components, so their differences are what the polynomials add. The flat linear head and the "
+    "MLP see all of the map, thousands of values, the pooled head the mean of every channel.",
     "At the early cuts of ResNet-18 one seed cannot tell VI-Net from random monomials; the paper "
     "sees the same at the start of residual blocks. There the table has its other reading, too.",
 )
