@@ -41,6 +41,7 @@ STEPS = 10
 RESTARTS = 3
 PAYS = 6  # decompose a prefix of size k if at least k / PAYS generators share it
 SMALL = 64  # a decomposition of this size is cheaper than starting the iteration
+DENSE_NUMBERS = 1 << 23  # in matrices that LAPACK decomposes at once
 EIGH_BATCH = 8192  # the GPU solver refuses much larger batches of small matrices
 
 
@@ -262,8 +263,10 @@ def _forward(factor: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(factor.mT, rows, upper=True, left=False) * mask
 
 
-def _dense(problem: _Bordered, rest: tuple[Tensor, Tensor], chunk: int = 64) -> Tensor:
+def _dense(problem: _Bordered, rest: tuple[Tensor, Tensor]) -> Tensor:
     """LAPACK for the rest; entries outside the prefix are pushed to the top of the spectrum."""
+    size = problem.gram.shape[-1] + 1
+    chunk = max(64, min(EIGH_BATCH, DENSE_NUMBERS // size**2))  # a call costs what many cost
     found = []
     for k, j in zip(rest[0].split(chunk), rest[1].split(chunk), strict=True):
         gram, border, mask = problem.gram[k], problem.border[k, j], problem.mask[k, j]
