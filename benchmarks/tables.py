@@ -7,7 +7,6 @@ A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Callable
@@ -271,24 +270,17 @@ def render_paper(name: str) -> str:
 
 
 def render_calls(name: str) -> str:
-    """What the GPU was asked for, and how long that took."""
+    """How long the GPU was asked for."""
     path = RESULTS / "paper" / "calls.jsonl"
     calls = [json.loads(line) for line in path.read_text().splitlines()]
-    lines = ["| experiments | network | processes | runs | seconds |", "|---|---|---:|---:|---:|"]
-    for call in calls:
-        words = iter(call["command"][2:])
-        names = ", ".join(f"`{word}`" for word in itertools.takewhile(_is_name, words))
-        network = call["command"][call["command"].index("--backbone") + 1]
-        cells = (names, network, call["jobs"], call["runs"], f"{call['seconds']:,.0f}")
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    total = sum(call["seconds"] for call in calls)
+    seconds = [call["seconds"] for call in calls]
     machine = calls[0]["machine"]
-    made = f"{machine['gpu']}, torch {machine['torch']}"
-    return "\n".join([*lines, "", f"<small>{total / 60:.0f} minutes in all; {made}.</small>"])
-
-
-def _is_name(word: str) -> bool:
-    return not word.startswith("--")
+    return (
+        f"{sum(call['runs'] for call in calls)} runs in {len(calls)} calls took "
+        f"{sum(seconds) / 60:.0f} minutes, the longest call {max(seconds) / 60:.1f}, with "
+        f"{min(call['jobs'] for call in calls)} to {max(call['jobs'] for call in calls)} processes "
+        f"side by side on one {machine['gpu']}."
+    )
 
 
 def _paper_cell(column: dict[str, Any], row: dict[str, Any]) -> str:

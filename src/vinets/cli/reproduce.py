@@ -18,8 +18,9 @@ def reproduce(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="table-generators, table-efficiency, fig-truncation, fig-pruning, fig-monomials, "
-            "fig-generators, fig-algorithms, fig-dimension, fig-rivals, table-choices, or all.",
+            help="claims, table-generators, table-efficiency, fig-truncation, fig-pruning, "
+            "fig-monomials, fig-generators, fig-algorithms, fig-dimension, fig-rivals, "
+            "table-choices, or all.",
             metavar="NAME...",
         ),
     ],
@@ -43,7 +44,13 @@ def reproduce(
         ),
     ] = None,
     seeds: Annotated[
-        int, option(RUNNING, "--seeds", help="Trainings for each row of a table.", min=1)
+        int,
+        option(
+            RUNNING,
+            "--seeds",
+            help="Trainings for each row of a table and point of fig-rivals.",
+            min=1,
+        ),
     ] = 3,
     quick: Annotated[
         bool, option(RUNNING, "--quick", help="A small slice of everything, to see that it runs.")

@@ -94,7 +94,7 @@ def reproduce(
     weights : path, default="weights"
         Folder of the pretrained networks.
     seeds : int, default=3
-        Trainings for each row of the table of variants.
+        Trainings for each row of the table of variants and each point of ``fig-rivals``.
     quick : bool, default=False
         A small slice of everything, to see that it runs.
     backbones : sequence of str

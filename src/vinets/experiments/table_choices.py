@@ -47,7 +47,8 @@ COLUMNS = (
 )
 TEXT = (
     "One change at a time to a head on components of unit variance with ψ = 0.1, one seed each, "
-    "Tiny and Small. The other tables and figures take plain components, the last rows here. "
+    "Tiny and Small. The figures and the table of generators take plain components, the last rows "
+    "here. "
     "The accuracy is that on test images, and the setting was chosen with this table in view, for "
     "held-out training images cannot rank heads: the backbone has seen them.",
 )

@@ -23,8 +23,8 @@ COLUMNS = (
     Column("accuracy", "accuracy %", ".2f", "accuracy_std"),
     Column("delta", "Δ to uncut", "+.2f"),
     Column("total", "total, M", ".2f"),
-    Column("base", "base, M", ".2f"),
-    Column("head", "head, M", ".2f"),
+    Column("base", "base, M", ".2f", difference=False),
+    Column("head", "head, M", ".2f", difference=False),
     Column("speed", "images/s", ",.0f", "speed_std", difference=False),
 )
 TEXT = (

@@ -24,9 +24,10 @@ TEXT = (
     "ABM of degree 5 in tanh of 128 principal components, 512 points a class; all 500 for "
     "CIFAR-100. The constant is not counted as a monomial.",
     "What vanishes depends on the scale of the components, which the paper does not give. Plain "
-    "components give its counts at the late cuts, so all tables and figures take them, unless "
-    "they say otherwise. Its definition asks for a mean square of at most ψ, its listing of ABM "
-    "compares the root of an eigenvalue: the second table has both readings on both scales.",
+    "components give its counts at the late cuts of ResNet-18 and at the last of ResNet-34, so "
+    "all tables and figures take them, unless they say otherwise. Its definition asks for a mean "
+    "square of at most ψ, its listing of ABM compares the root of an eigenvalue: the second table "
+    "has both readings on both scales.",
     "The share removed counts the convolutions of stages 2 to 4, shortcuts included. It gives the "
     "paper's percentages of ResNet-18, but for 66.7 where 64.5 is printed; for ResNet-34 no way of "
     "counting that we tried gives them, and the cuts with the nearest share were taken. The last "

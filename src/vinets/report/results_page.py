@@ -24,8 +24,8 @@ __all__ = ["results_page"]
 
 TITLE = "Results"
 LEAD = (
-    "Every table has our values and, where the paper prints one, its value and the difference, "
-    "ours less the paper's. ± is one standard deviation. In the figures, point at a mark or go "
+    "Every table has our values and, where the paper prints one, its value; Δ is ours less the "
+    "paper's. ± is one standard deviation. In the figures, point at a mark or go "
     "from mark to mark with the arrow keys to read it, and click on a name to hide its series."
 )
 NO_SCRIPT = "Without JavaScript there is no figure. The table below has its data."
