@@ -38,7 +38,7 @@ def bordered(lower, w, residual, k):
     return full @ full.T
 
 
-ROUTES = ["singular values", "shared prefixes", "mixed", "batched"]
+ROUTES = ["singular values", "stacked", "shared prefixes", "mixed", "batched"]
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -56,6 +56,8 @@ def test_every_route_finds_the_smallest_eigenvector(route, seed, o, g, spread):
     with pytest.MonkeyPatch.context() as patch:
         if route == "mixed":
             patch.setattr(eigen, "SMALL", 0)
+        if route == "shared prefixes":
+            patch.setattr(eigen, "FEW", 0)
         if route == "singular values":
             found = eigen.smallest_eigenvectors(
                 *map(torch.tensor, (lower, w, residual, prefix)), psi,

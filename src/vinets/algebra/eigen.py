@@ -18,8 +18,9 @@ Cholesky factor of :math:`G - sI` serves every prefix, and the sign of the Schur
 3. hand whatever has not converged (eigenvalues equal to many digits) to LAPACK.
 
 Where many generators share their prefix, one decomposition solves them all
-(:mod:`vinets.algebra.secular`); on a CPU that is cheaper, and the scheme above takes the rest. On
-a GPU, where small decompositions are slow, it takes everything.
+(:mod:`vinets.algebra.secular`); on a CPU that is cheaper, small prefixes are decomposed together,
+and the scheme above takes the rest. On a GPU, where small decompositions are slow, it takes
+everything.
 
 Shapes: ``K`` Gram matrices of size ``o``, ``g`` generators each (padded).
 """
@@ -32,7 +33,7 @@ import torch
 from torch import Tensor
 
 from vinets.algebra.growing import first_true, gather_rows
-from vinets.algebra.secular import Spectrum, secular_eigenvectors
+from vinets.algebra.secular import Spectrum, secular_eigenvectors, stacked_eigenvectors
 
 __all__ = ["batched_eigenvectors", "smallest_eigenvectors"]
 
@@ -40,6 +41,7 @@ GRID = 8
 STEPS = 10
 RESTARTS = 3
 PAYS = 6  # decompose a prefix of size k if at least k / PAYS generators share it
+FEW = 128  # so few generators of a small prefix are solved together with those of others
 SMALL = 64  # a decomposition of this size is cheaper than starting the iteration
 DENSE_NUMBERS = 1 << 23  # in matrices that LAPACK decomposes at once
 EIGH_BATCH = 8192  # the GPU solver refuses much larger batches of small matrices
@@ -101,7 +103,7 @@ def smallest_eigenvectors(
         Coefficients over the terms and of the candidate itself, positive, and the eigenvalues.
     """
     tail, lead, values = coordinates, torch.zeros_like(square), square.clone()
-    scattered = []
+    scattered, stacked = [], []
     gram = lower @ lower.mT
     gram.diagonal().add_(psi)
     sizes, counts = torch.unique_consecutive(prefix, return_counts=True)
@@ -109,6 +111,9 @@ def smallest_eigenvectors(
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
         rows = slice(start, start + count)
         start += count
+        if residual is None and size <= SMALL and count <= FEW:
+            stacked.append(torch.arange(rows.start, rows.stop, device=lower.device))
+            continue
         if residual is None and size > SMALL and PAYS * count < size:
             scattered.append(torch.arange(rows.start, rows.stop, device=lower.device))
             continue
@@ -119,6 +124,12 @@ def smallest_eigenvectors(
             spectrum, known = Spectrum.of_factor(block), residual[rows]
         tail[rows, :size], lead[rows], values[rows] = secular_eigenvectors(
             spectrum, coordinates[rows, :size], square[rows], known, psi
+        )
+    if stacked:
+        at = torch.cat(stacked)
+        o = int(prefix[at[-1]])
+        tail[at, :o], lead[at], values[at] = stacked_eigenvectors(
+            gram[:o, :o], lower[:o, :o], coordinates[at, :o], square[at], prefix[at], psi
         )
     if scattered:
         at = torch.cat(scattered)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Spectrum", "secular_eigenvectors"]
+__all__ = ["Spectrum", "secular_eigenvectors", "stacked_eigenvectors"]
 
 MAX_STEPS = 100
 LAST_STEP = 1e-9  # relative to psi; the error left behind it is of the order of its square
@@ -91,6 +91,42 @@ def secular_eigenvectors(
     return y @ spectrum.vectors.mT, last, values
 
 
+def stacked_eigenvectors(
+    gram: Tensor, lower: Tensor, coordinates: Tensor, square: Tensor, prefix: Tensor, psi: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for many small leading blocks of one matrix, all of them at once.
+
+    Parameters
+    ----------
+    gram, lower : Tensor of shape (o, o)
+        The matrix, and the factor that coordinates refer to.
+    coordinates : Tensor of shape (g, o)
+        Zero beyond the prefix.
+    square, prefix : Tensor of shape (g,)
+        Squared norms, and sizes of the leading blocks; equal sizes stand together.
+    psi : float
+        Upper bound on the eigenvalues.
+    """
+    sizes, inverse, counts = torch.unique_consecutive(
+        prefix, return_inverse=True, return_counts=True
+    )
+    inside = torch.arange(len(gram), device=gram.device) < sizes[:, None]  # (p, o)
+    both = inside[:, :, None] & inside[:, None, :]
+    # what is outside a block gets eigenvalues of its own, and nothing has a part in them
+    outside = torch.diag_embed(~inside * gram.diagonal().amax())
+    values, vectors = torch.linalg.eigh(gram * both + outside)
+    rotation = ((lower * both).mT @ vectors) / values.sqrt()[:, None]
+    first = counts.cumsum(0) - counts
+    slot = torch.arange(len(prefix), device=gram.device) - first[inverse]
+    table = coordinates.new_zeros(len(sizes), int(counts.max()), coordinates.shape[1])
+    table[inverse, slot] = coordinates
+    y = (table @ rotation)[inverse, slot]
+    poles = values[inverse]
+    last, found = _normalise(poles, y, square, None, psi, y.new_empty(3, *y.shape))
+    table[inverse, slot] = y
+    return (table @ vectors.mT)[inverse, slot].mul_(inside[inverse]), last, found
+
+
 def _normalise(
     poles: Tensor,
     y: Tensor,
@@ -122,7 +158,7 @@ def _root(
     """
     # the least-squares polynomial, scaled to unit norm, bounds the eigenvalue from above
     value = (residual / torch.div(weights, poles, out=ratio).sum(1).add_(1)).clamp_(max=psi)
-    if poles.numel() > 2 * NEAR:
+    if poles.ndim == 1 and len(poles) > 2 * NEAR:
         far = poles[NEAR:].reciprocal()
         tail = weights[:, NEAR:] @ torch.stack([far, far.square(), far**3], dim=1)  # (g, 3)
         near = (poles[:NEAR], weights[:, :NEAR], inverse[:, :NEAR], ratio[:, :NEAR])
