@@ -257,8 +257,10 @@ def test_it_says_how_it_was_run():
     text = results_page([experiment()])
     assert "vinets reproduce 'a b'" in text and "Results of vinets 0.1." in text
     rows = Grid(text).rows
-    for row in (["seeds", "0, 1"], ["seconds", "12.3"], ["psi", "0.1"], ["cuts", "a, b"]):
+    for row in (["seeds", "0, 1"], ["seconds in all", "12.3"], ["psi", "0.1"], ["cuts", "a, b"]):
         assert row in rows
+    same_name = Grid(results_page([experiment(settings={"seconds in all": 7})])).rows
+    assert ["seconds in all", "12.3"] in same_name and ["seconds in all", "7"] in same_name
     assert not any("gpu" in row for row in rows)
     empty = experiment(command=(), machine={}, settings={}, seeds=(), seconds=None)
     assert "The results do not say." in results_page([empty])

@@ -36,9 +36,9 @@ TEXT = (
     "augmentation, the random monomials, the first weights and the order of the batches. Nothing "
     "is pruned.",
     "VI-Net, random monomials and the linear layer on components see the same 128 principal "
-    "components: what VI-Net has before the linear layer is what polynomials add, and what it has "
-    "before random monomials is what vanishing ideals add. The flat linear head and the MLP see "
-    "all of the map, thousands of values, the pooled head the mean of every channel.",
+    "components: what VI-Net gains on the linear layer is what polynomials add, and what it gains "
+    "on random monomials is what vanishing ideals add. The flat linear head and the MLP see all of "
+    "the map, thousands of values, the pooled head the mean of every channel.",
     "At the early cuts of ResNet-18 one seed cannot tell VI-Net from random monomials; the paper "
     "sees the same at the start of residual blocks. There the table has all readings of the paper, "
     "those with components of unit variance for all seeds but the first.",

@@ -315,7 +315,7 @@ def algorithms_are_similar(results: Results, backbone: Backbone) -> Verdict:
 def abm_is_ahead(results: Results, backbone: Backbone) -> Verdict:
     found = results.figure(FIG_ALGORITHMS, "algorithms")
     gaps = [values[0] - max(values[1:]) for values in _columns(found)]
-    text = f"{_points(mean(gaps))} on average before the better OAVI"
+    text = f"{_points(mean(gaps))} on average over the better OAVI"
     return text, _count(sum(gap > 0 for gap in gaps), len(gaps))
 
 

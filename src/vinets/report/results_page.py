@@ -255,13 +255,13 @@ def _data_table(found: Figure) -> Markup:
 
 
 def _how_it_was_run(found: Experiment) -> Markup:
-    facts = {
-        "seeds": ", ".join(map(str, found.seeds)),
-        "seconds": number(found.seconds, ",.1f") if found.seconds is not None else "",
-        **{name: _shown(value) for name, value in found.settings.items()},
-    }
+    facts = [  # a setting may have any name
+        ("seeds", ", ".join(map(str, found.seeds))),
+        ("seconds in all", number(found.seconds, ",.1f") if found.seconds is not None else ""),
+        *((name, _shown(value)) for name, value in found.settings.items()),
+    ]
     machine = {name: _shown(value) for name, value in found.machine.items() if value is not None}
-    settings = [[name, text] for name, text in facts.items() if text]
+    settings = [[name, text] for name, text in facts if text]
     tables = [
         table(caption, ["", "value"], rows)
         for caption, rows in (
