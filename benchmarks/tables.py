@@ -53,6 +53,15 @@ COLUMNS: dict[str, dict[str, str]] = {
         "ratio": "ratio",
         "same_decisions": "same decisions",
     },
+    "generators_cpu": {
+        "network": "network",
+        "cut": "cut",
+        "monomials": "monomials",
+        "polynomials": "polynomials",
+        "seconds": "seconds",
+        "paper_seconds": "the paper's seconds",
+        "ratio": "ratio",
+    },
     "memory": {
         "memory_limit_MiB": "limit, MiB",
         "border_degree_3": "border, degree 3",
@@ -306,7 +315,9 @@ def _cell(key: str, value: Any) -> str:
             return f"{100 * value:.1f} %"
         if key.endswith("ratio"):
             digits = 0 if value >= 10 else 2 if key == "speed_ratio" else 1
-            return f"{value:.{digits}f}×"
+            return f"{value:,.{digits}f}×"
+        if key == "paper_seconds":
+            return f"{value:,.2f}"
         return f"{value:.3g}"
     return str(value).replace("||", "‖")  # two bars would end the cell
 

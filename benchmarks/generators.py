@@ -1,0 +1,73 @@
+"""The ideals of the paper's Table 1 on a CPU, the paper's seconds beside ours.
+
+    python -m benchmarks.generators --data data --weights weights
+
+Most of the time goes into running the networks up to the cuts, which is not counted: neither does
+the paper. A row that is in the result file is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.record import RESULTS, keep, seconds
+from vinets.algebra.shared import count_monomials
+from vinets.experiments.backbones import BACKBONES, Backbone
+from vinets.experiments.bench import Bench, algorithm_of
+from vinets.experiments.paper import GENERATORS
+from vinets.experiments.runs import FULL, Run
+from vinets.experiments.world import Folders, World
+from vinets.ideals.classwise import fit_class_ideals
+from vinets.ideals.pruning import as_polynomials
+
+NAME = "generators_cpu"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--weights", type=Path, default=Path("weights"))
+    given = parser.parse_args()
+    path = RESULTS / f"{NAME}.json"
+    rows = json.loads(path.read_text())["rows"] if path.is_file() else []
+    done = {(row["network"], row["cut"]) for row in rows}
+    arguments = shlex.join(["--data", str(given.data), "--weights", str(given.weights)])
+    for backbone in BACKBONES.values():
+        missing = [row for row in backbone.rows if (backbone.title, row[0]) not in done]
+        if missing:
+            folders = Folders(given.data, given.weights)
+            world = World(backbone, folders, FULL, torch.device("cpu"))
+        for cut, printed in missing:
+            rows.append(measure(world, backbone, cut, printed))
+            keep(NAME, rows, arguments=arguments, psi=0.1, max_degree=5, per_class=FULL.per_class)
+
+
+def measure(world: World, backbone: Backbone, cut: str, printed: float) -> dict[str, Any]:
+    bench = Bench(world, cut, seed=0)
+    run = Run(backbone.name, cut, "ideals")
+    variables = bench.variables(run)
+    points, labels = (part[bench.fitted] for part in (variables.points, variables.labels))
+    algorithm = algorithm_of(run)
+    found = fit_class_ideals(points, labels, algorithm)
+    ours = seconds(lambda: fit_class_ideals(points, labels, algorithm), repeats=5, warmup=0)
+    theirs = GENERATORS[backbone.name][printed]["seconds"]
+    return {
+        "network": backbone.title,
+        "cut": cut,
+        "monomials": count_monomials([as_polynomials(i.generators_) for i in found.ideals]),
+        "polynomials": found.n_generators,
+        "seconds": ours,
+        "paper_seconds": theirs,
+        "ratio": theirs / ours,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
