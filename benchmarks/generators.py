@@ -13,21 +13,23 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
-from benchmarks.record import RESULTS, keep, seconds
+from benchmarks.record import RESULTS, keep
 from vinets.algebra.shared import count_monomials
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.bench import Bench, algorithm_of
 from vinets.experiments.paper import GENERATORS
 from vinets.experiments.runs import FULL, Run
 from vinets.experiments.world import Folders, World
-from vinets.ideals.classwise import fit_class_ideals
 from vinets.ideals.pruning import as_polynomials
+from vinets.pipeline.vanish import timed_ideals
 
 NAME = "generators_cpu"
+REPEATS = 5
 
 
 def main() -> None:
@@ -38,7 +40,7 @@ def main() -> None:
     path = RESULTS / f"{NAME}.json"
     rows = json.loads(path.read_text())["rows"] if path.is_file() else []
     done = {(row["network"], row["cut"]) for row in rows}
-    arguments = shlex.join(["--data", str(given.data), "--weights", str(given.weights)])
+    command = shlex.join(["python", "-m", "benchmarks.generators", *sys.argv[1:]])
     for backbone in BACKBONES.values():
         missing = [row for row in backbone.rows if (backbone.title, row[0]) not in done]
         if missing:
@@ -46,7 +48,7 @@ def main() -> None:
             world = World(backbone, folders, FULL, torch.device("cpu"))
         for cut, printed in missing:
             rows.append(measure(world, backbone, cut, printed))
-            keep(NAME, rows, arguments=arguments, psi=0.1, max_degree=5, per_class=FULL.per_class)
+            keep(NAME, rows, command=command, psi=0.1, max_degree=5, per_class=FULL.per_class)
 
 
 def measure(world: World, backbone: Backbone, cut: str, printed: float) -> dict[str, Any]:
@@ -55,8 +57,8 @@ def measure(world: World, backbone: Backbone, cut: str, printed: float) -> dict[
     variables = bench.variables(run)
     points, labels = (part[bench.fitted] for part in (variables.points, variables.labels))
     algorithm = algorithm_of(run)
-    found = fit_class_ideals(points, labels, algorithm)
-    ours = seconds(lambda: fit_class_ideals(points, labels, algorithm), repeats=5, warmup=0)
+    fits = [timed_ideals(points, labels, algorithm) for _ in range(REPEATS)]
+    found, ours = fits[0][0], median(seconds for _, seconds in fits)
     theirs = GENERATORS[backbone.name][printed]["seconds"]
     return {
         "network": backbone.title,
@@ -70,4 +72,4 @@ def measure(world: World, backbone: Backbone, cut: str, printed: float) -> dict[
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -209,8 +209,8 @@ BUILDS: dict[str, dict[str, str]] = {
 }
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
+CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
-CALLS = {"paper_calls"}
 PAPER: dict[str, tuple[str, str]] = {
     "paper_claims": ("claims", "claims"),
     "paper_rivals": ("fig-rivals", "random"),

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 import vinets
 from vinets.cli.build import build
 from vinets.cli.train import SHOWN, recipe_for
+from vinets.experiments.reproduce import EXPERIMENTS
 from vinets.pipeline import build as build_network
 from vinets.pipeline import collect
 from vinets.training import BACKBONE, Recipe
@@ -44,6 +47,12 @@ def test_the_help_of_a_command_has_an_example_and_its_options(call, command):
     assert done.code == 0
     assert f"vinets {command} " in done.out.split("Example:")[1]
     assert [name for name in OPTIONS[command].split() if f"--{name}" not in done.out] == []
+
+
+def test_the_help_and_the_page_name_every_experiment(call):
+    told = re.sub(r"[\s│]", "", call("reproduce", "--help").out)  # lines of a box, joined
+    page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()
+    assert [name for name in EXPERIMENTS if name not in told or f"| `{name}` |" not in page] == []
 
 
 def test_defaults_of_build_are_those_of_the_library():

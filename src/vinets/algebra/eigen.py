@@ -103,7 +103,8 @@ def smallest_eigenvectors(
         Coefficients over the terms and of the candidate itself, positive, and the eigenvalues.
     """
     tail, lead, values = coordinates, torch.zeros_like(square), square.clone()
-    scattered, stacked = [], []
+    scattered: list[Tensor] = []
+    stacked: list[Tensor] = []
     gram = lower @ lower.mT
     gram.diagonal().add_(psi)
     sizes, counts = torch.unique_consecutive(prefix, return_counts=True)
@@ -111,11 +112,10 @@ def smallest_eigenvectors(
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
         rows = slice(start, start + count)
         start += count
-        if residual is None and size <= SMALL and count <= FEW:
-            stacked.append(torch.arange(rows.start, rows.stop, device=lower.device))
-            continue
-        if residual is None and size > SMALL and PAYS * count < size:
-            scattered.append(torch.arange(rows.start, rows.stop, device=lower.device))
+        with_others = count <= FEW if size <= SMALL else PAYS * count < size
+        if residual is None and with_others:
+            group = stacked if size <= SMALL else scattered
+            group.append(torch.arange(rows.start, rows.stop, device=lower.device))
             continue
         block = lower[:size, :size]
         if residual is None:

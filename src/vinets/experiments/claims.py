@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from vinets.experiments import rules
+from vinets.experiments import claim_rules as rules
 from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
+from vinets.experiments.claim_rules import SOURCES, Results, Rule
 from vinets.experiments.plan import Experiment, Plan
-from vinets.experiments.rules import SOURCES, Results, Rule
 from vinets.experiments.runs import Run, Store
 from vinets.report.schema import Column, Row, Table
 

@@ -33,20 +33,21 @@ def runs(plan: Plan) -> list[Run]:
 def result(plan: Plan, store: Store) -> dict[str, Any]:
     if RESNET34 not in plan.chosen:
         return {"text": TEXT}
-    accuracy, counts, uncut = [], [], 0.0
-    for algorithm, name in ALGORITHMS.items():
-        points, sizes = [], []
-        for cut in plan.cuts(RESNET34):
-            found = store.read(pruned_run(RESNET34.name, cut, algorithm, 0.0))
-            removed, uncut = 100 * found["removed"], 100 * found["uncut"]
-            points.append((removed, 100 * found["accuracy"], cut))
-            sizes.append((removed, found["polynomials"], cut))
-        accuracy.append(line(name, points))
-        counts.append(line(name, sizes))
+    found = {
+        name: {
+            cut: [store.read(pruned_run(RESNET34.name, cut, algorithm, 0.0))]
+            for cut in plan.cuts(RESNET34)
+        }
+        for algorithm, name in ALGORITHMS.items()
+    }
+    counts = [
+        line(name, [(100 * one["removed"], one["polynomials"], cut) for cut, (one,) in own.items()])
+        for name, own in found.items()
+    ]
     sizes_axis = Axis("polynomials", log=True, format=",.0f")
     title = f"{RESNET34.caption}: polynomials in the head"
     figures = (
-        accuracy_figure("algorithms", f"{RESNET34.caption}: accuracy", accuracy, uncut),
+        accuracy_figure("algorithms", f"{RESNET34.caption}: accuracy", found),
         Figure("algorithms-size", title, REMOVED, sizes_axis, tuple(counts)),
     )
     return {"text": TEXT, "figures": figures}

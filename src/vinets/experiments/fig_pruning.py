@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
-from vinets.experiments.plan import Experiment, Plan, accuracy_figure, line
+from vinets.experiments.plan import Experiment, Plan, accuracy_figure
 from vinets.experiments.runs import Run, Store
 
 __all__ = ["ALGORITHMS", "FIG_PRUNING", "pruned_run"]
@@ -55,17 +55,16 @@ def runs(plan: Plan) -> list[Run]:
 def result(plan: Plan, store: Store) -> dict[str, Any]:
     figures = []
     for backbone, algorithm in _panels(plan):
-        series, uncut = [], 0.0
-        for ratio in _ratios(plan, algorithm):
-            points = []
-            for cut in plan.cuts(backbone):
-                found = store.read(pruned_run(backbone.name, cut, algorithm, ratio))
-                points.append((100 * found["removed"], 100 * found["accuracy"], cut))
-                uncut = 100 * found["uncut"]
-            series.append(line(f"{ratio:.0%} pruned", points))
+        found = {
+            f"{ratio:.0%} pruned": {
+                cut: [store.read(pruned_run(backbone.name, cut, algorithm, ratio))]
+                for cut in plan.cuts(backbone)
+            }
+            for ratio in _ratios(plan, algorithm)
+        }
         name = f"pruning-{backbone.data}-{algorithm}"
         title = f"{backbone.caption}, {ALGORITHMS[algorithm]}"
-        figures.append(accuracy_figure(name, title, series, uncut))
+        figures.append(accuracy_figure(name, title, found))
     return {"text": TEXT, "figures": tuple(figures)}
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
-from vinets.experiments.plan import READINGS, Experiment, Plan, accuracy_figure, line
+from vinets.experiments.plan import READINGS, Experiment, Plan, accuracy_figure, spread
 from vinets.experiments.runs import Run, Store
 from vinets.report.schema import Column, Figure, Row, Table
 
@@ -86,17 +85,11 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
 
 
 def _figure(plan: Plan, store: Store, backbone: Backbone) -> Figure:
-    series, uncut = [], 0.0
-    for head, name in HEADS.items():
-        points, spread = [], []
-        for cut in plan.cuts(backbone):
-            found = _seeds(plan, store, backbone, cut, head)
-            accuracies = [100 * record["accuracy"] for record in found]
-            points.append((100 * found[0]["removed"], mean(accuracies), cut))
-            spread.append(_spread(accuracies))
-            uncut = 100 * found[0]["uncut"]
-        series.append(line(name, points, spread))
-    return accuracy_figure(f"rivals-{backbone.data}", backbone.caption, series, uncut)
+    found = {
+        name: {cut: _seeds(plan, store, backbone, cut, head) for cut in plan.cuts(backbone)}
+        for head, name in HEADS.items()
+    }
+    return accuracy_figure(f"rivals-{backbone.data}", backbone.caption, found)
 
 
 def _duel(plan: Plan, store: Store, backbone: Backbone, cut: str, reading: str) -> Row:
@@ -108,11 +101,11 @@ def _duel(plan: Plan, store: Store, backbone: Backbone, cut: str, reading: str) 
         "cut": cut,
         "removed": 100 * both[0][0]["removed"],
         "vi": mean(ours),
-        "vi_std": _spread(ours),
+        "vi_std": spread(ours),
         "random": mean(theirs),
-        "random_std": _spread(theirs),
+        "random_std": spread(theirs),
         "difference": mean(gaps),
-        "difference_std": _spread(gaps),
+        "difference_std": spread(gaps),
         "wins": f"{sum(gap > 0 for gap in gaps)} of {len(gaps)}",
     }
     return Row(values, section=f"{backbone.caption}: {reading}")
@@ -128,10 +121,6 @@ def _seeds(
 ) -> list[dict[str, Any]]:
     seeds = _range(plan, reading)
     return [store.read(_run(backbone, cut, head, seed, reading)) for seed in seeds]
-
-
-def _spread(values: Sequence[float]) -> float | None:
-    return stdev(values) if len(values) > 1 else None
 
 
 FIG_RIVALS = Experiment(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinets.experiments.plan import Experiment, Plan, accuracy_figure, line
+from vinets.experiments.plan import Experiment, Plan, accuracy_figure
 from vinets.experiments.runs import Run, Store
 
 __all__ = ["FIG_TRUNCATION"]
@@ -34,16 +34,12 @@ def runs(plan: Plan) -> list[Run]:
 def result(plan: Plan, store: Store) -> dict[str, Any]:
     figures = []
     for backbone in plan.chosen:
-        series, uncut = [], 0.0
-        for head, name in HEADS.items():
-            points = []
-            for cut in plan.cuts(backbone):
-                found = store.read(_run(backbone.name, cut, head))
-                points.append((100 * found["removed"], 100 * found["accuracy"], cut))
-                uncut = 100 * found["uncut"]
-            series.append(line(name, points))
+        found = {
+            name: {cut: [store.read(_run(backbone.name, cut, head))] for cut in plan.cuts(backbone)}
+            for head, name in HEADS.items()
+        }
         name = f"truncation-{backbone.data}"
-        figures.append(accuracy_figure(name, backbone.caption, series, uncut))
+        figures.append(accuracy_figure(name, backbone.caption, found))
     return {"text": TEXT, "figures": tuple(figures)}
 
 

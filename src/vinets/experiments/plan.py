@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import mean, stdev
+from typing import Any, TypeAlias
 
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.runs import FULL, QUICK, Run, Scale, Store
 from vinets.report.schema import Axis, Figure, Rule, Series
 
-__all__ = ["READINGS", "REMOVED", "Experiment", "Plan", "accuracy_figure", "line"]
+__all__ = ["READINGS", "REMOVED", "Experiment", "Plan", "accuracy_figure", "line", "spread"]
 
 READINGS: dict[str, dict[str, Any]] = {
     "plain components, mean square ≤ 0.1": {},
@@ -84,12 +85,29 @@ def line(
     return Series(name, x, y, labels, None if std is None else tuple(std))
 
 
+def spread(values: Sequence[float]) -> float | None:
+    """Standard deviation, where there are several values."""
+    return stdev(values) if len(values) > 1 else None
+
+
 REMOVED = Axis("convolutions removed in %", format=".0f")
 """The axis of most figures."""
 
+Trainings: TypeAlias = Mapping[str, Sequence[dict[str, Any]]]
+"""Results of trainings: cut to one for every seed."""
 
-def accuracy_figure(name: str, title: str, series: Sequence[Series], uncut: float) -> Figure:
-    """Accuracy against the share removed; the uncut network is a dashed line."""
+
+def accuracy_figure(name: str, title: str, found: Mapping[str, Trainings]) -> Figure:
+    """Accuracy against the share removed, a series a head; the uncut network is a dashed line."""
+    series = tuple(_accuracies(head, trainings) for head, trainings in found.items())
+    first = next(iter(next(iter(found.values())).values()))[0]
     accuracy = Axis("test accuracy in %", format=".2f")
-    rules = (Rule("uncut network", uncut),)
-    return Figure(name, title, REMOVED, accuracy, tuple(series), rules=rules)
+    rules = (Rule("uncut network", 100 * first["uncut"]),)
+    return Figure(name, title, REMOVED, accuracy, series, rules=rules)
+
+
+def _accuracies(name: str, found: Trainings) -> Series:
+    values = {cut: [100 * each["accuracy"] for each in seeds] for cut, seeds in found.items()}
+    points = [(100 * found[cut][0]["removed"], mean(some), cut) for cut, some in values.items()]
+    several = any(len(some) > 1 for some in values.values())
+    return line(name, points, [spread(some) for some in values.values()] if several else None)

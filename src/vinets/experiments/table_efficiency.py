@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import BASELINES, SPEEDS, VARIANTS
-from vinets.experiments.plan import Experiment, Plan
+from vinets.experiments.plan import Experiment, Plan, spread
 from vinets.experiments.runs import Run, Store
 from vinets.experiments.tasks import SAVED
 from vinets.report.schema import Column, Row, Table
@@ -101,7 +101,7 @@ def _row(
         "base": first["parts"]["backbone"] / 1e6,
         "head": first["parameters_head"] / 1e6,
         "accuracy": mean(accuracies),
-        "accuracy_std": stdev(accuracies) if len(accuracies) > 1 else None,
+        "accuracy_std": spread(accuracies),
         "accuracies": accuracies,
         "delta": mean(accuracies) - 100 * first["uncut"],
         "speed": timing["mean"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -19,7 +20,31 @@ from vinets.nn.polynomial import affine_of
 __all__ = ["ComponentsHead", "LinearHead", "MLPHead"]
 
 
-class LinearHead(Head):
+class _LinearOn(Head):
+    """Batch normalisation and a linear layer on ``width`` values that a head derives."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.norm: nn.BatchNorm1d | None = nn.BatchNorm1d(width)
+        self.linear = nn.Linear(width, classes)
+
+    @abstractmethod
+    def variables(self, latents: Tensor) -> Tensor:
+        """What the linear layer sees, (B, width)."""
+
+    def forward(self, latents: Tensor) -> Tensor:
+        z = self.variables(latents)
+        return self.linear(z if self.norm is None else self.norm(z))
+
+    @torch.no_grad()
+    def folded(self) -> Self:
+        plain = copy.deepcopy(self)
+        if self.norm is not None:
+            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        return plain
+
+
+class LinearHead(_LinearOn):
     """A linear layer on the flattened map, or on its average over positions.
 
     Parameters
@@ -35,23 +60,13 @@ class LinearHead(Head):
     def __init__(
         self, channels: int, positions: int, classes: int, *, pooling: str = "flat"
     ) -> None:
-        super().__init__()
-        self.pooling = one_of("LinearHead", "pooling", pooling, ("flat", "pooled"))
+        one_of("LinearHead", "pooling", pooling, ("flat", "pooled"))
+        super().__init__(channels * positions if pooling == "flat" else channels, classes)
+        self.pooling = pooling
         self.shape = channels, positions
-        width = channels * positions if pooling == "flat" else channels
-        self.norm: nn.BatchNorm1d | None = nn.BatchNorm1d(width)
-        self.linear = nn.Linear(width, classes)
 
-    def forward(self, latents: Tensor) -> Tensor:
-        z = latents.flatten(1) if self.pooling == "flat" else latents.mean(-1)
-        return self.linear(z if self.norm is None else self.norm(z))
-
-    @torch.no_grad()
-    def folded(self) -> LinearHead:
-        plain = copy.deepcopy(self)
-        if self.norm is not None:
-            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
-        return plain
+    def variables(self, latents: Tensor) -> Tensor:
+        return latents.flatten(1) if self.pooling == "flat" else latents.mean(-1)
 
     def parts(self) -> dict[str, int]:
         return {"linear": numbers(self.norm, self.linear)}
@@ -74,7 +89,7 @@ class LinearHead(Head):
         return head
 
 
-class ComponentsHead(Head):
+class ComponentsHead(_LinearOn):
     """A linear layer on the variables of a :class:`VanishingHead`: its polynomials left out.
 
     Parameters
@@ -97,12 +112,9 @@ class ComponentsHead(Head):
         *,
         order: str = "tanh-pca",
     ) -> None:
-        super().__init__()
+        super().__init__(len(projection.bias), classes)
         self.order = one_of("ComponentsHead", "order", order, ORDERS)
         self.rescale, self.projection = rescale, projection
-        count = len(projection.bias)
-        self.norm: nn.BatchNorm1d | None = nn.BatchNorm1d(count)
-        self.linear = nn.Linear(count, classes)
 
     @classmethod
     def of(cls, head: VanishingHead) -> Self:
@@ -111,19 +123,7 @@ class ComponentsHead(Head):
         return cls(*inputs, head.linear.out_features, order=head.order)
 
     def variables(self, latents: Tensor) -> Tensor:
-        """What the linear layer sees, (B, n)."""
         return components(latents, self.rescale, self.projection, self.order)
-
-    def forward(self, latents: Tensor) -> Tensor:
-        z = self.variables(latents)
-        return self.linear(z if self.norm is None else self.norm(z))
-
-    @torch.no_grad()
-    def folded(self) -> ComponentsHead:
-        plain = copy.deepcopy(self)
-        if self.norm is not None:
-            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
-        return plain
 
     def parts(self) -> dict[str, int]:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.experiments import rules
+from vinets.experiments import claim_rules as rules
 from vinets.experiments.backbones import RESNET34
 from vinets.experiments.plan import Plan
 from vinets.report.schema import Row

@@ -31,6 +31,7 @@ SOURCES = (
     *(TABLE_GENERATORS, TABLE_EFFICIENCY, FIG_TRUNCATION, FIG_PRUNING, FIG_MONOMIALS),
     *(FIG_GENERATORS, FIG_ALGORITHMS, FIG_DIMENSION, FIG_RIVALS),
 )
+COUNTS = ("monomials", "polynomials")
 STRONG = 0.7  # a correlation that counts
 
 
@@ -91,9 +92,6 @@ def earlier_cuts_give_more(results: Results, backbone: Backbone) -> Verdict:
     ranks = [_rank(removed, [row.values[name] for row in rows]) for name in COUNTS]
     text = ", ".join(f"{number(rank, '.2f')} of {n}" for rank, n in zip(ranks, COUNTS, strict=True))
     return f"rank correlation {text}", _count(sum(rank > STRONG for rank in ranks), 2)
-
-
-COUNTS = ("monomials", "polynomials")
 
 
 def _rank(x: Iterable[float], y: Iterable[float]) -> float:
