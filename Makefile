@@ -13,7 +13,7 @@ STAMP := $(VENV)/.installed
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## Cut a network trained on digits, compare VI-Nets with rivals; a page in out/demo
+demo: $(STAMP) ## Cut a network trained on digits, compare VI-Nets with baselines; a page in out/demo
 	$(BIN)/vinets demo --out out/demo
 
 test: lint browser ## Check style, types and layers, then run every test and doctest

@@ -48,6 +48,6 @@ def gathered(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         runs = [run_demo(folder, seed=seed, progress=None) for seed in SEEDS]
-    uncut = [run["baseline"]["accuracy"] for run in runs]
+    uncut = [run["uncut"]["accuracy"] for run in runs]
     settings = {cut: setting.to_dict() for cut, setting in DEMO_SETTINGS.items()}
     keep("digits", gathered(runs), seeds=list(SEEDS), uncut_accuracies=uncut, settings=settings)

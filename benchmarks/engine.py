@@ -1,8 +1,8 @@
 """The engine against the textbook loop over single terms, one CPU thread.
 
-Two rivals run in the same process: the loop as it is written down (``eigh`` or ``lstsq`` per border
-term), and a loop that is already clever about it (the Gram matrix is kept and bordered; ``eigh`` or
-a Cholesky solve per term). Both call LAPACK. VCA is timed on the same points for orientation.
+Two baselines run in the same process: the loop as it is written down (``eigh`` or ``lstsq`` per
+border term), and a loop that is already clever about it (the Gram matrix is kept and
+bordered; ``eigh`` or a Cholesky solve per term). Both call LAPACK. VCA is timed on the same points for orientation.
 
     python -m benchmarks.engine
 """
@@ -74,9 +74,9 @@ def compare(name: str, problem: dict) -> dict:
         row[f"{label}_same"] = same(model, plain)
     begin = time.perf_counter()
     try:
-        rival = VCA(PSI, max_degree=2).fit(Z)
+        baseline = VCA(PSI, max_degree=2).fit(Z)
         row["vca_degree2_s"] = time.perf_counter() - begin
-        row["vca_generators"] = len(rival.generators_)
+        row["vca_generators"] = len(baseline.generators_)
     except MemoryError as refusal:
         row["vca_degree2_s"], row["vca_generators"] = None, str(refusal)
     return row

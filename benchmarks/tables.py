@@ -148,7 +148,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "median_margin": "median margin",
         "width": "ω",
         "log10_complexity_term": "log₁₀ of the complexity term there",
-        "log10_quotient": "log₁₀ of its quotient to the baseline's",
+        "log10_quotient": "log₁₀ of its quotient to the uncut network's",
     },
     "theory_advice": {
         "network": "network",
@@ -213,7 +213,7 @@ CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
     "paper_claims": ("claims", "claims"),
-    "paper_rivals": ("fig-rivals", "random"),
+    "paper_baselines": ("fig-baselines", "random"),
     "paper_dimension": ("fig-dimension", "dimension"),
     "paper_generators": ("table-generators", "generators"),
     "paper_readings": ("table-generators", "generators-readings"),
@@ -242,9 +242,7 @@ def render_builds(name: str) -> str:
     titles = ["accuracy, %", "numbers", "images/s"][: 2 if name.endswith("short") else 3]
     header = ["network", *(f"{title}: {column}" for title in runs for column in titles)]
     lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
-    tables = [
-        {row["name"]: row for row in [run["baseline"], *run["rows"]]} for run in runs.values()
-    ]
+    tables = [{row["name"]: row for row in [run["uncut"], *run["rows"]]} for run in runs.values()]
     for head in tables[0]:
         cells = [f"**{head}**" if head == "VI-Net" else head]
         for table in tables:

@@ -41,7 +41,7 @@ from vinets.theory.networks import spectral_complexity
 from vinets.theory.norms import LinearLayer, spectral_norm, two_one_norm
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-# Baseline, VI-Net on it, classes, and examples a class that its ideals are fitted to.
+# Uncut network, VI-Net on it, classes, and examples a class that its ideals are fitted to.
 NETWORKS = (
     ("resnet18_cifar10", "VI-Net18-Small", 10, 256),
     ("resnet34_cifar100", "VI-Net34-Small", 100, 64),
@@ -99,7 +99,7 @@ def part(data: Source, count: int) -> Source:
 
 @dataclass(frozen=True)
 class Examined:
-    """A baseline, a VI-Net on it, and what the theory says about the two."""
+    """An uncut network, a VI-Net on it, and what the theory says about the two."""
 
     name: str
     backbone: str
@@ -136,7 +136,7 @@ def timed(run: Callable[[], Any]) -> float:
 
 
 def complexities(weights: Path, specs: tuple[str, str], command: str) -> None:
-    """R of both baselines and of a VI-Net on each; the bounds; the advice; the corollary."""
+    """R of both uncut networks and of a VI-Net on each; the bounds; the advice; the corollary."""
     every = [examined(weights, spec, *each) for each, spec in zip(NETWORKS, specs, strict=True)]
     rows = [row for each in every for row in complexity_rows(each)]
     total = sum(row["seconds"] for row in rows)
@@ -164,7 +164,7 @@ def complexity_rows(each: Examined) -> list[dict[str, Any]]:
         "tau_before_training": each.tau_built,
     }
     networks: tuple[tuple[str, Complexity, dict[str, Any]], ...]
-    networks = ((each.backbone, each.study.baseline, {}), (each.name, behind.whole, more))
+    networks = ((each.backbone, each.study.uncut, {}), (each.name, behind.whole, more))
     rows = []
     for i, (name, found, extra) in enumerate(networks):
         excess = [x.kernel_bound / x.spectral for x in found.layers if x.kernel_bound is not None]
@@ -195,7 +195,7 @@ def corollary_rows(each: Examined) -> list[dict[str, Any]]:
     corollary = each.study.corollary
     assert corollary is not None
     rows = []
-    for name, bound in ((each.backbone, corollary.baseline), (each.name, corollary.network)):
+    for name, bound in ((each.backbone, corollary.uncut), (each.name, corollary.network)):
         median = bound.distribution.quantiles(0.5)
         rows.append(
             {

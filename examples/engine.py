@@ -259,8 +259,8 @@ def digits_section(seed: int, quick: bool) -> Section:
     text = (
         f"One ideal per digit, fitted to {len(y)} images scaled to [−1, 1]; the features of an "
         "image are the absolute values of all generators, and logistic regression classifies them. "
-        "The rivals see the pixels, scaled in the same way. psi and max_degree, like the C of the "
-        "rivals, are chosen by 3-fold cross-validation on the training images; the "
+        "The baselines see the pixels, scaled in the same way. psi and max_degree, like the C of "
+        "the baselines, are chosen by 3-fold cross-validation on the training images; the "
         f"{len(y_test)} held-out images are looked at once."
     )
     title, reading = "Handwritten digits, 8 × 8 pixels", digits_reading(results)
@@ -271,7 +271,7 @@ def digits_reading(results: dict[str, dict[str, Any]]) -> tuple[str, ...]:
     """What the table of the digits says; who wins follows from the numbers."""
     ours = [name for name, r in results.items() if "means" in r]
     best = max(ours, key=lambda name: results[name]["cross_validation"])
-    verdicts = [_verdict(results, best, rival) for rival in results if rival not in ours]
+    verdicts = [_verdict(results, best, baseline) for baseline in results if baseline not in ours]
     return (
         f"By cross-validation, {best} is the best of the three. {' '.join(verdicts)}",
         "The maps show how large the generators of one digit are on held-out images of another: "
@@ -281,19 +281,19 @@ def digits_reading(results: dict[str, dict[str, Any]]) -> tuple[str, ...]:
     )
 
 
-def _verdict(results: dict[str, dict[str, Any]], ours: str, rival: str) -> str:
+def _verdict(results: dict[str, dict[str, Any]], ours: str, baseline: str) -> str:
     """Who is right more often, and whether chance explains it (exact McNemar test)."""
-    a, b = np.array(results[ours]["right"]), np.array(results[rival]["right"])
-    only_ours, only_rival = int((a & ~b).sum()), int((b & ~a).sum())
-    apart = only_ours + only_rival
+    a, b = np.array(results[ours]["right"]), np.array(results[baseline]["right"])
+    only_ours, only_baseline = int((a & ~b).sum()), int((b & ~a).sum())
+    apart = only_ours + only_baseline
     p = binomtest(only_ours, apart).pvalue if apart else 1.0
-    if only_ours == only_rival:
-        return f"It makes as many errors as {rival}, {results[ours]['errors']}."
-    outcome = "fewer" if only_ours > only_rival else "more"
+    if only_ours == only_baseline:
+        return f"It makes as many errors as {baseline}, {results[ours]['errors']}."
+    outcome = "fewer" if only_ours > only_baseline else "more"
     chance = "rarely" if p < 0.05 else "easily"
-    counts = f"{results[ours]['errors']} to {results[rival]['errors']}"
+    counts = f"{results[ours]['errors']} to {results[baseline]['errors']}"
     return (
-        f"It makes {outcome} errors than {rival}, {counts}, a difference that chance {chance} "
+        f"It makes {outcome} errors than {baseline}, {counts}, a difference that chance {chance} "
         f"makes (p\u00a0=\u00a0{p:.2g})."
     )
 

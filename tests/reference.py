@@ -89,7 +89,7 @@ def plain_loop(
 
 
 def gram_loop(Z: np.ndarray, psi: float, unit: bool, max_degree: int) -> Plain:
-    """The plain loop with the Gram matrix kept and bordered: a rival that does not waste work.
+    """The plain loop with the Gram matrix kept and bordered: a baseline that does not waste work.
 
     Still one LAPACK call per border term: ``eigh`` of the bordered matrix, or a Cholesky solve.
     """

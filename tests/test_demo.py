@@ -34,7 +34,7 @@ def ran(tmp_path_factory):
 def test_the_file_holds_what_was_returned(ran):
     out, results = ran
     stored = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    keys = {"command", "machine", "seed", "baseline", "cuts", "rows", "histories"}
+    keys = {"command", "machine", "seed", "uncut", "cuts", "rows", "histories"}
     assert keys <= stored.keys() and stored["seed"] == SEED
     assert stored["rows"] == json.loads(json.dumps(results["rows"]))
 
@@ -48,13 +48,13 @@ def test_rows_are_consistent(ran):
     for cut in cuts:
         names = [row["name"] for row in results["rows"] if row["cut"] == cut]
         assert names[0] == "VI-Net" and {"linear, flat", "linear, pooled", "MLP"} < set(names)
-    for row in [results["baseline"], *results["rows"]]:
+    for row in [results["uncut"], *results["rows"]]:
         assert promised - {"cut"} <= row.keys()
         assert 0 <= row["accuracy"] <= 1 and row["images_per_second"] > 0
         assert row["accuracy"] == pytest.approx(1 - len(row["wrong"][0]) / tests)
         assert row["parameters"] == sum(row["parts"].values())
         assert row["parameters_head"] == row["parameters"] - row["parts"]["backbone"]
-    assert results["baseline"]["accuracy"] > 0.8  # it learned something
+    assert results["uncut"]["accuracy"] > 0.8  # it learned something
     assert set(results["histories"]) == set(cuts)
 
 
@@ -103,7 +103,7 @@ def test_the_theory_is_that_of_the_saved_network(ran):
     assert [layer["name"] for layer in found["layers"]] == [layer.name for layer in again.layers]
     for facts in theory["cuts"].values():
         assert facts["bounds"]["holds"]
-        kappa = facts["log10_R"] - theory["baseline"]["log10_R"]
+        kappa = facts["log10_R"] - theory["uncut"]["log10_R"]
         assert facts["log10_kappa"] == pytest.approx(kappa)
         assert facts["log10_R_guaranteed"] >= facts["log10_R"]
 
@@ -146,10 +146,10 @@ def test_seeds_share_the_test_images_and_are_averaged(monkeypatch, tmp_path):
     monkeypatch.setattr("vinets.report.demo_page.can_draw", lambda: False)
     results = run_demo(tmp_path, seed=SEED, seeds=2, quick=True, progress=None)
     assert results["command"].endswith("--seeds 2 --quick")
-    for row in [results["baseline"], *results["rows"]]:
+    for row in [results["uncut"], *results["rows"]]:
         first, second = row["accuracies"]
         assert row["accuracy"] == pytest.approx((first + second) / 2)
-    first, second = results["baseline"]["wrong"]
+    first, second = results["uncut"]["wrong"]
     assert first != second  # another network
 
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from vinets.latent.cut import CutPoint, cut_points, truncate
     from vinets.nn.network import CutNetwork, VINet
     from vinets.nn.polynomial import PolynomialLayer
+    from vinets.pipeline.baselines import baselines
     from vinets.pipeline.build import build
     from vinets.pipeline.collect import collect
     from vinets.pipeline.report import BuildReport
-    from vinets.pipeline.rivals import rivals
     from vinets.theory.networks import spectral_complexity
     from vinets.theory.studies import study
     from vinets.training.feed import cache_latents
@@ -36,13 +36,13 @@ __all__ = [
     "Recipe",
     "VINet",
     "VanishingIdealClassifier",
+    "baselines",
     "build",
     "cache_latents",
     "collect",
     "cut_points",
     "fine_tune",
     "fit_class_ideals",
-    "rivals",
     "spectral_complexity",
     "study",
     "train_classifier",
@@ -68,7 +68,7 @@ _HOME = {
     "cut_points": "latent.cut",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
-    "rivals": "pipeline.rivals",
+    "baselines": "pipeline.baselines",
     "spectral_complexity": "theory.networks",
     "study": "theory.studies",
     "train_classifier": "training.tune",

@@ -28,14 +28,14 @@ from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.latent.pca import fit_pca
 from vinets.measure import compare, machine
-from vinets.measure.running import resolve_device
 from vinets.models import digits_cnn
 from vinets.nn import CutNetwork, VINet
-from vinets.pipeline import BuildReport, Latents, build, collect, rivals
+from vinets.pipeline import BuildReport, Latents, baselines, build, collect
 from vinets.plotting import plot_generators, plot_points, plot_scores
 from vinets.progress import Progress, progress_of
 from vinets.report import as_characters, demo_html, print_outcome, print_table
 from vinets.report.results import NARROW_COLUMNS, result_cells, result_row
+from vinets.running import resolve_device
 from vinets.theory import cut_complexity, spectral_complexity
 from vinets.training import History, Recipe, cache_latents, fine_tune, train_classifier
 
@@ -53,7 +53,7 @@ class Settings:
     build : dict
         Further arguments of :func:`vinets.pipeline.build`.
     recipe : Recipe
-        How the VI-Net and all its rivals are trained.
+        How the VI-Net and all its baselines are trained.
     views : int
         Augmented passes over the training images whose latents are kept.
     """
@@ -96,7 +96,7 @@ def run_demo(
     device: str = "auto",
     progress: Progress | str | None = "auto",
 ) -> dict[str, Any]:
-    """Train a network on digits, cut it, and compare VI-Nets with their rivals.
+    """Train a network on digits, cut it, and compare VI-Nets with their baselines.
 
     Parameters
     ----------
@@ -152,15 +152,15 @@ def _compare_cuts(
     """Fill ``results`` cut by cut; return the heat whose VI-Net is best on held-out images."""
     settings, backbone, window = _chosen(quick)
     seeds = range(results["seed"], results["seed"] + results["seeds"])
-    models, baseline = _baseline(data, backbone, seeds, place, watch)
+    models, uncut = _uncut(data, backbone, seeds, place, watch)
     results |= {"data": {"name": data.name, "train": len(data.train), "test": len(data.test)}}
-    results |= {"baseline": baseline, "cuts": [], "rows": [], "histories": {}}
+    results |= {"uncut": uncut, "cuts": [], "rows": [], "histories": {}}
     firsts = []
     for cut, setting in settings.items():
         pairs = zip(models, seeds, strict=True)
         heats = [_compete(model, data, cut, setting, seed, place, watch) for model, seed in pairs]
         networks = {entrant.name: entrant.network for entrant in heats[0].entrants}
-        speeds = _speeds({baseline["name"]: models[0], **networks}, data, window)
+        speeds = _speeds({uncut["name"]: models[0], **networks}, data, window)
         _record(results, heats, setting, speeds)
         firsts.append(heats[0])
     results["theory"] = _theory(models[0], firsts, data)
@@ -205,14 +205,14 @@ def _compete(
     place: torch.device,
     watch: Progress,
 ) -> Heat:
-    """Build the VI-Net and its rivals behind ``cut`` and train all of them alike."""
+    """Build the VI-Net and its baselines behind ``cut`` and train all of them alike."""
     torch.manual_seed(seed)
     recipe, degree = replace(setting.recipe, seed=seed), setting.ideal.max_degree
     latents = collect(
         copy.deepcopy(model), data.train, cut, device=place, seed=seed, progress=watch
     )
     vinet, report = build(latents, ideal=setting.ideal, seed=seed, progress=watch, **setting.build)
-    networks = {"VI-Net": vinet} | rivals(vinet, latents, max_degree=degree, seed=seed)
+    networks = {"VI-Net": vinet} | baselines(vinet, latents, max_degree=degree, seed=seed)
     views = cache_latents(
         vinet,
         data.train,
@@ -237,17 +237,17 @@ def _theory(model: nn.Module, heats: Sequence[Heat], data: DataSplit) -> dict[st
     """Spectral complexity of the uncut network and, with the theorem's bounds, of every VI-Net."""
     example = data.train.example()
     assert isinstance(example, Tensor)
-    baseline = spectral_complexity(model, example)
+    uncut = spectral_complexity(model, example)
     cuts = {}
     for heat in heats:
         found = cut_complexity(heat.entrants[0].network, example)
         bounds = found.head.bounds
         cuts[heat.cut] = found.whole.to_dict() | {
-            "log10_kappa": found.whole.log10_R - baseline.log10_R,
+            "log10_kappa": found.whole.log10_R - uncut.log10_R,
             "log10_R_guaranteed": found.guaranteed.log10_R,
             "bounds": None if bounds is None else bounds.to_dict(),
         }
-    return {"baseline": baseline.to_dict(), "cuts": cuts}
+    return {"uncut": uncut.to_dict(), "cuts": cuts}
 
 
 def _plane(latents: Latents) -> Tensor:
@@ -256,7 +256,7 @@ def _plane(latents: Latents) -> Tensor:
     return fit_pca(lambda: [flat], 2).transform(flat).cpu()
 
 
-def _baseline(
+def _uncut(
     data: DataSplit, recipe: Recipe, seeds: Sequence[int], place: torch.device, watch: Progress
 ) -> tuple[list[nn.Module], dict[str, Any]]:
     """The uncut network of every seed, and what is known of them."""
@@ -301,8 +301,8 @@ def _record(
         for position, entrant in enumerate(first.entrants)
     ]
     channels, positions = first.shape
-    uncut = speeds[results["baseline"]["name"]]
-    results["baseline"] = uncut | results["baseline"]  # the first cut's speed stays
+    uncut = speeds[results["uncut"]["name"]]
+    results["uncut"] = uncut | results["uncut"]  # the first cut's speed stays
     results["rows"] += rows
     results["histories"][first.cut] = {e.name: e.history.to_dict() for e in first.entrants}
     results["cuts"].append(
@@ -310,14 +310,14 @@ def _record(
             "cut": first.cut,
             "channels": channels,
             "positions": positions,
-            "baseline": uncut,
+            "uncut": uncut,
             "settings": setting.to_dict(),
             "build": first.report.to_dict(),
             "report": str(first.report),
         }
     )
     title = f"Cut at {first.cut}: {channels} channels at {positions} positions"
-    cells = result_cells(rows, results["baseline"] | uncut)
+    cells = result_cells(rows, results["uncut"] | uncut)
     print_table(title, NARROW_COLUMNS, cells, marked=(1,))
 
 

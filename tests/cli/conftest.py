@@ -77,8 +77,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def vinet(base: Path) -> Path:
-    """A VI-Net that ``vinets build`` made of it, with its rivals."""
+    """A VI-Net that ``vinets build`` made of it, with its baselines."""
     out = base.parent / "vinet"
-    done = run("build", base, "--out", out, *BUILD, "--rivals", "--views", 1)
+    done = run("build", base, "--out", out, *BUILD, "--baselines", "--views", 1)
     assert done.code == 0, done.err
     return out

@@ -22,7 +22,7 @@ OPTIONS = {
     "label-smoothing precision validation seed device",
     "cuts": "data shape match weights json",
     "build": "data cut preset out algorithm psi max-degree oracle tau placement components keep "
-    "monomials per-class epochs views distill temperature rivals batch",
+    "monomials per-class epochs views distill temperature baselines batch",
     "evaluate": "data weights part json",
     "bench": "batch-sizes repeats amp compile threads",
     "predict": "top device json",

@@ -14,7 +14,7 @@ from vinets.pipeline import BuildReport
 from vinets.pipeline.experiment import Timing, run_build
 from vinets.training import Recipe
 
-RIVALS = {"linear, flat", "linear, pooled", "MLP", "random monomials"}
+BASELINES = {"linear, flat", "linear, pooled", "MLP", "random monomials"}
 ROW = {
     "name",
     "accuracy",
@@ -42,9 +42,9 @@ def results(vinet):
 
 
 def test_the_results_have_what_they_promise(results):
-    assert results.keys() >= {"command", "machine", "seed", "baseline", "build", "rows"}
+    assert results.keys() >= {"command", "machine", "seed", "uncut", "build", "rows"}
     names = [row["name"] for row in results["rows"]]
-    assert names[0] == "VI-Net" and set(names) >= RIVALS
+    assert names[0] == "VI-Net" and set(names) >= BASELINES
     assert all(row.keys() == ROW for row in results["rows"])
     assert list(results["histories"]) == names
     assert results["build"]["cut"] == "relu3"
@@ -52,7 +52,7 @@ def test_the_results_have_what_they_promise(results):
 
 
 def test_the_saved_networks_are_as_accurate_and_as_large_as_the_table_says(vinet, results):
-    folders = {"VI-Net": vinet, "MLP": vinet / "rivals" / "mlp"}
+    folders = {"VI-Net": vinet, "MLP": vinet / "baselines" / "mlp"}
     rows = {row["name"]: row for row in results["rows"]}
     for name, folder in folders.items():
         network = CutNetwork.from_pretrained(folder)
@@ -65,16 +65,16 @@ def test_the_saved_networks_are_as_accurate_and_as_large_as_the_table_says(vinet
     assert rows["VI-Net"]["parameters_head"] == rows["VI-Net"]["parameters"] - backbone
 
 
-def test_the_baseline_is_the_uncut_network(base, results):
+def test_the_uncut_network_comes_first(base, results):
     trained = json.loads((base / "network.json").read_text())["training"]["test"]
-    assert results["baseline"]["accuracy"] == trained["accuracy"]
-    assert results["baseline"]["parameters"] == 103_466
+    assert results["uncut"]["accuracy"] == trained["accuracy"]
+    assert results["uncut"]["parameters"] == 103_466
 
 
 def test_the_same_command_goes_on_and_gives_the_same(call, base, vinet, results, build_options):
-    done = call("build", base, "--out", vinet, *build_options, "--rivals", "--views", 1)
+    done = call("build", base, "--out", vinet, *build_options, "--baselines", "--views", 1)
     assert done.code == 0
-    for name in ["uncut", "VI-Net", *RIVALS]:
+    for name in ["uncut", "VI-Net", *BASELINES]:
         assert f"  {name} " in done.out
     again = json.loads((vinet / "results.json").read_text())
     assert again["histories"] == results["histories"]  # seconds of the epochs included
@@ -113,7 +113,7 @@ def test_the_library_does_without_the_program(base, vinet, results, tmp_path):
     assert found["rows"][0]["accuracy"] == results["rows"][0]["accuracy"]
     assert seen[0].parameters == found["rows"][0]["parameters"]
     written = json.loads((tmp_path / "results.json").read_text())
-    assert (written["rows"], written["baseline"]) == (found["rows"], found["baseline"])
+    assert (written["rows"], written["uncut"]) == (found["rows"], found["uncut"])
 
 
 def test_options_reach_the_library(call, base, build_options, tmp_path):

@@ -22,7 +22,7 @@ def test_without_a_network_behind_the_cut_it_gives_layers_and_advice(call, base)
     result = call("theory", base, *options, "--constant", "stated", "--json", "--quiet").json()
     assert (result["kept"], result["removed"]) == (["conv1", "conv2"], ["conv3", "conv4", "fc"])
     model, example = open_network(str(base)).network, digits().train.example()
-    assert result["baseline"]["log10_R"] == spectral_complexity(model, example).log10_R
+    assert result["uncut"]["log10_R"] == spectral_complexity(model, example).log10_R
     options = {"per_class": 2, "monomials_wanted": 32, "tau": 3.0, "constant": "stated"}
     assert result["advice"] == study(model, "relu2", example, **options).to_dict()["advice"]
     assert result["network"] is None and result["corollary"] is None
@@ -40,10 +40,10 @@ def test_kappa_and_bounds_of_a_network_and_margins_on_data(call, base, vinet):
     options = ["--vinet", vinet, "--data", "digits", "--examples", 100, "--json", "--quiet"]
     result = call("theory", base, *options).json()
     assert result["cut"] == "relu3"  # that of the VI-Net
-    sides = [complexity(result[side]["layers"]) for side in ("baseline", "network")]
+    sides = [complexity(result[side]["layers"]) for side in ("uncut", "network")]
     assert result["log10_kappa"] == pytest.approx(sides[1] - sides[0])
     assert all(b["actual"] <= b["bound"] for b in result["network"]["bounds"]["bounds"])
-    both = [result["corollary"][side] for side in ("baseline", "network")]
+    both = [result["corollary"][side] for side in ("uncut", "network")]
     assert [side["margins"]["examples"] for side in both] == [100, 100]
     for side in both:
         gamma, loss = side["curve"]["gamma"], side["curve"]["loss"]

@@ -45,7 +45,7 @@ def test_generators_stay_below_the_tolerance_and_hold_on_new_points(results, nam
         assert all(value <= 2 * fit["psi"] for value in fit["mean_squares_on_new_points"])
 
 
-def test_digits_are_told_apart_and_every_rival_is_listed(results):
+def test_digits_are_told_apart_and_every_baseline_is_listed(results):
     digits = results["sections"]["digits"]
     assert {name.split(" + ")[0] for name in digits["models"]} == {"ABM", "OAVI", "VCA", "pixels"}
     for name, model in digits["models"].items():

@@ -79,8 +79,8 @@ def test_a_second_call_repeats_nothing(out, folders, monkeypatch):
     assert {path: path.read_text() for path in out.glob("*.json")} == before
 
 
-def test_rivals_are_compared_seed_by_seed(out):
-    rows = _experiment(out, "fig-rivals").tables[0].rows
+def test_baselines_are_compared_seed_by_seed(out):
+    rows = _experiment(out, "fig-baselines").tables[0].rows
     assert len(rows) == len(READINGS)  # at one cut
     found = {"vi": {}, "random": {}}
     for path in (out / "runs").glob("*-train-*"):

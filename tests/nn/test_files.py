@@ -13,7 +13,7 @@ from torch import nn
 from vinets.data import digits
 from vinets.models import digits_cnn, resnet18
 from vinets.nn import CutNetwork, VINet
-from vinets.pipeline import build, collect, rivals
+from vinets.pipeline import baselines, build, collect
 from vinets.training import fine_tune
 
 DIGITS = digits()
@@ -103,15 +103,15 @@ def test_a_loaded_network_can_be_trained_on(folder):
 
 
 @pytest.mark.parametrize("placement", ["global", "local"])
-def test_rivals_are_saved_and_are_no_vi_nets(tmp_path, placement):
+def test_baselines_are_saved_and_are_no_vi_nets(tmp_path, placement):
     latents = collect(digits_cnn(), DIGITS.train, "relu3", per_class=20, progress=None)
     small = {k: v for k, v in SMALL.items() if k != "per_class"}
     net = build(latents, placement=placement, **small)[0]
     images = DIGITS.test.example(6)
-    for name, rival in rivals(net, latents).items():
-        rival.eval().save_pretrained(tmp_path / name)
+    for name, baseline in baselines(net, latents).items():
+        baseline.eval().save_pretrained(tmp_path / name)
         again = CutNetwork.from_pretrained(tmp_path / name)
-        assert torch.equal(again(images), rival(images))
+        assert torch.equal(again(images), baseline(images))
         with pytest.raises(ValueError, match=r"no VINet. Load it with CutNetwork"):
             VINet.from_pretrained(tmp_path / name)
 

@@ -8,7 +8,7 @@ from vinets.data import digits
 from vinets.models import digits_cnn, resnet18
 from vinets.nn import CutNetwork, VINet
 from vinets.nn.network import example_inputs, input_fields
-from vinets.pipeline import build, collect, rivals
+from vinets.pipeline import baselines, build, collect
 from vinets.training import fine_tune
 
 DIGITS = digits()
@@ -104,12 +104,12 @@ def test_a_network_compiles_without_graph_breaks():
         torch.testing.assert_close(compiled(images), net(images))
 
 
-def test_rivals_are_no_vi_nets():
+def test_baselines_are_no_vi_nets():
     latents = collect(digits_cnn(), FEW, "relu3", per_class=20, progress=None)
     net = build(latents, n_components=8, keep=4, monomials=32, progress=None)[0]
-    others = rivals(net, latents)
-    assert others and not any(isinstance(rival, VINet) for rival in others.values())
-    assert all(type(rival) is CutNetwork for rival in others.values())
+    others = baselines(net, latents)
+    assert others and not any(isinstance(baseline, VINet) for baseline in others.values())
+    assert all(type(baseline) is CutNetwork for baseline in others.values())
 
 
 @pytest.mark.parametrize(

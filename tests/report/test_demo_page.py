@@ -22,11 +22,11 @@ def complexity(log10: float, names: str) -> dict:
 def theory() -> dict:
     bounds = {"holds": True, "bounds": [{"tightness": 0.125}, {"tightness": 0.5}]}
     head = {"log10_kappa": 1.75, "log10_R_guaranteed": 6.5, "bounds": bounds}
-    return {"baseline": complexity(4.0, "abc"), "cuts": {"pool": complexity(5.75, "ahf") | head}}
+    return {"uncut": complexity(4.0, "abc"), "cuts": {"pool": complexity(5.75, "ahf") | head}}
 
 
 def results(ours: int = 4, theirs: int = 20) -> dict:
-    """Results of one cut, with so many errors of the VI-Net and of its rival."""
+    """Results of one cut, with so many errors of the VI-Net and of its baseline."""
     facts = {"cut": "pool", "seconds": 1.0, **SPEED}
     epochs = [{"epoch": 1, "loss": 1.0, "validation_loss": 0.5}]
     slow = {"images_per_second": 100.0, "images_per_second_std": 1.0}
@@ -38,14 +38,13 @@ def results(ours: int = 4, theirs: int = 20) -> dict:
         "seeds": 1,
         "data": {"name": "digits", "train": 300, "test": TESTS},
         "batch": 256,
-        "baseline": result_row("uncut network", {"backbone": 100}, wrong, TESTS, seconds=9.0)
-        | slow,
+        "uncut": result_row("uncut network", {"backbone": 100}, wrong, TESTS, seconds=9.0) | slow,
         "cuts": [
             {
                 "cut": "pool",
                 "channels": 3,
                 "positions": 4,
-                "baseline": slow,
+                "uncut": slow,
                 "settings": {"psi": 0.25},
                 "report": "generators: 9 found, 5 kept",
             }
@@ -148,7 +147,7 @@ def test_the_terminal_tells_the_same(capsys):
 
 def test_cells_hold_the_difference_to_the_uncut_network():
     found = results()
-    cells = result_cells(found["rows"], found["baseline"])
+    cells = result_cells(found["rows"], found["uncut"])
     assert all(len(row) == len(COLUMNS) for row in cells)
     assert [row[2] for row in cells] == ["", "+1.00", "−15.00"]
     assert cells[1][3:9] == ["30", "5", "2", "8", "5", "50"]

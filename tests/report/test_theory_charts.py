@@ -41,7 +41,7 @@ def test_lines_follow_the_product_and_stars_are_R(ax):
     assert np.allclose(uncut, [1, 2, 2 + math.log10(2)])  # 10, 10 * 100 * 0.1, twice that
     assert np.allclose(behind, [1, 0])
     assert np.allclose(np.ravel(lines(ax, "*")), [BEHIND.log10_R, UNCUT.log10_R])
-    assert [t.get_text() for t in ax.texts] == ["W"]  # the layer that the baseline does not have
+    assert [t.get_text() for t in ax.texts] == ["W"]  # the uncut network has none
     assert [t.get_text() for t in ax.get_xticklabels()] == ["a", "b", "c", "R"]
     assert ax.get_legend().get_texts()[0].get_text() == f"VI-Net, R = 10^{BEHIND.log10_R:.1f}"
 
@@ -99,7 +99,7 @@ def test_a_map_without_any_certified_size_or_with_one_row_is_drawn(ax):
 def corollary(log10_R: float | None = 3.0) -> dict:
     curve = {"gamma": [-1.0, 0.1, 10.0], "loss": [0.25, 0.5, 1.0]}
     facts = {"curve": curve, "input_norm": 200.0, "margins": {"examples": 20}}
-    return {"baseline": facts | {"log10_R": 2.0}, "network": facts | {"log10_R": log10_R}}
+    return {"uncut": facts | {"log10_R": 2.0}, "network": facts | {"log10_R": log10_R}}
 
 
 @pytest.mark.parametrize(

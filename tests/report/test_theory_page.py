@@ -48,7 +48,7 @@ def _plain(monkeypatch):
 @pytest.mark.usefixtures("_plain")
 def test_the_page_shows_layers_bounds_advice_and_margins(found):
     text = page(found)
-    for layer in (*found["baseline"]["layers"], *found["network"]["layers"]):
+    for layer in (*found["uncut"]["layers"], *found["network"]["layers"]):
         assert f'<th scope="row">{layer["name"]}</th>' in text
         assert f"<td>{layer['spectral']:.4g}</td>" in text
     for bound in found["network"]["bounds"]["bounds"]:
@@ -85,12 +85,12 @@ def test_a_broken_bound_is_called_one(found):
 
 
 def test_layers_are_kept_removed_changed_or_added(found):
-    assert [row[2] for row in layer_cells(found, "baseline")] == ["kept"] * 3 + ["removed"] * 2
+    assert [row[2] for row in layer_cells(found, "uncut")] == ["kept"] * 3 + ["removed"] * 2
     shifted = found | {"kept": ["conv1", "conv2"], "removed": ["conv3", "conv4", "fc"]}
     fates = [row[2] for row in layer_cells(shifted, "network")]
     assert fates[:4] == ["kept", "kept", "changed", "added"]
-    norms = [float(row[3]) for row in layer_cells(found, "baseline")]
-    assert norms == pytest.approx([x["spectral"] for x in found["baseline"]["layers"]], rel=1e-3)
+    norms = [float(row[3]) for row in layer_cells(found, "uncut")]
+    assert norms == pytest.approx([x["spectral"] for x in found["uncut"]["layers"]], rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ sizes = st.tuples(st.integers(1, 6), st.integers(1, 500), st.integers(1, 500))
 
 
 def chain(count: int, norm: float, ratio: float = 100.0) -> Split:
-    """A baseline of ``count`` equal layers and a final one of norm 3, all of them removed."""
+    """An uncut network of ``count`` equal layers and a final one of norm 3, all of them removed."""
     layers = tuple(LayerNorms(str(i), norm, ratio * norm) for i in range(count))
     return Split((), (*layers, LayerNorms("fc", 3.0, 9.0)))
 
@@ -186,16 +186,16 @@ HEAD = (LayerNorms("W_M", 7.0, 40.0, 2.0), LayerNorms("W_C", 3.0, 9.0), LayerNor
 )
 def test_kappa_of_the_split_is_the_quotient_of_the_complexities(make, shape, cut, kept, changed):
     network, example = make().eval(), torch.zeros(1, *shape)
-    baseline = spectral_complexity(network, example)
+    uncut = spectral_complexity(network, example)
     truncated = spectral_complexity(truncate(network, cut), example)
     projection = LayerNorms("projection", 1.0, 8.0)
-    split = split_at(baseline, truncated, [projection])
+    split = split_at(uncut, truncated, [projection])
     assert len(split.kept) == kept and len(split.before) == changed + 1
-    assert split.kept + split.removed == baseline.layers
+    assert split.kept + split.removed == uncut.layers
     assert split.kept + split.before == (*truncated.layers, projection)
     vinet = Complexity((*truncated.layers, projection, *HEAD))
     found = kappa(split.kept, split.removed, (*split.before, *HEAD))
-    assert found == pytest.approx(vinet.R / baseline.R, rel=1e-9)
+    assert found == pytest.approx(vinet.R / uncut.R, rel=1e-9)
 
 
 # --- advice -----------------------------------------------------------------------------------

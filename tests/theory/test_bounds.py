@@ -254,7 +254,7 @@ def test_the_record_is_plain_json_and_a_table():
         (lambda: matrix_norms(torch.zeros(2, 2).to_sparse()), "not zero"),
         (lambda: matrix_norms(torch.full((2, 2), math.nan)), "finite"),
         (lambda: matrix_norms(torch.full((2, 2), math.inf).to_sparse()), "finite"),
-        (lambda: kappa([], [], []), "layers of a baseline"),
+        (lambda: kappa([], [], []), "layers of an uncut network"),
         (lambda: PolynomialSize(0, 1, 1, 1.0), "'degree'.*positive integer"),
     ],
 )

@@ -13,7 +13,7 @@ from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.nn.heads import ComponentsHead, Head, LinearHead, MLPHead
 from vinets.nn.network import VINet
-from vinets.pipeline import collect, rivals
+from vinets.pipeline import baselines, collect
 from vinets.theory.bounds import encode_polynomials, kappa
 from vinets.theory.heads import head_norms
 from vinets.theory.networks import cut_complexity, spectral_complexity
@@ -136,12 +136,12 @@ def test_every_bound_holds_on_trained_networks(trained):
 
 def test_kappa_is_the_ratio_of_the_complexities(trained):
     torch.manual_seed(0)
-    baseline = spectral_complexity(digits_cnn(), torch.zeros(1, 1, 8, 8))
+    uncut = spectral_complexity(digits_cnn(), torch.zeros(1, 1, 8, 8))
     whole = spectral_complexity(trained)
     kept = len(cut_complexity(trained).backbone.layers)
-    assert baseline.layers[:kept] == whole.layers[:kept]
-    ratio = kappa(baseline.layers[:kept], baseline.layers[kept:], whole.layers[kept:])
-    assert ratio == pytest.approx(whole.R / baseline.R, rel=1e-9)
+    assert uncut.layers[:kept] == whole.layers[:kept]
+    ratio = kappa(uncut.layers[:kept], uncut.layers[kept:], whole.layers[kept:])
+    assert ratio == pytest.approx(whole.R / uncut.R, rel=1e-9)
 
 
 def test_variables_beyond_one_cost_their_power(latents):
@@ -159,12 +159,12 @@ def test_variables_beyond_one_cost_their_power(latents):
 LINEAR = LinearHead | MLPHead | ComponentsHead
 
 
-def test_rivals_have_a_complexity_too(latents):
+def test_baselines_have_a_complexity_too(latents):
     net, _ = build(latents, progress=None, **GLOBAL)
-    for name, rival in rivals(net, latents).items():
-        found = cut_complexity(rival)
+    for name, baseline in baselines(net, latents).items():
+        found = cut_complexity(baseline)
         assert 0 < found.whole.R < math.inf, name
-        assert (found.head.bounds is None) == isinstance(rival.head, LINEAR)
+        assert (found.head.bounds is None) == isinstance(baseline.head, LINEAR)
 
 
 def test_pooled_linear_head_is_its_dense_matrix():

@@ -10,6 +10,7 @@ import typer
 
 from vinets.cli.build_options import (
     Augment,
+    Baselines,
     BatchSize,
     ChannelsLast,
     Components,
@@ -32,7 +33,6 @@ from vinets.cli.build_options import (
     PresetName,
     ProjectionOrder,
     Read,
-    Rivals,
     Schedule,
     Score,
     Sparse,
@@ -125,7 +125,7 @@ def build(
     views: Views = None,
     distill: Distill = 0.0,
     temperature: Temperature = 2.0,
-    rivals: Rivals = False,
+    baselines: Baselines = False,
     batch: TimedBatch = 256,
     repeats: Windows = 5,
     seconds: WindowSeconds = 0.5,
@@ -214,7 +214,7 @@ def build(
             options=options,
             recipe=recipe,
             views=views,
-            with_rivals=rivals,
+            with_baselines=baselines,
             timing=Timing(batch, repeats, seconds),
             device=device,
             seed=seed,
@@ -269,9 +269,9 @@ def _counts(chosen: Preset | None, **given: str | None) -> dict[str, Any]:
 
 def _show(results: dict[str, Any]) -> None:
     """Two tables, for one would be too wide. Seconds are those to build and to train."""
-    baseline, rows = results["baseline"], results["rows"]
+    uncut, rows = results["uncut"], results["rows"]
     columns = ["network", "accuracy", "Δ", "parameters", "head", "images/s"]
-    print_table(columns, [_row(row, baseline["accuracy"]) for row in [baseline, *rows]])
+    print_table(columns, [_row(row, uncut["accuracy"]) for row in [uncut, *rows]])
     parts = list(dict.fromkeys(part for row in rows for part in row["parts"]))
     numbers = [
         [

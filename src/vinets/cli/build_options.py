@@ -9,6 +9,7 @@ from vinets.cli.options import IDEAL, RUNNING, TRAINING, option
 
 __all__ = [
     "Augment",
+    "Baselines",
     "BatchSize",
     "ChannelsLast",
     "Components",
@@ -31,7 +32,6 @@ __all__ = [
     "PresetName",
     "ProjectionOrder",
     "Read",
-    "Rivals",
     "Schedule",
     "Score",
     "Sparse",
@@ -165,9 +165,9 @@ Distill = Annotated[
     float, option(TRAINING, "--distill", help="Weight of what the uncut network says.")
 ]
 Temperature = Annotated[float, option(TRAINING, "--temperature", help="Of the distillation.")]
-Rivals = Annotated[
+Baselines = Annotated[
     bool,
-    option(RUNNING, "--rivals/--no-rivals", help="Train and measure the other heads too."),
+    option(RUNNING, "--baselines/--no-baselines", help="Train and measure the other heads too."),
 ]
 TimedBatch = Annotated[
     int, option(RUNNING, "--batch", help="Batch size of the speed measurement.", min=1)

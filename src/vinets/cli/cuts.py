@@ -43,8 +43,7 @@ def cuts(
     """
     from vinets.cli.networks import open_uncut
     from vinets.latent.cut import cut_points
-    from vinets.latent.running import each
-    from vinets.measure.running import resolve_device
+    from vinets.running import each, resolve_device
 
     seeded(seed)
     place = resolve_device("vinets", device)

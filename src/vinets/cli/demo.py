@@ -28,7 +28,7 @@ def demo(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a small network on digits, cut it, and compare VI-Nets with their rivals.
+    """Train a small network on digits, cut it, and compare VI-Nets with their baselines.
 
     Needs no data and no GPU, and takes about two minutes. Writes results.json, report.html and
     the best VI-Net into the folder, then loads that network and classifies an image with it.

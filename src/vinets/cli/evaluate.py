@@ -52,7 +52,7 @@ def evaluate(
     from vinets.checks import one_of
     from vinets.cli.networks import open_with_data, require_weights
     from vinets.measure import evaluate as measured
-    from vinets.measure.running import resolve_device
+    from vinets.running import resolve_device
 
     seeded(seed)
     one_of("vinets", "part", part, ("test", "train"))

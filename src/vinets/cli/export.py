@@ -37,8 +37,8 @@ def export(
     """
     from vinets.checks import format_bytes
     from vinets.cli.networks import open_network
-    from vinets.measure.running import resolve_device
     from vinets.nn.network import CutNetwork
+    from vinets.running import resolve_device
 
     network: Any = open_network(net).network
     if not isinstance(network, CutNetwork):

@@ -10,9 +10,9 @@ from typing import Any
 from torch import nn
 
 from vinets.data.images import Preprocessing
+from vinets.files import write_json
 from vinets.models import load_weights, rebuild, save_weights
 from vinets.nn.network import example_inputs
-from vinets.pipeline.experiment import write_json
 
 __all__ = ["DESCRIPTION", "Backbone", "read_backbone", "write_backbone"]
 

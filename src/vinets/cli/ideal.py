@@ -124,7 +124,7 @@ def _fitted(
     from vinets.checks import one_of
     from vinets.ideals.base import NoGeneratorsWarning
     from vinets.ideals.classwise import fit_class_ideals
-    from vinets.measure.running import resolve_device
+    from vinets.running import resolve_device
 
     one_of("vinets", "scale", scale, ("minmax", "none"))
     values, scaling = points.values, None
@@ -187,6 +187,6 @@ def _lines(entry: dict[str, Any]) -> list[str]:
 
 
 def _target(out: Path, name: str | None) -> Path:
-    from vinets.pipeline.experiment import slug
+    from vinets.files import slug
 
     return out if name is None else out.with_name(f"{out.stem}-{slug(name)}{out.suffix}")

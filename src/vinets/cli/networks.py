@@ -12,11 +12,11 @@ from torch import nn
 from vinets.cli.folders import DESCRIPTION, read_backbone
 from vinets.cli.parsing import integers
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
-from vinets.latent.running import call, evaluating
 from vinets.models import create_model, load_weights
 from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, example_inputs
 from vinets.pipeline.experiment import identify
+from vinets.running import call, evaluating, tensors_of
 
 __all__ = [
     "Opened",
@@ -229,8 +229,7 @@ def check_inputs(opened: Opened, example: Inputs) -> None:
         with evaluating(opened.network):
             call(opened.network, example)
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-        tensors = example.values() if isinstance(example, dict) else [example]
-        shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors)
+        shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise ValueError(
             f"{opened.name} does not take inputs of shape {shapes}: {reason}."

@@ -30,7 +30,7 @@ def predict(
     Example: vinets predict out/vinet holiday.png --top 5
     """
     from vinets.cli.networks import open_network, require_weights
-    from vinets.measure.running import resolve_device
+    from vinets.running import resolve_device
 
     seeded(seed)
     place = resolve_device("vinets", device)
@@ -81,12 +81,12 @@ def _predicted(
 ) -> list[dict[str, Any]]:
     import torch
 
-    from vinets.latent.running import call, evaluating
+    from vinets.running import call, evaluating, logits_of
 
     place = next(network.parameters()).device
     with evaluating(network):
         output = call(network, torch.cat(inputs).to(place))
-    logits = getattr(output, "logits", output)
+    logits = logits_of(output)
     values, index = logits.float().softmax(1).topk(min(top, logits.shape[1]), dim=1)
     names = classes or tuple(str(k) for k in range(logits.shape[1]))
     return [

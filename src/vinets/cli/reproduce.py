@@ -19,7 +19,7 @@ def reproduce(
         list[str],
         typer.Argument(
             help="claims, table-generators, table-efficiency, fig-truncation, fig-pruning, "
-            "fig-monomials, fig-generators, fig-algorithms, fig-dimension, fig-rivals, "
+            "fig-monomials, fig-generators, fig-algorithms, fig-dimension, fig-baselines, "
             "table-choices, or all.",
             metavar="NAME...",
         ),
@@ -48,7 +48,7 @@ def reproduce(
         option(
             RUNNING,
             "--seeds",
-            help="Trainings for each row of a table and point of fig-rivals.",
+            help="Trainings for each row of a table and point of fig-baselines.",
             min=1,
         ),
     ] = 3,

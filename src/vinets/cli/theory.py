@@ -112,7 +112,7 @@ def theory(
     """
     from vinets.checks import one_of, parameter_error
     from vinets.cli.parsing import cut_of
-    from vinets.measure.running import resolve_device
+    from vinets.running import resolve_device
     from vinets.theory import study
     from vinets.theory.split import CONSTANTS
 
@@ -207,8 +207,8 @@ def _drawn(source: Source, count: int, seed: int) -> Source:
 
 
 def _write(folder: Path, facts: dict[str, Any], name: str, device: str) -> None:
+    from vinets.files import write_json
     from vinets.measure import machine
-    from vinets.pipeline.experiment import write_json
     from vinets.report.theory_page import theory_page
 
     about, command = machine(device), shlex.join(["vinets", *sys.argv[1:]])
@@ -222,7 +222,7 @@ def _show(facts: dict[str, Any]) -> None:
     from vinets.report.theory_page import kappa_sentence
 
     network = facts["network"]
-    _show_layers("uncut network", facts, "baseline")
+    _show_layers("uncut network", facts, "uncut")
     if network is not None:
         _show_layers("network behind the cut", facts, "network")
         print_lines([kappa_sentence(facts)])
@@ -264,7 +264,7 @@ def _show_advice(advice: dict[str, Any]) -> None:
 def _show_margins(corollary: dict[str, Any]) -> None:
     from vinets.report.theory_page import corollary_sentence, margin_cells
 
-    count = corollary["baseline"]["margins"]["examples"]
+    count = corollary["uncut"]["margins"]["examples"]
     print_lines(["", f"Quantiles of the margins of {count:,} training examples:"])
     print_table(*margin_cells(corollary))
     print_lines([corollary_sentence(corollary)])

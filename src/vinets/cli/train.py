@@ -179,8 +179,8 @@ def _train(
 ) -> dict[str, Any]:
     from vinets.cli.folders import write_backbone
     from vinets.measure import evaluate, machine
-    from vinets.measure.running import resolve_device
     from vinets.pipeline.experiment import CHECKPOINTS, claim, identify, resident
+    from vinets.running import resolve_device
     from vinets.training import train_classifier
 
     place = resolve_device("vinets", device)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from vinets.data.labels import as_positions, positive_int
+from vinets.running import Inputs
 
 __all__ = ["DataSplit", "Inputs", "Source", "chunked_order", "first_positions"]
-
-Inputs: TypeAlias = Tensor | dict[str, Tensor]
-"""What a network takes: one tensor, or tensors by name. The first dimension is the batch."""
 
 
 @runtime_checkable

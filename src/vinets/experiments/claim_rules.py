@@ -11,11 +11,11 @@ from scipy.stats import spearmanr
 
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.fig_algorithms import FIG_ALGORITHMS
+from vinets.experiments.fig_baselines import FIG_BASELINES, MEAN_SQUARE
 from vinets.experiments.fig_dimension import FIG_DIMENSION
 from vinets.experiments.fig_generators import FIG_GENERATORS
 from vinets.experiments.fig_monomials import FIG_MONOMIALS
 from vinets.experiments.fig_pruning import ALGORITHMS, FIG_PRUNING
-from vinets.experiments.fig_rivals import FIG_RIVALS, MEAN_SQUARE
 from vinets.experiments.fig_truncation import FIG_TRUNCATION
 from vinets.experiments.plan import Experiment, Plan
 from vinets.experiments.runs import Store
@@ -29,7 +29,7 @@ __all__ = ["SOURCES", "Results", "Rule"]
 
 SOURCES = (
     *(TABLE_GENERATORS, TABLE_EFFICIENCY, FIG_TRUNCATION, FIG_PRUNING, FIG_MONOMIALS),
-    *(FIG_GENERATORS, FIG_ALGORITHMS, FIG_DIMENSION, FIG_RIVALS),
+    *(FIG_GENERATORS, FIG_ALGORITHMS, FIG_DIMENSION, FIG_BASELINES),
 )
 COUNTS = ("monomials", "polynomials")
 STRONG = 0.7  # a correlation that counts
@@ -179,7 +179,7 @@ def above_random(results: Results, backbone: Backbone) -> Verdict:
     found = _truncation(results, backbone)
     gaps = _gaps(found["VI-Net"], found["random monomials"])
     spreads = dict.fromkeys(gaps, 0.0)
-    for row in results.rows(FIG_RIVALS, f"{backbone.caption}: {MEAN_SQUARE}"):
+    for row in results.rows(FIG_BASELINES, f"{backbone.caption}: {MEAN_SQUARE}"):
         x = row.values["removed"]
         gaps[x], spreads[x] = row.values["difference"], row.values["difference_std"] or 0.0
     ahead = [x for x in gaps if gaps[x] > spreads[x]]
@@ -207,7 +207,7 @@ def above(name: str) -> Rule:
 
 
 def above_linear_heads(results: Results, backbone: Backbone) -> Verdict:
-    found = results.figure(FIG_RIVALS, f"rivals-{backbone.data}")
+    found = results.figure(FIG_BASELINES, f"baselines-{backbone.data}")
     places = {
         "linear head, pooled": "the pooled map",
         "linear on components": "the same components",
@@ -223,7 +223,7 @@ def above_linear_heads(results: Results, backbone: Backbone) -> Verdict:
 
 
 def random_above_components(results: Results, backbone: Backbone) -> Verdict:
-    found = results.figure(FIG_RIVALS, f"rivals-{backbone.data}")
+    found = results.figure(FIG_BASELINES, f"baselines-{backbone.data}")
     x = max(found["VI-Net"])
     base = found["linear on components"][x]
     whole, some = found["VI-Net"][x] - base, found["random monomials"][x] - base

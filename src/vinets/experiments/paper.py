@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BASELINES", "GENERATORS", "SPEEDS", "VARIANTS"]
+__all__ = ["GENERATORS", "SPEEDS", "UNCUT", "VARIANTS"]
 
 GENERATORS: dict[str, dict[float, dict[str, float]]] = {
     "resnet18": {
@@ -48,7 +48,7 @@ SPEEDS: dict[str, float] = {
 }
 """Table 2: images per second at batch size 256, on a GPU that the paper does not name."""
 
-BASELINES: dict[str, dict[str, float]] = {
+UNCUT: dict[str, dict[str, float]] = {
     "resnet18": {"total": 11.24, "base": 11.24, "accuracy": 92.89},
     "resnet34": {"total": 20.35, "base": 20.35, "accuracy": 74.75},
 }

@@ -29,8 +29,8 @@ class Plan:
     Parameters
     ----------
     seeds : int
-        Trainings of every row of the table of variants and of every point of the figure on rivals;
-        other figures have one.
+        Trainings of every row of the table of variants and of every point of the figure on
+        baselines; other figures have one.
     quick : bool
         A small slice of data and cuts, to see that everything runs.
     backbones : tuple of str

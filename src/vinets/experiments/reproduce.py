@@ -22,11 +22,11 @@ from vinets.experiments.backbones import BACKBONES
 from vinets.experiments.claims import CLAIMS
 from vinets.experiments.engine import Work, carry_out
 from vinets.experiments.fig_algorithms import FIG_ALGORITHMS
+from vinets.experiments.fig_baselines import FIG_BASELINES
 from vinets.experiments.fig_dimension import FIG_DIMENSION
 from vinets.experiments.fig_generators import FIG_GENERATORS
 from vinets.experiments.fig_monomials import FIG_MONOMIALS
 from vinets.experiments.fig_pruning import FIG_PRUNING
-from vinets.experiments.fig_rivals import FIG_RIVALS
 from vinets.experiments.fig_truncation import FIG_TRUNCATION
 from vinets.experiments.plan import Experiment, Plan
 from vinets.experiments.runs import Run, Store
@@ -34,13 +34,13 @@ from vinets.experiments.table_choices import TABLE_CHOICES
 from vinets.experiments.table_efficiency import TABLE_EFFICIENCY
 from vinets.experiments.table_generators import TABLE_GENERATORS
 from vinets.experiments.world import Folders
+from vinets.files import write_json
 from vinets.measure import machine
-from vinets.measure.running import resolve_device
-from vinets.pipeline.experiment import write_json
 from vinets.progress import Lines, Progress, progress_of
 from vinets.report import schema
 from vinets.report.figures import save_figure
 from vinets.report.reading import read_results
+from vinets.running import resolve_device
 
 __all__ = ["EXPERIMENTS", "reproduce"]
 
@@ -57,7 +57,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         FIG_GENERATORS,
         FIG_ALGORITHMS,
         FIG_DIMENSION,
-        FIG_RIVALS,
+        FIG_BASELINES,
         TABLE_CHOICES,
     )
 }
@@ -94,7 +94,7 @@ def reproduce(
     weights : path, default="weights"
         Folder of the pretrained networks.
     seeds : int, default=3
-        Trainings for each row of the table of variants and each point of ``fig-rivals``.
+        Trainings for each row of the table of variants and each point of ``fig-baselines``.
     quick : bool, default=False
         A small slice of everything, to see that it runs.
     backbones : sequence of str

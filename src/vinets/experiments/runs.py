@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vinets.pipeline.experiment import slug, write_json
+from vinets.files import slug, write_json
 
 __all__ = ["FULL", "QUICK", "Run", "Scale", "Store"]
 
@@ -69,7 +69,7 @@ class Run:
     scale : {"none", "unit"}
         Of the principal components.
     head : {"vi", "random", "components", "linear", "pooled", "mlp"}
-        What is trained; the rivals match the VI head of the same run.
+        What is trained; the baselines match the VI head of the same run.
     keep, monomials
         Pruning, as in :func:`vinets.build`.
     seed : int

@@ -6,7 +6,7 @@ from statistics import mean
 from typing import Any
 
 from vinets.experiments.backbones import Backbone
-from vinets.experiments.paper import BASELINES, SPEEDS, VARIANTS
+from vinets.experiments.paper import SPEEDS, UNCUT, VARIANTS
 from vinets.experiments.plan import Experiment, Plan, spread
 from vinets.experiments.runs import Run, Store
 from vinets.experiments.tasks import SAVED
@@ -107,7 +107,7 @@ def _row(
         "speed": timing["mean"],
         "speed_std": timing["std"],
     }
-    delta = theirs["accuracy"] - BASELINES[backbone.name]["accuracy"]
+    delta = theirs["accuracy"] - UNCUT[backbone.name]["accuracy"]
     paper = {**theirs, "delta": delta, "speed": SPEEDS[variant]}
     return Row(values, paper, backbone.caption)
 
@@ -127,7 +127,7 @@ def _uncut(backbone: Backbone, speed: dict[str, Any]) -> Row:
         "speed": timing["mean"],
         "speed_std": timing["std"],
     }
-    paper = {**BASELINES[backbone.name], "speed": SPEEDS[backbone.name]}
+    paper = {**UNCUT[backbone.name], "speed": SPEEDS[backbone.name]}
     return Row(values, paper, backbone.caption)
 
 

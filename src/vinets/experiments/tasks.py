@@ -16,11 +16,11 @@ from vinets.experiments.bench import Bench, OnVariables
 from vinets.experiments.runs import Run
 from vinets.experiments.world import CHUNK, World
 from vinets.ideals.pruning import prune
-from vinets.latent.running import evaluating
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
 from vinets.nn.heads import ComponentsHead, VanishingHead
 from vinets.nn.network import CutNetwork
+from vinets.running import evaluating
 from vinets.training import LatentViews, Recipe
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import format_bytes
-from vinets.latent.running import evaluating
 from vinets.latent.shards import DTYPES, SHARD_BYTES, ShardWriter
 from vinets.latent.store import MEMORY_LIMIT, LatentStore
+from vinets.running import Inputs, evaluating
 
-__all__ = ["Inputs", "collect_latents"]
+__all__ = ["collect_latents"]
 
-Inputs = Tensor | Mapping[str, Tensor]
 Batches = Iterable[tuple[Inputs, Tensor]]
 Progress = Callable[[int], None]
 

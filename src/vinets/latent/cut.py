@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from vinets.checks import parameter_error
-from vinets.latent.running import Inputs, call
+from vinets.running import Inputs, call
 
 __all__ = ["CutPoint", "StoppedNetwork", "cut_points", "resolve_cut", "truncate"]
 

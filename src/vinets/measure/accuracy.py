@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
-from vinets.latent.running import Inputs, call, each, evaluating
-from vinets.measure.running import batch_of, placed, resolve_device
+from vinets.measure.running import batch_of, placed
+from vinets.running import Inputs, call, each, evaluating, logits_of, resolve_device
 
 __all__ = ["BINS", "Evaluation", "evaluate"]
 
@@ -93,16 +93,16 @@ def evaluate(
     >>> result.accuracy, result.confusion.tolist()
     (0.75, [[1, 0, 0], [0, 1, 1], [0, 0, 1]])
     """
-    place = resolve_device("evaluate", device)
-    running = placed(network, place)
+    device = resolve_device("evaluate", device)
+    running = placed(network, device)
     tally: _Tally | None = None
     begin = time.perf_counter()
     with evaluating(running):
         for batch in batches:
             inputs, labels = _pair(batch)
-            logits = _logits(call(running, each(inputs, lambda t: t.to(place))), len(labels))
+            logits = _logits(call(running, each(inputs, lambda t: t.to(device))), len(labels))
             if tally is None:
-                tally = _Tally(logits.shape[1], place)
+                tally = _Tally(logits.shape[1], device)
             tally.add(logits, labels)
     if tally is None:
         raise ValueError("The batches given to evaluate hold no examples. Pass at least one batch.")
@@ -174,9 +174,9 @@ def _pair(batch: Any) -> tuple[Inputs, Tensor]:
 
 
 def _logits(output: Any, rows: int) -> Tensor:
-    logits = getattr(output, "logits", output)
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != rows:
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    logits = logits_of(output)
+    if logits.ndim != 2 or len(logits) != rows:
+        got = tuple(logits.shape)
         raise ValueError(
             f"The network given to evaluate must return logits of shape (B, K), here ({rows}, K). "
             f"Got {got} instead."

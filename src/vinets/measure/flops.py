@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vinets.latent.running import Inputs, call, evaluating
 from vinets.measure.running import batch_of
+from vinets.running import Inputs, call, evaluating
 
 __all__ = ["flops"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vinets.measure.running import resolve_device
+from vinets.running import resolve_device
 
 __all__ = ["machine"]
 
@@ -40,8 +40,8 @@ def machine(device: str | torch.device = "auto") -> dict[str, Any]:
     >>> facts["device"], facts["gpu"]
     ('cpu', None)
     """
-    place = resolve_device("machine", device)
-    on_cuda = place.type == "cuda"
+    device = resolve_device("machine", device)
+    on_cuda = device.type == "cuda"
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -50,8 +50,8 @@ def machine(device: str | torch.device = "auto") -> dict[str, Any]:
         "processor": _processor(),
         "cores": _cores(),
         "torch_threads": torch.get_num_threads(),
-        "device": str(place),
-        "gpu": torch.cuda.get_device_name(place) if on_cuda else None,
+        "device": str(device),
+        "gpu": torch.cuda.get_device_name(device) if on_cuda else None,
         "cuda": torch.version.cuda if on_cuda else None,
     }
 

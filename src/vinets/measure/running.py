@@ -12,14 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
-from vinets.latent.running import Inputs, each
+from vinets.running import Inputs, each, resolve_device
 
-__all__ = ["Setting", "batch_of", "placed", "resolve_device"]
-
-
-def tensors_of(inputs: Inputs) -> list[Tensor]:
-    """The tensors in the inputs."""
-    return [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+__all__ = ["Setting", "batch_of", "placed"]
 
 
 def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
@@ -38,29 +33,6 @@ def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
     if len(counts) != 1 or 0 in counts:
         raise parameter_error(owner, name, accepted, [tuple(t.shape) for t in tensors])
     return counts.pop()
-
-
-def resolve_device(owner: str, device: Any) -> torch.device:
-    """The device meant by ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a torch.device.
-
-    ``"auto"`` is the current CUDA device where there is one, and the CPU elsewhere.
-    """
-    accepted = "'auto', 'cpu' or a CUDA device such as 'cuda:0'"
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError, ValueError):
-        raise parameter_error(owner, "device", accepted, device) from None
-    if found.type == "cpu":
-        return torch.device("cpu")
-    if found.type != "cuda":
-        raise parameter_error(owner, "device", accepted, str(found))
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not count or (found.index or 0) >= count:
-        remedy = f"{count} CUDA devices are available here; use 'auto' to take what there is."
-        raise parameter_error(owner, "device", accepted, str(found), remedy)
-    return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
 
 
 def placed(network: nn.Module, device: torch.device) -> nn.Module:

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from vinets.checks import bounded_float, optional_positive_int, parameter_error
-from vinets.latent.running import Inputs, call
 from vinets.measure.running import Setting, batch_of, limited_threads
 from vinets.measure.timing import Clock, Runner, Stopwatch
+from vinets.running import Inputs, call
 
 __all__ = ["Throughput", "compare", "throughput", "time_share"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from vinets.latent.running import Inputs, call
 from vinets.measure.memory import peak_bytes
-from vinets.measure.running import Setting, tensors_of
+from vinets.measure.running import Setting
+from vinets.running import Inputs, call, tensors_of
 
 __all__ = ["Clock", "Runner", "Stopwatch"]
 

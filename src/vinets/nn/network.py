@@ -1,4 +1,4 @@
-"""A truncated backbone with a head: the VI-Net, and its rivals under the same interface."""
+"""A truncated backbone with a head: the VI-Net, and its baselines under the same interface."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ from vinets.fingerprint import fingerprint
 from vinets.latent.collect import collect_latents
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
-from vinets.latent.running import device_of, each
 from vinets.latent.store import LatentStore
 from vinets.models.sources import source_of
 from vinets.nn.network import Record, input_fields
 from vinets.progress import Progress, progress_of
+from vinets.running import device_of, each
 
 __all__ = ["Latents", "collect"]
 

@@ -1,10 +1,8 @@
-"""One experiment from end to end: build, train, evaluate and time a VI-Net, perhaps its rivals."""
+"""One experiment from end to end: build, train, evaluate, time a VI-Net, perhaps baselines."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,18 +14,19 @@ from torch import Tensor, nn
 
 from vinets.data.images import ImageSource
 from vinets.data.interface import DataSplit, Inputs, Source
+from vinets.files import slug, write_json
 from vinets.fingerprint import fingerprint
 from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.measure import Throughput, compare, evaluate, machine
-from vinets.measure.running import resolve_device
 from vinets.models.sources import source_of
 from vinets.nn.network import CutNetwork
+from vinets.pipeline.baselines import baselines
 from vinets.pipeline.build import build, usual_degree
 from vinets.pipeline.collect import collect
 from vinets.pipeline.report import BuildReport
-from vinets.pipeline.rivals import rivals
 from vinets.progress import Progress, progress_of
+from vinets.running import resolve_device
 from vinets.training import History, Recipe, cache_latents, fine_tune
 
 __all__ = [
@@ -37,8 +36,6 @@ __all__ = [
     "identify",
     "resident",
     "run_build",
-    "slug",
-    "write_json",
 ]
 
 UNCUT, OURS = "uncut", "VI-Net"
@@ -66,7 +63,7 @@ def run_build(
     options: Mapping[str, Any] | None = None,
     recipe: Recipe | None = None,
     views: int | None = None,
-    with_rivals: bool = False,
+    with_baselines: bool = False,
     timing: Timing | None = None,
     device: torch.device | str = "auto",
     seed: int = 0,
@@ -76,7 +73,7 @@ def run_build(
 ) -> dict[str, Any]:
     """Build a VI-Net, train it, and compare it with the uncut network.
 
-    The folded VI-Net is saved in ``out`` with ``results.json``, rivals below ``out/rivals``.
+    The folded VI-Net is saved in ``out`` with ``results.json``, baselines below ``out/baselines``.
     Checkpoints lie below ``out/checkpoints``: the same call goes on where it was interrupted.
     Other settings in the same folder are refused.
 
@@ -99,7 +96,7 @@ def run_build(
         network is the teacher.
     views : int or None, default=None
         Augmented passes whose latents are cached for all heads; None computes them anew.
-    with_rivals : bool, default=False
+    with_baselines : bool, default=False
         Train and measure the other heads on the same latents as well.
     timing : Timing or None, default=None
         Of the speed measurement.
@@ -113,7 +110,7 @@ def run_build(
     Returns
     -------
     dict
-        What ``results.json`` holds: ``command``, ``machine``, ``seed``, ``data``, ``baseline``,
+        What ``results.json`` holds: ``command``, ``machine``, ``seed``, ``data``, ``uncut``,
         ``build``, ``rows`` (one per network) and ``histories``.
     """
     place, folder = resolve_device("run_build", device), Path(out)
@@ -146,16 +143,16 @@ def run_build(
     if on_build is not None:
         on_build(report)
     networks: dict[str, CutNetwork] = {OURS: net}
-    if with_rivals:
-        networks |= rivals(net, latents, seed=seed)
+    if with_baselines:
+        networks |= baselines(net, latents, seed=seed)
     teacher = model if recipe.distillation else None
     histories = _train(networks, train, recipe, views, teacher, folder, watch)
     folded = {name: network.folded() for name, network in networks.items()}
     for name, network in folded.items():
         right[name] = _accuracy(name, network, test, watch)
-        network.save_pretrained(folder if name == OURS else folder / "rivals" / slug(name))
+        network.save_pretrained(folder if name == OURS else folder / "baselines" / slug(name))
     speeds = _speeds({UNCUT: model, **folded}, test.example(), timing or Timing(), place, watch)
-    baseline = {"name": UNCUT, "accuracy": right[UNCUT], "parameters": report.original_parameters}
+    uncut = {"name": UNCUT, "accuracy": right[UNCUT], "parameters": report.original_parameters}
     rows = [
         _row(name, network, right[name], speeds[name], histories[name], report)
         for name, network in folded.items()
@@ -165,7 +162,7 @@ def run_build(
         "machine": machine(place),
         "seed": seed,
         "data": identify(data),
-        "baseline": baseline | _speed(speeds[UNCUT]),
+        "uncut": uncut | _speed(speeds[UNCUT]),
         "build": report.to_dict(),
         "rows": rows,
         "histories": {name: history.to_dict() for name, history in histories.items()},
@@ -207,25 +204,6 @@ def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str
         elif a != b:
             names.append(key)
     return names
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Write JSON so that a reader sees the old file or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}")
-    partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)
-
-
-def slug(name: str) -> str:
-    """A name for a file or folder.
-
-    Examples
-    --------
-    >>> slug("linear, flat")
-    'linear-flat'
-    """
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "network"
 
 
 def _identity(model: nn.Module) -> dict[str, Any]:

@@ -14,19 +14,20 @@ from torch import nn
 from vinets.algebra.shared import count_monomials
 from vinets.checks import one_of, optional_positive_int, parameter_error
 from vinets.data.sources import Source, as_source
+from vinets.files import slug, write_json
 from vinets.fingerprint import fingerprint
 from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.pruning import as_polynomials
 from vinets.latent.cut import CutPoint, cut_points, resolve_cut
-from vinets.latent.running import Inputs, each
 from vinets.measure.dimension import Dimensions, class_dimensions, dimension_correlation
 from vinets.nn.heads.vanishing import ORDERS
 from vinets.pipeline.collect import Latents, collect
-from vinets.pipeline.experiment import CHECKPOINTS, WORKING, claim, slug, write_json
+from vinets.pipeline.experiment import CHECKPOINTS, WORKING, claim
 from vinets.pipeline.placements import Projecting, global_variables
 from vinets.pipeline.vanish import timed_ideals
 from vinets.progress import Progress, progress_of
+from vinets.running import Inputs, each
 
 __all__ = ["ClassFacts", "CutFacts", "sweep", "sweep_correlation"]
 

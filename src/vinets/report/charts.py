@@ -22,14 +22,14 @@ PART_COLORS = (GREY, "#3b87b5", "#9467bd", OURS, "#6f9a3d")
 MARKERS = "sD^vP*X"
 
 
-def draw_accuracy(ax: Axes, rows: Sequence[Mapping[str, Any]], baseline: float) -> None:
+def draw_accuracy(ax: Axes, rows: Sequence[Mapping[str, Any]], uncut: float) -> None:
     """Accuracy against the cut, a line for every head; the uncut network is dashed."""
     cuts = list(dict.fromkeys(row["cut"] for row in rows))
     for name, look in _looks(row["name"] for row in rows).items():
         mine = {row["cut"]: 100 * row["accuracy"] for row in rows if row["name"] == name}
         places = [i for i, cut in enumerate(cuts) if cut in mine]
         ax.plot(places, [mine[cuts[i]] for i in places], label=name, markersize=5, **look)
-    ax.axhline(100 * baseline, color=GREY, linestyle="--", label="uncut network")
+    ax.axhline(100 * uncut, color=GREY, linestyle="--", label="uncut network")
     ax.set_xticks(range(len(cuts)), cuts)
     ax.set(xlabel="cut, earliest first", ylabel="test accuracy in %")
     ax.margins(x=0.08)
@@ -73,14 +73,14 @@ def draw_parts(ax: Axes, rows: Sequence[Mapping[str, Any]], uncut: int) -> None:
 
 
 def _looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Colour, marker and width of every head: the VI-Net stands out, rivals differ."""
+    """Colour, marker and width of every head: the VI-Net stands out, baselines differ."""
     looks: dict[str, dict[str, Any]] = {}
-    rivals = 0
+    baselines = 0
     for name in dict.fromkeys(names):
         if name.startswith("VI-Net"):
             looks[name] = {"color": OURS, "marker": "o", "linewidth": 2.6, "zorder": 3}
             continue
-        color, marker = COLORS[rivals % len(COLORS)], MARKERS[rivals % len(MARKERS)]
+        color, marker = COLORS[baselines % len(COLORS)], MARKERS[baselines % len(MARKERS)]
         looks[name] = {"color": color, "marker": marker, "linewidth": 1.4}
-        rivals += 1
+        baselines += 1
     return looks

@@ -73,21 +73,19 @@ def demo_html(
 
 def summary(results: Mapping[str, Any]) -> str:
     """What happened, in a few sentences."""
-    baseline, saved, tests = results["baseline"], _saved(results), results["data"]["test"]
-    gap = 100 * (saved["accuracy"] - baseline["accuracy"])
+    uncut, saved, tests = results["uncut"], _saved(results), results["data"]["test"]
+    gap = 100 * (saved["accuracy"] - uncut["accuracy"])
     often = "as often as" if abs(gap) < 0.005 else f"{'more' if gap > 0 else 'less'} often than"
-    share = saved["parameters"] / baseline["parameters"]
+    share = saved["parameters"] / uncut["parameters"]
     size = f"{1 - share:.0%} fewer" if share < 1 else f"{share - 1:.0%} more"
-    speed = (
-        saved["images_per_second"] / _cut(results, saved["cut"])["baseline"]["images_per_second"]
-    )
+    speed = saved["images_per_second"] / _cut(results, saved["cut"])["uncut"]["images_per_second"]
     seeds = results["seeds"]
     return (
         f"A small convolutional network was trained on {results['data']['train']:,} images of "
         f"handwritten digits and cut at {len(results['cuts'])} places. Behind each cut stand "
         "polynomials that nearly vanish on one class each (the VI-Net) or another head, all "
         f"trained alike on the same latents. On {tests:,} test images the uncut network is right "
-        f"in {baseline['accuracy']:.2%} of cases. The VI-Net that was best on held-out training "
+        f"in {uncut['accuracy']:.2%} of cases. The VI-Net that was best on held-out training "
         f"images, cut at {saved['cut']}, is right in {saved['accuracy']:.2%}, {often} the uncut "
         f"one. It stores {size} numbers and takes {speed:.2f} times as many images per second."
         + (f" Accuracies are means over {seeds} seeds." if seeds > 1 else "")
@@ -108,25 +106,25 @@ def print_outcome(results: Mapping[str, Any]) -> None:
 
 
 def duels_of(results: Mapping[str, Any]) -> list[Duel]:
-    """The VI-Net against every rival behind every cut."""
+    """The VI-Net against every baseline behind every cut."""
     found = []
     for cut in results["cuts"]:
-        ours, *rivals = _rows(results, cut["cut"])
-        found += [duel(ours, rival) for rival in rivals]
+        ours, *baselines = _rows(results, cut["cut"])
+        found += [duel(ours, baseline) for baseline in baselines]
     return found
 
 
 def _tiles(results: Mapping[str, Any]) -> Markup:
-    baseline, saved = results["baseline"], _saved(results)
-    beside_it = _cut(results, saved["cut"])["baseline"]["images_per_second"]
-    gap = signed(100 * (saved["accuracy"] - baseline["accuracy"]))
+    uncut, saved = results["uncut"], _saved(results)
+    beside_it = _cut(results, saved["cut"])["uncut"]["images_per_second"]
+    gap = signed(100 * (saved["accuracy"] - uncut["accuracy"]))
     return facts(
         [
             ("Test accuracy", f"{saved['accuracy']:.2%}", f"{gap} points to the uncut network"),
             (
                 "Stored numbers",
                 f"{saved['parameters']:,}",
-                f"{saved['parameters'] / baseline['parameters']:.0%} of the uncut network",
+                f"{saved['parameters'] / uncut['parameters']:.0%} of the uncut network",
             ),
             (
                 "Images per second",
@@ -142,8 +140,8 @@ def _accuracies(results: Mapping[str, Any]) -> Markup:
     tables = []
     for cut in results["cuts"]:
         caption = f"Cut at {cut['cut']}: {cut['channels']} channels at {cut['positions']} positions"
-        baseline = results["baseline"] | cut["baseline"]
-        cells = result_cells(_rows(results, cut["cut"]), baseline)
+        uncut = results["uncut"] | cut["uncut"]
+        cells = result_cells(_rows(results, cut["cut"]), uncut)
         tables.append(table(caption, COLUMNS, cells, marked=(1,)))
     text = (
         "Accuracy on the test images, the difference Δ to the uncut network in percentage points, "
@@ -156,7 +154,7 @@ def _accuracies(results: Mapping[str, Any]) -> Markup:
         f"Test accuracy of every head against the cut, from {results['cuts'][0]['cut']} to "
         f"{results['cuts'][-1]['cut']}; the tables below hold the numbers.",
         "Accuracy against the cut. The dashed line is the uncut network.",
-        lambda ax: draw_accuracy(ax, results["rows"], results["baseline"]["accuracy"]),
+        lambda ax: draw_accuracy(ax, results["rows"], results["uncut"]["accuracy"]),
         size=WIDE,
     )
     return section("Accuracy, size and speed", paragraph(text), *chart, *tables)
@@ -165,18 +163,18 @@ def _accuracies(results: Mapping[str, Any]) -> Markup:
 def _duels(results: Mapping[str, Any]) -> Markup:
     duels = duels_of(results)
     cuts = [cut["cut"] for cut in results["cuts"]]
-    found = {(d.rival, d.cut): str(d) for d in duels}
-    rivals = dict.fromkeys(d.rival for d in duels)
-    rows = [[rival, *(found.get((rival, cut), "") for cut in cuts)] for rival in rivals]
+    found = {(d.baseline, d.cut): str(d) for d in duels}
+    baselines = dict.fromkeys(d.baseline for d in duels)
+    rows = [[baseline, *(found.get((baseline, cut), "") for cut in cuts)] for baseline in baselines]
     text = (
-        f"Errors of the VI-Net and of the rival on the same {results['data']['test']:,} images, "
+        f"Errors of the VI-Net and of the baseline on the same {results['data']['test']:,} images, "
         "and the probability p of a difference this large if both were equally good (exact sign "
         f"test over the images on which they differ). It wins or loses if p is below {LEVEL}, else "
         f"the matter is open. About {LEVEL * len(duels):.1g} of {len(duels)} such tests would fall "
         "below this by chance alone."
     )
-    caption = "Errors of the VI-Net to those of the rival"
-    return section("Against each rival", paragraph(text), table(caption, ["", *cuts], rows))
+    caption = "Errors of the VI-Net to those of the baseline"
+    return section("Against each baseline", paragraph(text), table(caption, ["", *cuts], rows))
 
 
 def _inside(results: Mapping[str, Any], drawings: Mapping[str, Callable[[Axes], Any]]) -> Markup:
@@ -234,7 +232,7 @@ def _parameters(results: Mapping[str, Any]) -> Markup:
         "hold the numbers.",
         "Numbers stored by backbone, projection, monomials, coefficients and linear layers. All "
         "layers of the heads that have no polynomials count as linear.",
-        lambda ax: draw_parts(ax, rows, results["baseline"]["parameters"]),
+        lambda ax: draw_parts(ax, rows, results["uncut"]["parameters"]),
         size=(WIDE[0], 1.2 + 0.24 * len(rows)),
     )
     text = "The networks are counted as they run: batch normalisation is folded into the heads."
@@ -242,16 +240,16 @@ def _parameters(results: Mapping[str, Any]) -> Markup:
 
 
 def _complexity(theory: Mapping[str, Any]) -> Markup:
-    baseline, cuts = theory["baseline"], theory["cuts"]
+    uncut, cuts = theory["uncut"], theory["cuts"]
     networks = {f"VI-Net cut at {cut}": found for cut, found in cuts.items()}
     chart = _picture(
         "complexity",
-        layers_text(baseline, networks),
+        layers_text(uncut, networks),
         LAYERS_CAPTION,
-        lambda ax: draw_layers(ax, baseline, networks),
+        lambda ax: draw_layers(ax, uncut, networks),
         size=WIDE,
     )
-    rows = [["uncut network", _power(baseline["log10_R"]), "", "", "", ""]]
+    rows = [["uncut network", _power(uncut["log10_R"]), "", "", "", ""]]
     for name, found in networks.items():
         bounds = found["bounds"]
         rows.append(

@@ -20,7 +20,7 @@ class Duel:
 
     Attributes
     ----------
-    cut, rival : str
+    cut, baseline : str
         Where, and against whom.
     ours, theirs : float
         Wrong answers; the mean over the seeds.
@@ -30,7 +30,7 @@ class Duel:
     """
 
     cut: str
-    rival: str
+    baseline: str
     ours: float
     theirs: float
     p: float
@@ -70,10 +70,10 @@ def duel(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Duel:
 
 
 def standings(duels: Sequence[Duel]) -> list[str]:
-    """One sentence for every rival, over all cuts."""
+    """One sentence for every baseline, over all cuts."""
     sentences = []
-    for rival in dict.fromkeys(d.rival for d in duels):
-        mine = [d for d in duels if d.rival == rival]
+    for baseline in dict.fromkeys(d.baseline for d in duels):
+        mine = [d for d in duels if d.baseline == baseline]
         fewer = sum(d.ours < d.theirs for d in mine)
         more = sum(d.ours > d.theirs for d in mine)
         equal = len(mine) - fewer - more
@@ -85,7 +85,7 @@ def standings(duels: Sequence[Duel]) -> list[str]:
             if (cuts := [d.cut for d in mine if d.outcome == verb])
         ]
         text = " ".join(clear) or "No difference is clear."
-        sentences.append(f"Against {rival} the VI-Net makes {_listed(counts)}. {text}")
+        sentences.append(f"Against {baseline} the VI-Net makes {_listed(counts)}. {text}")
     return sentences
 
 

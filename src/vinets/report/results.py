@@ -63,27 +63,27 @@ def result_row(
     } | facts
 
 
-def result_cells(rows: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any]) -> list[list[str]]:
+def result_cells(rows: Sequence[Mapping[str, Any]], uncut: Mapping[str, Any]) -> list[list[str]]:
     """The uncut network, then ``rows``; Δ is in percentage points.
 
     Parameters
     ----------
     rows : sequence of dict
         Heads behind one cut.
-    baseline : dict
+    uncut : dict
         The uncut network, with its speed next to theirs.
     """
     return [
         [
             row["name"],
             f"{100 * row['accuracy']:.2f}",
-            "" if row is baseline else signed(100 * (row["accuracy"] - baseline["accuracy"])),
+            "" if row is uncut else signed(100 * (row["accuracy"] - uncut["accuracy"])),
             *(f"{row['parts'][part]:,}" if part in row["parts"] else "" for part in PARTS),
             f"{row['parameters']:,}",
             f"{row['images_per_second']:,.0f}",
             f"{row['seconds']:.1f}",
         ]
-        for row in (baseline, *rows)
+        for row in (uncut, *rows)
     ]
 
 

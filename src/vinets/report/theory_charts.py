@@ -26,7 +26,7 @@ MARKED = "#1d8a4b"
 
 def draw_layers(
     ax: Axes,
-    baseline: Mapping[str, Any],
+    uncut: Mapping[str, Any],
     networks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """The product of norms and Lipschitz constants up to every layer; a star at the end is R.
@@ -35,22 +35,22 @@ def draw_layers(
     ----------
     ax : Axes
         Where to draw.
-    baseline : dict
+    uncut : dict
         Of :meth:`vinets.theory.Complexity.to_dict`.
     networks : dict or None, default=None
-        The same of networks behind a cut, by name. They run along the baseline up to the cut.
+        The same of networks behind a cut, by name. They run along the uncut network up to the cut.
         The layers of a single one are named in the chart.
     """
     others = dict(networks or {})
     first = OURS if len(others) == 1 else COLORS[0]
     colors = [first, *COLORS[1:]]
-    end = max(len(facts["layers"]) for facts in (baseline, *others.values()))
+    end = max(len(facts["layers"]) for facts in (uncut, *others.values()))
     for index, (name, facts) in enumerate(others.items()):
         _run(ax, facts, end, name, color=colors[index % len(colors)], zorder=3)
-    _run(ax, baseline, end, "uncut network", color=GREY, linestyle="--", zorder=2)
+    _run(ax, uncut, end, "uncut network", color=GREY, linestyle="--", zorder=2)
     if len(others) == 1:
-        _name_added(ax, baseline, next(iter(others.values())), OURS)
-    names = [layer["name"] for layer in baseline["layers"]]
+        _name_added(ax, uncut, next(iter(others.values())), OURS)
+    names = [layer["name"] for layer in uncut["layers"]]
     names += [""] * (end - len(names))
     ax.set_xticks(range(end + 1), [*names, "R"])
     if sum(map(len, names)) > 60:  # side by side they would touch
@@ -129,7 +129,7 @@ def draw_margins(ax: Axes, corollary: Mapping[str, Any], names: Sequence[str] = 
     names : sequence of str, default=()
         Two names for the legend; empty for "uncut network" and "VI-Net".
     """
-    sides = [corollary["baseline"], corollary["network"]]
+    sides = [corollary["uncut"], corollary["network"]]
     normal = all(_finite(side["log10_R"]) for side in sides)
     looks: list[dict[str, Any]] = [{"color": GREY, "linestyle": "--"}, {"color": OURS}]
     for side, look, name in zip(sides, looks, names or ("uncut network", "VI-Net"), strict=True):
@@ -165,12 +165,10 @@ def _running(layers: Sequence[Mapping[str, Any]]) -> list[float]:
     return list(accumulate(math.log10(factor) for factor in factors[:whole]))
 
 
-def _name_added(
-    ax: Axes, baseline: Mapping[str, Any], network: Mapping[str, Any], color: str
-) -> None:
-    """Write the names of the layers that the baseline does not have at their place."""
+def _name_added(ax: Axes, uncut: Mapping[str, Any], network: Mapping[str, Any], color: str) -> None:
+    """Write the names of the layers that the uncut network does not have at their place."""
     values = _running(network["layers"])
-    known = [layer["name"] for layer in baseline["layers"]]
+    known = [layer["name"] for layer in uncut["layers"]]
     for index, (layer, value) in enumerate(zip(network["layers"], values, strict=False)):
         if index < len(known) and layer["name"] == known[index]:
             continue

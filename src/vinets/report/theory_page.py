@@ -108,7 +108,7 @@ def theory_page(
 
 
 def layer_cells(study: Mapping[str, Any], side: str) -> list[list[str]]:
-    """Rows for :data:`LAYER_COLUMNS` of one side of a study: "baseline" or "network".
+    """Rows for :data:`LAYER_COLUMNS` of one side of a study: "uncut" or "network".
 
     Layers of the network that the cut changes, such as one inside of a residual block, are
     removed on one side and changed on the other.
@@ -137,10 +137,10 @@ def layer_cells(study: Mapping[str, Any], side: str) -> list[list[str]]:
 
 
 def layers_text(
-    baseline: Mapping[str, Any], networks: Mapping[str, Mapping[str, Any]] | None = None
+    uncut: Mapping[str, Any], networks: Mapping[str, Mapping[str, Any]] | None = None
 ) -> str:
     """What the figure of R by layer shows, for those who cannot see it."""
-    every = {"uncut network": baseline} | dict(networks or {})
+    every = {"uncut network": uncut} | dict(networks or {})
     ends = (f"{name} to R = {_log(facts)}" for name, facts in every.items())
     return f"Lines of the product of norms from layer to layer: {', '.join(ends)}."
 
@@ -175,8 +175,8 @@ def advice_cells(advice: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]
 
 def margin_cells(corollary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows: error and quantiles of the margins of both networks."""
-    names = {"baseline": "uncut network", "network": "network behind the cut"}
-    quantiles = list(corollary["baseline"]["margins"]["quantiles"])
+    names = {"uncut": "uncut network", "network": "network behind the cut"}
+    quantiles = list(corollary["uncut"]["margins"]["quantiles"])
     rows = []
     for side, name in names.items():
         margins = corollary[side]["margins"]
@@ -228,8 +228,8 @@ def corollary_sentence(corollary: Mapping[str, Any]) -> str:
 
 
 def _tiles(study: Mapping[str, Any]) -> Markup:
-    baseline, network, setting = study["baseline"], study["network"], study["advice"]["setting"]
-    tiles = [("R of the uncut network", _log(baseline), f"{len(baseline['layers'])} layers")]
+    uncut, network, setting = study["uncut"], study["network"], study["advice"]["setting"]
+    tiles = [("R of the uncut network", _log(uncut), f"{len(uncut['layers'])} layers")]
     if network is not None:
         tiles.append(("R behind the cut", _log(network), f"{len(network['layers'])} layers"))
         log = study["log10_kappa"]
@@ -244,26 +244,26 @@ def _tiles(study: Mapping[str, Any]) -> Markup:
 
 
 def _gone(study: Mapping[str, Any]) -> str:
-    removed, every = len(study["removed"]), len(study["baseline"]["layers"])
+    removed, every = len(study["removed"]), len(study["uncut"]["layers"])
     return f"replaces or changes {removed} of {every} layers"
 
 
 def _by_layer(study: Mapping[str, Any]) -> Markup:
-    baseline, network = study["baseline"], study["network"]
+    uncut, network = study["uncut"], study["network"]
     others = {} if network is None else {_name(network): network}
     blocks = _picture(
         "layers",
-        layers_text(baseline, others),
+        layers_text(uncut, others),
         LAYERS_CAPTION,
-        partial(draw_layers, baseline=baseline, networks=others),
+        partial(draw_layers, uncut=uncut, networks=others),
         size=WIDE,
     )
-    shares = [("uncut network", baseline, GREY)]
+    shares = [("uncut network", uncut, GREY)]
     if network is not None:
         shares.append(("network behind the cut", network, OURS))
     blocks.append(beside(*(m for s in shares for m in _shares(*s, parts=len(shares)))))
-    caption = f"Uncut network, R = {_log(baseline)}"
-    blocks.append(table(caption, LAYER_COLUMNS, layer_cells(study, "baseline")))
+    caption = f"Uncut network, R = {_log(uncut)}"
+    blocks.append(table(caption, LAYER_COLUMNS, layer_cells(study, "uncut")))
     if network is not None:
         caption = f"Network behind the cut, R = {_log(network)}"
         blocks.append(table(caption, LAYER_COLUMNS, layer_cells(study, "network")))
@@ -339,7 +339,7 @@ def _region_caption(advice: Mapping[str, Any], degree: int) -> str:
 
 def _corollary(corollary: Mapping[str, Any], name: str) -> Markup:
     columns, rows = margin_cells(corollary)
-    count = corollary["baseline"]["margins"]["examples"]
+    count = corollary["uncut"]["margins"]["examples"]
     chart = _picture(
         "margins",
         "Curves of the margin loss of both networks against the normalised margin.",

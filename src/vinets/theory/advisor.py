@@ -1,4 +1,4 @@
-"""Which sizes of a VI-Net have no larger spectral complexity than the baseline, for certain.
+"""Which sizes of a VI-Net have no larger spectral complexity than the uncut, for certain.
 
 The bound behind it is that of :class:`vinets.theory.split.Region`. Here it is laid out over a grid
 of sizes, and one size is recommended by a simple rule.
@@ -52,7 +52,7 @@ class AdviceRow:
 
     @property
     def fits(self) -> bool:
-        """Whether the complexity is certified to be at most that of the baseline."""
+        """Whether the complexity is certified to be at most that of the uncut."""
         return self.log10_kappa <= 0
 
 
@@ -201,7 +201,7 @@ def advise(
         Numbers S of the grid.
     lambda_1 : float or None, default=None
         Bound on the spectral norm of the final layer. It is a choice, to be kept by training with
-        weight decay or projection. None for the norm of the baseline's own last layer.
+        weight decay or projection. None for the norm of the uncut network's own last layer.
     lambda_2 : float or None, default=None
         Bound on :math:`\|W_F^T\|_{2,1} / \|W_F\|_2`. None for K, which always holds: no row is
         longer than the spectral norm.

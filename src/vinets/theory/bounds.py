@@ -96,7 +96,7 @@ def kappa(
     kept : sequence of LayerNorms
         Layers 1 to L', which both networks have.
     removed : sequence of LayerNorms
-        Layers L'+1 to L of the baseline.
+        Layers L'+1 to L of the uncut.
     added : sequence of LayerNorms
         What the VI-Net has in their place. In the paper: W_M with Lipschitz constant d, W_C and
         W_F; see :meth:`PolynomialBounds.layers`. A projection before the polynomials is a layer
@@ -109,7 +109,7 @@ def kappa(
     0.5
     """
     if not kept and not removed:
-        raise parameter_error("kappa", "removed", "the layers of a baseline", [])
+        raise parameter_error("kappa", "removed", "the layers of an uncut network", [])
 
     def product(layers: Iterable[LayerNorms]) -> float:
         return math.prod(layer.lipschitz * layer.spectral for layer in layers)

@@ -70,7 +70,7 @@ def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
     Parameters
     ----------
     head : Head
-        Of polynomials, or one of its rivals. It is folded first, so that batch normalisation
+        Of polynomials, or one of its baselines. It is folded first, so that batch normalisation
         counts in the matrices around it.
     shape : (int, int)
         ``C`` and ``P``.

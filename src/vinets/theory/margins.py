@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
-from vinets.latent.running import Inputs, call, device_of, evaluating
+from vinets.running import Inputs, call, device_of, evaluating, logits_of
 from vinets.theory.layers import Layer
 
 __all__ = [
@@ -169,7 +169,7 @@ def collect_margins(
     ([1.0], 5.0, 1)
     """
     running = network if device is None else deepcopy(network).to(device)
-    place = device_of(running)
+    device = device_of(running)
     found: list[Tensor] = []
     square = 0.0
     with evaluating(running):
@@ -179,8 +179,8 @@ def collect_margins(
                     "The corollary needs one tensor as the input of the network, for it takes the "
                     f"norm of the inputs. Got {type(inputs).__name__} instead."
                 )
-            output = call(running, inputs.to(place))
-            found.append(margins(getattr(output, "logits", output), labels).cpu())
+            output = call(running, inputs.to(device))
+            found.append(margins(logits_of(output), labels).cpu())
             square += float(inputs.double().square().sum())
     values = torch.cat(found) if found else torch.empty(0)
     if not len(values):

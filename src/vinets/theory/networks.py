@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from vinets.latent.reader import first_tensor
-from vinets.latent.running import call, device_of, evaluating
 from vinets.nn.network import CutNetwork, example_inputs
+from vinets.running import call, device_of, evaluating
 from vinets.theory.complexity import Complexity, layer_norms
 from vinets.theory.heads import HeadNorms, head_norms
 from vinets.theory.layers import layers_of
@@ -80,7 +80,7 @@ def spectral_complexity(
 def cut_complexity(
     network: CutNetwork, example: Tensor | None = None, *, tolerance: float = 1e-4, seed: int = 0
 ) -> CutComplexity:
-    """Norms of a VI-Net or a rival, backbone and head apart; as :func:`spectral_complexity`."""
+    """Norms of a VI-Net or a baseline, backbone and head apart; as :func:`spectral_complexity`."""
     if example is None:
         known = example_inputs(network.record.inputs, device=device_of(network))
         if not isinstance(known, Tensor):

@@ -1,4 +1,4 @@
-r"""A cut of a baseline, and the heads behind it that keep the spectral complexity down.
+r"""A cut of an uncut network, and the heads behind it that keep the spectral complexity down.
 
 With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d`, coefficient rows of
 :math:`\ell_1` norm at most :math:`\tau`, and a final layer with :math:`\|W_F\|_2 \le \lambda_1`
@@ -37,16 +37,16 @@ CONSTANTS = ("proved", "stated")
 
 @dataclass(frozen=True)
 class Split:
-    """The layers of a baseline and of a VI-Net on it, up to the polynomials.
+    """The layers of an uncut network and of a VI-Net on it, up to the polynomials.
 
-    The baseline is ``kept + removed``. The VI-Net is ``kept + before + (W_M, W_C, W_F)``.
+    The uncut network is ``kept + removed``. The VI-Net is ``kept + before + (W_M, W_C, W_F)``.
 
     Parameters
     ----------
     kept : tuple of LayerNorms
         Layers that both networks start with; may be empty.
     removed : tuple of LayerNorms
-        The other layers of the baseline; at least one.
+        The other layers of the uncut network; at least one.
     before : tuple of LayerNorms, default=()
         Layers of the VI-Net between the kept ones and the polynomials.
 
@@ -84,8 +84,8 @@ class Split:
         return Complexity(self.before).log10_product
 
     @property
-    def baseline_sum(self) -> float:
-        """The sum of the ratios to the power 2/3 over the baseline."""
+    def uncut_sum(self) -> float:
+        """The sum of the ratios to the power 2/3 over the uncut."""
         return math.fsum(layer.term for layer in (*self.kept, *self.removed))
 
     @property
@@ -94,10 +94,8 @@ class Split:
         return math.fsum(layer.term for layer in (*self.kept, *self.before))
 
 
-def split_at(
-    baseline: Complexity, truncated: Complexity, before: Iterable[LayerNorms] = ()
-) -> Split:
-    """Split the layers of ``baseline`` by those of the network that a cut leaves.
+def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNorms] = ()) -> Split:
+    """Split the layers of ``uncut`` by those of the network that a cut leaves.
 
     ``kept`` is the longest common start of equal layers. A cut may change its last layers: inside
     of a residual block a fork turns into a plain layer, and pooling behind the cut no longer
@@ -109,7 +107,7 @@ def split_at(
 
     Parameters
     ----------
-    baseline, truncated : Complexity
+    uncut, truncated : Complexity
         Those of both networks, by
         :func:`~vinets.theory.complexity.spectral_complexity` with the same settings.
     before : iterable of LayerNorms, default=()
@@ -123,11 +121,11 @@ def split_at(
     >>> split == Split(kept=(a,), removed=(pooled, c), before=(b,))
     True
     """
-    pairs = zip(baseline.layers, truncated.layers, strict=False)
+    pairs = zip(uncut.layers, truncated.layers, strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return Split(
-        baseline.layers[:common],
-        baseline.layers[common:],
+        uncut.layers[:common],
+        uncut.layers[common:],
         (*truncated.layers[common:], *before),
     )
 
@@ -139,7 +137,7 @@ class Region:
     Parameters
     ----------
     split : Split
-        The layers of the baseline and of the VI-Net up to the polynomials.
+        The layers of the uncut network and of the VI-Net up to the polynomials.
     lambda_1, lambda_2 : float
         Bounds on :math:`\|W_F\|_2` and on :math:`\|W_F^T\|_{2,1} / \|W_F\|_2`.
     constant : {"proved", "stated"}, default="proved"
@@ -174,7 +172,7 @@ class Region:
         product = size.product_proved if self.constant == "proved" else size.product_stated
         head = math.log10(degree * product(1.0)) + math.log10(self.lambda_1)
         shares = self.split.front_sum + size.sum_of_ratios(self.lambda_2)
-        growth = 1.5 * math.log10(shares / self.split.baseline_sum)
+        growth = 1.5 * math.log10(shares / self.split.uncut_sum)
         return self.split.log10_removed - self.split.log10_before - head - growth
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from vinets.checks import optional_positive_int
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
-from vinets.latent.running import Inputs, call, evaluating
 from vinets.nn.network import CutNetwork
+from vinets.running import Inputs, call, evaluating
 from vinets.theory.advisor import Advice, advise
 from vinets.theory.bounds import encode_polynomials
 from vinets.theory.complexity import Complexity, LayerNorms
@@ -32,30 +32,30 @@ Batches = Callable[[], Iterable[tuple[Inputs, Tensor]]]
 
 @dataclass(frozen=True, eq=False)
 class Corollary:
-    """The two sides of the corollary for the baseline and for the network behind the cut.
+    """The two sides of the corollary for the uncut network and for the network behind the cut.
 
     Attributes
     ----------
-    baseline, network : GeneralisationBound
+    uncut, network : GeneralisationBound
         On the same examples.
     """
 
-    baseline: GeneralisationBound
+    uncut: GeneralisationBound
     network: GeneralisationBound
 
     def ratio(self, quantile: float = 0.5) -> float | None:
-        """Complexity term of the network over that of the baseline at equal margin loss.
+        """Complexity term of the network over that of the uncut network at equal margin loss.
 
         The constant of the O(.) cancels. None where a margin at this quantile is not positive.
         """
         try:
-            return compare(self.network, self.baseline, quantile)
+            return compare(self.network, self.uncut, quantile)
         except ValueError:
             return None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        sides = {"baseline": self.baseline, "network": self.network}
+        sides = {"uncut": self.uncut, "network": self.network}
         return {
             name: {
                 "margins": bound.distribution.to_dict(),
@@ -73,26 +73,26 @@ class Corollary:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Spectral complexity of a baseline and what may replace the layers behind a cut.
+    """Spectral complexity of an uncut network and what may replace the layers behind a cut.
 
     Attributes
     ----------
     cut : str
         Name of the module behind which the network is cut.
-    baseline : Complexity
+    uncut : Complexity
         Of the whole network.
     split : Split
         Layers that stay and layers that go.
     advice : Advice
         Which heads are certified to be no more complex.
     network : CutComplexity or None
-        Of a VI-Net, or a rival, behind this cut.
+        Of a VI-Net, or a baseline, behind this cut.
     corollary : Corollary or None
         Where there is such a network and data.
     """
 
     cut: str
-    baseline: Complexity
+    uncut: Complexity
     split: Split
     advice: Advice
     network: CutComplexity | None = None
@@ -100,10 +100,10 @@ class Study:
 
     @property
     def log10_kappa(self) -> float | None:
-        """Decimal logarithm of the theorem's kappa: complexity of the network over baseline."""
+        """Decimal logarithm of the theorem's kappa: complexity of the network over uncut."""
         if self.network is None:
             return None
-        return self.network.whole.log10_R - self.baseline.log10_R
+        return self.network.whole.log10_R - self.uncut.log10_R
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
@@ -118,7 +118,7 @@ class Study:
             }
         return {
             "cut": self.cut,
-            "baseline": self.baseline.to_dict(),
+            "uncut": self.uncut.to_dict(),
             "kept": [layer.name for layer in self.split.kept],
             "removed": [layer.name for layer in self.split.removed],
             "log10_kappa": self.log10_kappa,
@@ -151,7 +151,7 @@ def study(
     example : Tensor
         A batch of inputs; one is enough.
     network : CutNetwork or None, default=None
-        A VI-Net or a rival made of ``model`` at this cut.
+        A VI-Net or a baseline made of ``model`` at this cut.
     batches : callable or None, default=None
         Starts a pass over (inputs, labels), best the training data without augmentation; for the
         corollary, which also needs ``network``.
@@ -177,7 +177,7 @@ def study(
             f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
             "the cut of the network."
         )
-    baseline = spectral_complexity(model, example, tolerance=tolerance, seed=seed)
+    uncut = spectral_complexity(model, example, tolerance=tolerance, seed=seed)
     if network is None:
         behind = None
         backbone = truncate(model, name, example)
@@ -188,12 +188,12 @@ def study(
         truncated = behind.backbone
         names = [layer.name for layer in behind.head.layers]
         before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
-    split = split_at(baseline, truncated, before)
+    split = split_at(uncut, truncated, before)
     advice = advise(split, _classes(model, example), **advising)
     corollary = None
     if network is not None and behind is not None and batches is not None:
-        corollary = _corollary(model, network, example, (baseline, behind.whole), batches)
-    return Study(name, baseline, split, advice, behind, corollary)
+        corollary = _corollary(model, network, example, (uncut, behind.whole), batches)
+    return Study(name, uncut, split, advice, behind, corollary)
 
 
 def _components(backbone: nn.Module, example: Tensor, wanted: int) -> LayerNorms:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from vinets.checks import format_bytes, optional_positive_int, parameter_error
 from vinets.data.sources import Inputs, Source, as_source, split_source
 from vinets.fingerprint import fingerprint
-from vinets.latent.running import call
 from vinets.nn.network import CutNetwork
 from vinets.progress import Progress, progress_of
+from vinets.running import call, logits_of, tensors_of
 
 __all__ = ["Feed", "InputFeed", "LatentFeed", "LatentViews", "ViewFeed", "cache_latents"]
 
@@ -72,9 +72,7 @@ class InputFeed:
         self.teacher = None if teacher is None else teacher.to(device).eval()
 
     def fingerprint(self) -> str:
-        first = self.train.example()
-        named = first if isinstance(first, dict) else {"": first}
-        return fingerprint(self.train.labels, *named.values())
+        return fingerprint(self.train.labels, *tensors_of(self.train.example()))
 
     def steps(self, batch_size: int) -> int:
         return len(self.train) // step_size(len(self.train), batch_size)
@@ -104,8 +102,7 @@ class InputFeed:
     def _lesson(self, inputs: Inputs) -> Tensor | None:
         if self.teacher is None:
             return None
-        output = call(self.teacher, inputs)
-        return output if isinstance(output, Tensor) else output["logits"]
+        return logits_of(call(self.teacher, inputs))
 
 
 class LatentFeed(InputFeed):

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from vinets.latent.running import call
 from vinets.progress import Progress, progress_of
+from vinets.running import call, logits_of
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from vinets.training.feed import Feed, Step
 from vinets.training.recipe import Epoch, History, Recipe
@@ -103,7 +103,7 @@ def _epoch(
         rate = recipe.rate((number - 1) * steps + index, recipe.epochs * steps)
         optimizer.param_groups[0]["lr"] = rate
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
-            logits = _logits(call(module, inputs))
+            logits = logits_of(call(module, inputs))
         loss = _loss(logits.float(), labels, lesson, recipe)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -151,7 +151,7 @@ def _held_out(
     total, hits, seen = 0.0, 0, 0
     for inputs, labels, _ in steps:
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
-            logits = _logits(call(module, inputs)).float()
+            logits = logits_of(call(module, inputs)).float()
         total += float(F.cross_entropy(logits, labels, reduction="sum"))
         hits += int((logits.argmax(1) == labels).sum())
         seen += len(labels)
@@ -169,10 +169,6 @@ def _better(state: Checkpoint) -> bool:
         return True
     best = state.epochs[state.best_epoch - 1].validation_accuracy
     return best is None or last >= best
-
-
-def _logits(output: Any) -> Tensor:
-    return output if isinstance(output, Tensor) else output["logits"]
 
 
 def with_options(recipe: Recipe | None, options: dict[str, Any]) -> Recipe:

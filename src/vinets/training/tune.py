@@ -45,7 +45,7 @@ def fine_tune(
     Parameters
     ----------
     network : CutNetwork
-        A :class:`VINet` or one of its rivals; it is trained in place, moved to ``device``.
+        A :class:`VINet` or one of its baselines; it is trained in place, moved to ``device``.
     data : data source or LatentViews
         The training data: a pair of tensors, a DataLoader, a source of :mod:`vinets.data`; or
         latents that :func:`cache_latents` collected. A part of it is held out to choose the best

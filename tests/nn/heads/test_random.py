@@ -22,18 +22,18 @@ from vinets.nn.heads.random import random_terms
     ],
 )
 @pytest.mark.parametrize("max_degree", [None, 5])
-def test_the_rival_has_the_same_numbers(heads, points, name, kind, max_degree):
+def test_the_baseline_has_the_same_numbers(heads, points, name, kind, max_degree):
     head = heads[name]()
-    rival = random_like(head, points, max_degree=max_degree, seed=3)
-    assert type(rival) is kind
-    ours, theirs = head.parts(), rival.parts()
+    baseline = random_like(head, points, max_degree=max_degree, seed=3)
+    assert type(baseline) is kind
+    ours, theirs = head.parts(), baseline.parts()
     if max_degree is not None:  # other degrees take other numbers of indices
         ours.pop("monomials"), theirs.pop("monomials")
     assert ours == theirs
     same = random_like(head, points, max_degree=max_degree, seed=3)
-    assert torch.equal(rival.polynomials.weight, same.polynomials.weight)
+    assert torch.equal(baseline.polynomials.weight, same.polynomials.weight)
     other = random_like(head, points, max_degree=max_degree, seed=4)
-    assert not torch.equal(rival.polynomials.weight, other.polynomials.weight)
+    assert not torch.equal(baseline.polynomials.weight, other.polynomials.weight)
 
 
 def test_random_monomials_are_standardised_on_the_points(heads, points):
@@ -43,14 +43,14 @@ def test_random_monomials_are_standardised_on_the_points(heads, points):
     torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-3, rtol=0)
 
 
-def test_the_rival_leaves_the_head_alone_and_is_untrained(heads, points):
+def test_the_baseline_leaves_the_head_alone_and_is_untrained(heads, points):
     head = heads["narrow path"]()
-    rival = random_like(head, points)
-    assert torch.equal(rival.projection.weight, head.projection.weight)
-    assert not torch.equal(rival.path.out.weight, head.path.out.weight)
-    assert float(rival.path.scale) == float(head.path.scale)
+    baseline = random_like(head, points)
+    assert torch.equal(baseline.projection.weight, head.projection.weight)
+    assert not torch.equal(baseline.path.out.weight, head.path.out.weight)
+    assert float(baseline.path.scale) == float(head.path.scale)
     with torch.no_grad():
-        rival.projection.weight.zero_()
+        baseline.projection.weight.zero_()
     assert (head.projection.weight != 0).any()
 
 

@@ -1,9 +1,9 @@
-"""What replaces the layers behind the cut: polynomials, and the rivals they are compared with."""
+"""What replaces the layers behind the cut: polynomials, and what they are compared with."""
 
 from vinets.nn.heads.base import Head, LinearPath, SpatialSum
 from vinets.nn.heads.local import LocalHead, LocalReLUHead, relu_like
+from vinets.nn.heads.plain import ComponentsHead, LinearHead, MLPHead
 from vinets.nn.heads.random import LocalRandomMonomials, RandomMonomials, random_like
-from vinets.nn.heads.rivals import ComponentsHead, LinearHead, MLPHead
 from vinets.nn.heads.vanishing import VanishingHead
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The paper's rival: the same head with monomials and coefficients drawn at random."""
+"""The paper's baseline: the same head with monomials and coefficients drawn at random."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def random_like(
     max_degree: int | None = 5,
     seed: int = 0,
 ) -> RandomMonomials | LocalRandomMonomials:
-    """The random rival of ``head``: as many monomials and polynomials, everything else alike.
+    """The random baseline of ``head``: as many monomials and polynomials, everything else alike.
 
     Parameters
     ----------

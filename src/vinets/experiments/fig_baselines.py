@@ -10,7 +10,7 @@ from vinets.experiments.plan import READINGS, Experiment, Plan, accuracy_figure,
 from vinets.experiments.runs import Run, Store
 from vinets.report.schema import Column, Figure, Row, Table
 
-__all__ = ["FIG_RIVALS", "MEAN_SQUARE"]
+__all__ = ["FIG_BASELINES", "MEAN_SQUARE"]
 
 HEADS = {  # those of the figure on truncation first, so that colours agree
     "vi": "VI-Net",
@@ -89,7 +89,7 @@ def _figure(plan: Plan, store: Store, backbone: Backbone) -> Figure:
         name: {cut: _seeds(plan, store, backbone, cut, head) for cut in plan.cuts(backbone)}
         for head, name in HEADS.items()
     }
-    return accuracy_figure(f"rivals-{backbone.data}", backbone.caption, found)
+    return accuracy_figure(f"baselines-{backbone.data}", backbone.caption, found)
 
 
 def _duel(plan: Plan, store: Store, backbone: Backbone, cut: str, reading: str) -> Row:
@@ -123,8 +123,8 @@ def _seeds(
     return [store.read(_run(backbone, cut, head, seed, reading)) for seed in seeds]
 
 
-FIG_RIVALS = Experiment(
-    "fig-rivals",
+FIG_BASELINES = Experiment(
+    "fig-baselines",
     "What the polynomials add",
     "not in the paper",
     runs,

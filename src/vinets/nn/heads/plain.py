@@ -118,7 +118,7 @@ class ComponentsHead(_LinearOn):
 
     @classmethod
     def of(cls, head: VanishingHead) -> Self:
-        """The rival of ``head``, untrained."""
+        """The baseline of ``head``, untrained."""
         inputs = copy.deepcopy(head.rescale), copy.deepcopy(head.projection)
         return cls(*inputs, head.linear.out_features, order=head.order)
 

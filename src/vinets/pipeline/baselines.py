@@ -18,12 +18,12 @@ from vinets.nn.heads import (
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.collect import Latents
 
-__all__ = ["rivals"]
+__all__ = ["baselines"]
 
 POINTS = 20_000  # enough to standardise monomials
 
 
-def rivals(
+def baselines(
     network: VINet, latents: Latents, *, max_degree: int = 5, seed: int = 0
 ) -> dict[str, CutNetwork]:
     """Networks with other heads behind the same cut, untrained.
@@ -49,7 +49,9 @@ def rivals(
     """
     head = network.head
     if not isinstance(head, VanishingHead | LocalHead):
-        raise ValueError(f"rivals are made for a VI-Net. Got a head of kind {head.kind!r} instead.")
+        raise ValueError(
+            f"baselines are made for a VI-Net. Got a head of kind {head.kind!r} instead."
+        )
     classes, (channels, positions) = latents.n_classes, latents.shape
     numbers = sum(head.folded().parts().values())
     points = _variables(head, latents, seed)
@@ -67,16 +69,16 @@ def rivals(
         else:
             heads["local ReLU"] = relu_like(head, seed=seed)
     return {
-        name: network_of(network.backbone, network.reader, rival, network.record).to(latents.device)
-        for name, rival in heads.items()
+        name: network_of(network.backbone, network.reader, one, network.record).to(latents.device)
+        for name, one in heads.items()
     }
 
 
 @torch.no_grad()
 def _variables(head: VanishingHead | LocalHead, latents: Latents, seed: int) -> Tensor:
     """Points (m, n) that the polynomials of ``head`` are evaluated at."""
-    place = head.linear.weight.device
-    parts = [head.variables(z.to(place)).flatten(0, -2) for z, _ in latents.store.chunks(256)]
+    device = head.linear.weight.device
+    parts = [head.variables(z.to(device)).flatten(0, -2) for z, _ in latents.store.chunks(256)]
     points = torch.cat(parts)
     order = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))
     return points[order[:POINTS].to(points.device)]

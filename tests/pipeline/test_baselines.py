@@ -5,29 +5,29 @@ import torch
 
 from vinets.nn import MLPHead
 from vinets.nn.network import network_of
-from vinets.pipeline import build, rivals
+from vinets.pipeline import baselines, build
 
 SMALL = {"n_components": 8, "keep": 4, "monomials": 32, "progress": None}
 
 
 @pytest.mark.parametrize("placement", ["global", "local"])
-def test_rivals_stand_behind_the_same_cut(latents, placement):
+def test_baselines_stand_behind_the_same_cut(latents, placement):
     net = build(latents, placement=placement, linear_path=2, **SMALL)[0]
-    others = rivals(net, latents, seed=1)
+    others = baselines(net, latents, seed=1)
     assert {"linear, flat", "linear, pooled", "MLP", "random monomials"} <= others.keys()
     assert ("local ReLU" in others) == (placement == "local")
     images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    for rival in others.values():
-        assert torch.equal(rival.eval().latents(images), net.latents(images))
-        assert rival(images).shape == (3, 10) and rival.record is net.record
-        ours, theirs = net.backbone.parameters(), rival.backbone.parameters()
+    for baseline in others.values():
+        assert torch.equal(baseline.eval().latents(images), net.latents(images))
+        assert baseline(images).shape == (3, 10) and baseline.record is net.record
+        ours, theirs = net.backbone.parameters(), baseline.backbone.parameters()
         assert all(p.data_ptr() == q.data_ptr() for p, q in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("placement", ["global", "local"])
 def test_sizes_are_comparable(latents, placement):
     net = build(latents, placement=placement, **SMALL)[0]
-    others = rivals(net, latents)
+    others = baselines(net, latents)
     numbers = sum(net.head.folded().parts().values())
     sizes = {name: sum(n.head.folded().parts().values()) for name, n in others.items()}
     width = 64 * 16 + 1 + 10  # what one more unit would take
@@ -37,26 +37,26 @@ def test_sizes_are_comparable(latents, placement):
     assert sizes["linear, flat"] == 10 * (64 * 16 + 1) and sizes["linear, pooled"] == 650
 
 
-def test_seeds_make_the_rivals_and_leave_the_state_outside_alone(latents):
+def test_seeds_make_the_baselines_and_leave_the_state_outside_alone(latents):
     net = build(latents, **SMALL)[0]
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    first = rivals(net, latents, seed=1)
+    first = baselines(net, latents, seed=1)
     assert torch.equal(torch.rand(1), expected)
-    again, other = rivals(net, latents, seed=1), rivals(net, latents, seed=2)
-    for name, rival in first.items():
+    again, other = baselines(net, latents, seed=1), baselines(net, latents, seed=2)
+    for name, baseline in first.items():
         states = [n[name].head.state_dict() for n in (first, again, other)]
         assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
         assert not all(
             states[2][k].shape == t.shape and torch.equal(t, states[2][k])
             for k, t in states[0].items()
         )
-        assert not rival.head.linear.weight.isnan().any()
+        assert not baseline.head.linear.weight.isnan().any()
 
 
-def test_rivals_of_rivals_are_refused(latents):
+def test_baselines_of_baselines_are_refused(latents):
     net = build(latents, **SMALL)[0]
     other = network_of(net.backbone, net.reader, MLPHead(64, 16, 10, width=2), net.record)
     with pytest.raises(ValueError, match=r"made for a VI-Net.*'mlp'"):
-        rivals(other, latents)
+        baselines(other, latents)
