@@ -2,7 +2,8 @@
 
 Two baselines run in the same process: the loop as it is written down (``eigh`` or ``lstsq`` per
 border term), and a loop that is already clever about it (the Gram matrix is kept and
-bordered; ``eigh`` or a Cholesky solve per term). Both call LAPACK. VCA is timed on the same points for orientation.
+bordered; ``eigh`` or a Cholesky solve per term). Both call LAPACK. VCA is
+timed on the same points for orientation.
 
     python -m benchmarks.engine
 """
