@@ -1,0 +1,202 @@
+"""Dataclasses as plain JSON values, and back again with every value checked against its type."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Iterable, Mapping
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+__all__ = ["as_plain", "changes", "from_plain", "nearest"]
+
+T = TypeVar("T")
+
+
+def as_plain(value: Any) -> Any:
+    """``value`` as JSON has it: dicts, lists, text, finite numbers, None for all other numbers.
+
+    Examples
+    --------
+    >>> as_plain({1: (2.5, float("nan"))})
+    {'1': [2.5, None]}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: as_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_plain(item) for key, item in value.items()}
+    if isinstance(value, str | bool) or value is None:
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Iterable):
+        return [as_plain(item) for item in value]
+    return str(value)
+
+
+def changes(value: Any) -> dict[str, Any]:
+    """Fields of a dataclass that differ from their defaults, nested, as plain values.
+
+    This is what identifies settings: a field that is added later, with a default that does what
+    was done before, changes nothing here. Fields with ``metadata={"result": False}`` are left out,
+    for they change how something is computed and not what comes out.
+    """
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(value):
+        if not field.metadata.get("result", True):
+            continue
+        mine, usual = getattr(value, field.name), _default(field)
+        if dataclasses.is_dataclass(mine) and type(mine) is type(usual):
+            inner = changes(mine)  # against the defaults of its class
+            if inner != changes(usual):
+                found[field.name] = inner
+        elif mine != usual:
+            found[field.name] = as_plain(mine)
+    return found
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def from_plain(kind: type[T], values: Any, where: str = "") -> T:
+    """The dataclass that ``values`` describe; what does not fit is named with its place.
+
+    Parameters
+    ----------
+    kind : type
+        A dataclass. Fields may be text, numbers, bools, None, other dataclasses, tuples, dicts and
+        unions of those.
+    values : dict
+        Of :func:`as_plain` or :func:`changes`: what is missing takes its default.
+    where : str
+        What the values come from, such as the name of a file.
+    """
+    made: T = _converted(kind, values, where)
+    return made
+
+
+def _converted(kind: Any, value: Any, where: str) -> Any:
+    origin = get_origin(kind)
+    if kind is Any or kind is object:
+        return value
+    if origin in (Union, types.UnionType):
+        return _of_union(get_args(kind), value, where)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _of_dataclass(kind, value, where)
+    if origin is tuple:
+        return _of_tuple(get_args(kind), value, where)
+    if origin in (dict, Mapping):
+        if not isinstance(value, dict):
+            raise _wrong(where, "an object", value)
+        keys, inner = get_args(kind)
+        key = int if keys is int else str
+        return {key(k): _converted(inner, v, _inside(where, k)) for k, v in value.items()}
+    return _of_scalar(kind, value, where)
+
+
+def _of_scalar(kind: Any, value: Any, where: str) -> Any:
+    if kind is types.NoneType and value is None:
+        return None
+    if kind is bool and isinstance(value, bool):
+        return value
+    if kind is str and isinstance(value, str):
+        return value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if kind is int and whole:
+        return value
+    if kind is float and (whole or isinstance(value, float)):
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number beyond the range of floats
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise _wrong(where, _NAMES.get(kind, getattr(kind, "__name__", str(kind))), value)
+
+
+_NAMES = {str: "a text", int: "a whole number", float: "a finite number", bool: "true or false"}
+_NAMES[types.NoneType] = "null"
+
+
+def _of_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
+    """The first kind that takes the value; whole numbers stay whole where both would do."""
+    order = sorted(kinds, key=lambda kind: kind is float)
+    problems = []
+    for kind in order:
+        try:
+            return _converted(kind, value, where)
+        except ValueError as error:
+            problems.append(error)
+    others = [kind for kind in order if kind is not types.NoneType]
+    if len(others) == 1 and value is not None:
+        raise problems[order.index(others[0])]
+    wanted = " or ".join(_NAMES.get(kind, "an object") for kind in kinds)
+    raise _wrong(where, wanted, value)
+
+
+def _of_tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise _wrong(where, "a list", value)
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        kinds = (kinds[0],) * len(value)
+    if len(kinds) != len(value):
+        raise _wrong(where, f"a list of {len(kinds)} entries", value)
+    pairs = enumerate(zip(kinds, value, strict=True))
+    return tuple(_converted(kind, item, f"{where}[{i}]") for i, (kind, item) in pairs)
+
+
+def _of_dataclass(kind: Any, values: Any, where: str) -> Any:
+    if not isinstance(values, dict):
+        raise _wrong(where, "an object", values)
+    fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
+    for name in values:
+        if name not in fields:
+            place = f"{where}: " if where else ""
+            raise ValueError(f"{place}'{name}' is not known here.{nearest(name, fields)}")
+    hints = _hints(kind)
+    given = {name: _converted(hints[name], v, _inside(where, name)) for name, v in values.items()}
+    required = (dataclasses.MISSING, dataclasses.MISSING)
+    for name, field in fields.items():
+        if name not in given and (field.default, field.default_factory) == required:
+            raise ValueError(f"{_inside(where, name)} is missing.")
+    try:
+        return kind(**given)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}" if where else str(error)) from None
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _inside(where: str, name: Any) -> str:
+    return f"{where}: {name}" if where else str(name)
+
+
+def _wrong(where: str, accepted: str, got: Any) -> ValueError:
+    shown = repr(got)
+    if len(shown) > 80:
+        shown = f"{shown[:77]}..."
+    return ValueError(f"{where or 'the value'} must be {accepted}. Got {shown} instead.")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at what was meant, with a blank before it; empty where nothing is near.
+
+    Examples
+    --------
+    >>> nearest("monomial", ["keep", "monomials"])
+    " Did you mean 'monomials'?"
+    """
+    import difflib
+
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {found[0]!r}?" if found else ""
