@@ -18,13 +18,16 @@ T = TypeVar("T")
 def as_plain(value: Any) -> Any:
     """``value`` as JSON has it: dicts, lists, text, finite numbers, None for all other numbers.
 
+    Fields of dataclasses with ``metadata={"plain": False}``, such as pictures, are left out.
+
     Examples
     --------
     >>> as_plain({1: (2.5, float("nan"))})
     {'1': [2.5, None]}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: as_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        kept = (f for f in dataclasses.fields(value) if f.metadata.get("plain", True))
+        return {f.name: as_plain(getattr(value, f.name)) for f in kept}
     if isinstance(value, Mapping):
         return {str(key): as_plain(item) for key, item in value.items()}
     if isinstance(value, str | bool) or value is None:

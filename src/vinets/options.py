@@ -1,0 +1,271 @@
+"""Options: frozen dataclasses whose fields carry their domain and their help.
+
+A class of :mod:`vinets.settings` is the only place where an option is written down. Public calls
+take its fields as flat keywords (:func:`flat`), the command line makes its options from them, and
+a value outside its domain is refused when the object is made, before any work is done.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from vinets.checks import parameter_error
+from vinets.plain import nearest
+
+__all__ = [
+    "Domain",
+    "Options",
+    "choice",
+    "count",
+    "flag",
+    "flat",
+    "gibibytes",
+    "option",
+    "optional",
+    "path",
+    "real",
+    "share",
+    "text",
+    "whole",
+]
+
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The values of an option.
+
+    Parameters
+    ----------
+    accepted : str
+        In words, to follow "must be".
+    holds : callable
+        Whether a value belongs to it.
+    read : callable or None
+        The value that a text of the command line stands for, where that is no plain conversion;
+        raises ValueError for what it cannot read.
+    typed : type
+        What the command line takes: bool, int, float, str or Path.
+    """
+
+    accepted: str
+    holds: Callable[[Any], bool]
+    read: Callable[[str], Any] | None = None
+    typed: type = str
+
+
+def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
+    """A field of an :class:`Options` class.
+
+    Parameters
+    ----------
+    default : value
+        Taken where nothing is given.
+    domain : Domain
+        Which values there are.
+    help : str
+        One line, for the command line and the documentation.
+    **more
+        ``flag``, its name on the command line if that is not the field's; ``shown``, the default
+        in words; ``result=False`` for options that change no result, only how it is computed.
+    """
+    return field(default=default, metadata={"domain": domain, "help": help, **more})
+
+
+class Options:
+    """Base of frozen dataclasses of options: refuses values outside their domains."""
+
+    def __post_init__(self) -> None:
+        self.check(type(self).__name__)
+
+    def check(self, owner: str) -> None:
+        """Raise for a value outside its domain, in the name of whoever was given it."""
+        for one in fields(self):  # type: ignore[arg-type]
+            check_value(owner, one.name, one.metadata["domain"], getattr(self, one.name))
+
+
+def check_value(owner: str, name: str, domain: Domain, value: Any) -> None:
+    """Raise unless the value belongs to the domain."""
+    if not domain.holds(value):
+        raise parameter_error(owner, name, domain.accepted, value)
+
+
+# --- domains ----------------------------------------------------------------------------------
+
+
+def _is_whole(value: Any, low: int = 1) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
+
+
+def whole(low: int = 1) -> Domain:
+    """Integers from ``low`` on."""
+    accepted = "a positive integer" if low == 1 else f"an integer of at least {low}"
+    return Domain(accepted, lambda value: _is_whole(value, low), typed=int)
+
+
+def real(low: float, high: float = math.inf, *, high_included: bool = False) -> Domain:
+    """Numbers from ``low`` on, up to ``high`` or below it."""
+    end = "]" if high_included else ")"
+    return Domain(
+        f"a number in [{low:g}, {high:g}{end}",
+        lambda value: (
+            isinstance(value, Real)
+            and not isinstance(value, bool)
+            and (low <= float(value) < high or (high_included and value == high))
+        ),
+        typed=float,
+    )
+
+
+def choice(*names: str) -> Domain:
+    """One of some words."""
+    listed = ", ".join(map(repr, names[:-1])) + f" or {names[-1]!r}"
+    return Domain(listed, lambda value: isinstance(value, str) and value in names)
+
+
+def text() -> Domain:
+    """Any text."""
+    return Domain("a text", lambda value: isinstance(value, str))
+
+
+def flag() -> Domain:
+    """True or False."""
+    return Domain("True or False", lambda value: isinstance(value, bool), typed=bool)
+
+
+def path() -> Domain:
+    """A path, or None."""
+    return Domain("a path or None", lambda value: value is None or isinstance(value, str | Path))
+
+
+def optional(domain: Domain) -> Domain:
+    """The same, or None."""
+    return Domain(
+        f"{domain.accepted}, or None",
+        lambda value: value is None or domain.holds(value),
+        domain.read,
+        domain.typed,
+    )
+
+
+def count(*, auto: bool = False) -> Domain:
+    """A positive integer, or None for all; perhaps "auto". ``all`` on the command line."""
+    return Domain(
+        "a positive integer, None for all" + (", or 'auto'" if auto else ""),
+        lambda value: value is None or (auto and value == "auto") or _is_whole(value),
+        _read_count,
+    )
+
+
+def share() -> Domain:
+    """A positive integer, a share in (0, 1], None for all, or "auto"; ``50%`` is a share."""
+    return Domain(
+        "a positive integer, a share in (0, 1], None for all, or 'auto'",
+        lambda value: (
+            value is None
+            or value == "auto"
+            or _is_whole(value)
+            or (isinstance(value, float) and 0 < value <= 1)
+        ),
+        lambda given: float(given[:-1]) / 100 if given.endswith("%") else _read_count(given),
+    )
+
+
+def _read_count(given: str) -> int | str | None:
+    return {"all": None, "auto": "auto"}[given] if given in ("all", "auto") else int(given)
+
+
+def gibibytes() -> Domain:
+    """Bytes; GiB on the command line."""
+    return Domain("a number of bytes", lambda v: _is_whole(v, 0), lambda g: int(float(g) * 2**30))
+
+
+# --- flat keywords ----------------------------------------------------------------------------
+
+
+def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Let a function that takes :class:`Options` objects take their fields as keywords, too.
+
+    The objects are made of the keywords, or changed by them where they are given themselves. A
+    keyword that nothing has is refused, with the nearest one that there is.
+
+    Examples
+    --------
+    >>> from vinets.settings import Pruning
+    >>> @flat(pruning=Pruning)
+    ... def kept(*, pruning):
+    ...     return pruning.keep
+    >>> kept(keep=16), kept(pruning=Pruning(keep=4))
+    (16, 4)
+    >>> kept(keeps=16)
+    Traceback (most recent call last):
+    TypeError: kept has no option 'keeps'. Did you mean 'keep'?
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        own = inspect.signature(function).parameters
+
+        @wraps(function)
+        def call(*args: Any, **given: Any) -> R:
+            mine = {name: given.pop(name) for name in [*given] if name in own}
+            mine |= gather(function.__name__, groups, given, mine, known=own)
+            return function(*args, **mine)
+
+        call.__signature__ = _flattened(own, groups)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def gather(
+    owner: str,
+    groups: Mapping[str, type[Options]],
+    given: Mapping[str, Any],
+    objects: Mapping[str, Any],
+    known: Iterable[str] = (),
+) -> dict[str, Options]:
+    """The objects that flat keywords make, by the name of their group."""
+    names = {name: [f.name for f in fields(kind)] for name, kind in groups.items()}  # type: ignore[arg-type]
+    every = [n for group in names.values() for n in group]
+    for name in given:
+        if name not in every:
+            hint = nearest(name, [*every, *known])
+            raise TypeError(f"{owner} has no option {name!r}.{hint}")
+    made: dict[str, Options] = {}
+    for group, kind in groups.items():
+        mine = {name: given[name] for name in names[group] if name in given}
+        for name, value in mine.items():
+            check_value(owner, name, _domain(kind, name), value)
+        start = objects.get(group)
+        made[group] = kind(**mine) if start is None else replace(start, **mine)
+    return made
+
+
+def _domain(kind: type[Options], name: str) -> Domain:
+    found: Domain = kind.__dataclass_fields__[name].metadata["domain"]  # type: ignore[attr-defined]
+    return found
+
+
+def _flattened(
+    own: Mapping[str, inspect.Parameter], groups: Mapping[str, type[Options]]
+) -> inspect.Signature:
+    """The signature that people see: fields of the groups among the function's own keywords."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    kept = [p for name, p in own.items() if name not in groups]
+    flattened = [
+        inspect.Parameter(f.name, keyword, default=f.default, annotation=f.type)
+        for kind in groups.values()
+        for f in fields(kind)  # type: ignore[arg-type]
+        if f.name not in own
+    ]
+    first = [p for p in kept if p.kind is not keyword]
+    return inspect.Signature([*first, *(p for p in kept if p.kind is keyword), *flattened])
