@@ -1,90 +1,154 @@
 """The demo: cut a small network at several places and see what polynomials do behind each cut.
 
-    python -m vinets.demo --out out/demo
-
 Needs no network and no GPU. Prints tables, and writes ``results.json``, ``report.html`` and the
 best VI-Net into the folder.
 """
 
 from __future__ import annotations
 
-import argparse
-import copy
-import json
 import shlex
+import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vinets.checks import optional_positive_int, parameter_error
 from vinets.data import DataSplit, digits
-from vinets.ideals.abm import ABM
-from vinets.ideals.base import VanishingIdeal
+from vinets.files import write_json, write_text
 from vinets.latent.pca import fit_pca
-from vinets.measure import compare, machine
+from vinets.measure import machine
 from vinets.models import digits_cnn
-from vinets.nn import CutNetwork, VINet
-from vinets.pipeline import BuildReport, Latents, baselines, build, collect
-from vinets.plotting import plot_generators, plot_points, plot_scores
+from vinets.nn import VINet
+from vinets.pipeline.compare import OURS, comparison_of, head_trials, speed_trial
+from vinets.pipeline.comparison import Comparison
+from vinets.pipeline.context import CutContext
+from vinets.pipeline.report import Pictures
+from vinets.pipeline.setup import Setup
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial
+from vinets.pipeline.trials import run_trials
+from vinets.plain import as_plain
 from vinets.progress import Progress, progress_of
-from vinets.report import as_characters, demo_html, print_outcome, print_table
-from vinets.report.results import NARROW_COLUMNS, result_cells, result_row
+from vinets.report import as_characters, comparison_table, demo_page, html, print_table
+from vinets.report.demo_page import print_outcome
 from vinets.running import resolve_device
+from vinets.settings import Caching, Finding, Placing, Projecting, Pruning, Recipe, Timing
 from vinets.theory import cut_complexity, spectral_complexity
-from vinets.training import History, Recipe, cache_latents, fine_tune, train_classifier
+from vinets.theory.complexity import Complexity
+from vinets.theory.networks import CutComplexity
+from vinets.training import train_classifier
 
-__all__ = ["DEMO_CUTS", "DEMO_SETTINGS", "Settings", "run_demo"]
+__all__ = ["DEMO_CUTS", "START", "ComplexityFacts", "DemoResult", "ExampleResult", "run_demo"]
+
+START = Trial(
+    finding=Finding(psi=0.03, max_degree=3),
+    projecting=Projecting(components=32, train_projection=True),
+    pruning=Pruning(keep=16),
+    placing=Placing(linear_path=8),
+    recipe=Recipe(epochs=40, batch_size=64, weight_decay=0.01),  # the digits are few
+    caching=Caching(views=8),
+    timing=Timing(batch=256, repeats=5, seconds=0.15, where="cpu"),
+    baseline_degree=3,
+)
+"""The settings behind every cut."""
+
+DEMO_CUTS = ("relu1", "relu2", "pool", "relu3")  # earliest first
+BACKBONE = Recipe(epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0)
+QUICK_CUTS, QUICK = ("pool", "relu3"), {"epochs": 2, "views": 1, "seconds": 0.01}
+RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What happens behind one cut.
+class ExampleResult:
+    """What the saved network, loaded again, says of one test image."""
 
-    Parameters
-    ----------
-    ideal : VanishingIdeal
-        The algorithm that finds the polynomials.
-    build : dict
-        Further arguments of :func:`vinets.pipeline.build`.
-    recipe : Recipe
-        How the VI-Net and all its baselines are trained.
-    views : int
-        Augmented passes over the training images whose latents are kept.
-    """
+    index: int
+    label: str
+    prediction: str
+    probabilities: dict[str, float]
+    picture: str
 
-    ideal: VanishingIdeal
-    build: Mapping[str, Any]
-    recipe: Recipe
-    views: int = 8
+
+@dataclass(frozen=True, eq=False)
+class ComplexityFacts:
+    """Spectral complexity of the uncut network and of the VI-Net behind every cut."""
+
+    uncut: Complexity
+    cuts: dict[str, CutComplexity]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values, flat: ``ideal.psi``, ``build.keep``, ``recipe.epochs``, ..."""
-        groups = {
-            "ideal": {"algorithm": type(self.ideal).__name__} | self.ideal.get_params(),
-            "build": self.build,
-            "recipe": {k: v for k, v in self.recipe.to_dict().items() if k != "seed"},
-        }
-        flat = {f"{group}.{k}": v for group, values in groups.items() for k, v in values.items()}
-        return flat | {"views": self.views}
+        """As plain JSON values."""
+        cuts = {}
+        for cut, found in self.cuts.items():
+            bounds = found.head.bounds
+            cuts[cut] = found.whole.to_dict() | {
+                "log10_kappa": found.whole.log10_R - self.uncut.log10_R,
+                "log10_R_guaranteed": found.guaranteed.log10_R,
+                "bounds": None if bounds is None else bounds.to_dict(),
+            }
+        return {"uncut": self.uncut.to_dict(), "cuts": cuts}
 
 
-IDEAL = ABM(psi=0.03, max_degree=3)
-BUILD = {"n_components": 32, "keep": 16, "train_projection": True, "linear_path": 8}
-HEADS = Recipe(epochs=40, batch_size=64, weight_decay=0.01)  # the digits are few
+@dataclass(frozen=True, eq=False)
+class DemoResult:
+    """Everything that the demo found.
 
-DEMO_SETTINGS = {  # by cut, earliest first
-    cut: Settings(IDEAL, BUILD, HEADS) for cut in ("relu1", "relu2", "pool", "relu3")
-}
-DEMO_CUTS = tuple(DEMO_SETTINGS)
-BACKBONE = Recipe(epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0)
-BATCH, WINDOWS, SECONDS = 256, 5, 0.15  # speed: images a pass, windows, seconds of each
-QUICK_CUTS, QUICK_EPOCHS, QUICK_SECONDS = ("pool", "relu3"), 2, 0.01  # for --quick
+    Attributes
+    ----------
+    command, machine, seed, seeds
+        How it was run.
+    batch : int
+        Images a pass in the measurement of speed.
+    data, train, test
+        Name of the data, and how many images there are.
+    comparisons : tuple of Comparison
+        One for every cut, earliest first.
+    theory : ComplexityFacts
+        Of the networks of the first seed.
+    saved : str
+        Cut of the network that was saved: the best one on held-out training images.
+    example : ExampleResult
+        One test image.
+    settings : dict
+        Cut to name to value, as text.
+    seconds : float
+        In all.
+    pictures : Pictures or None
+        Of the saved network, to draw.
+    plane : Tensor or None
+        First two principal components of its latents, (m, 2).
+    """
+
+    command: str
+    machine: Mapping[str, Any]
+    seed: int
+    seeds: int
+    batch: int
+    data: str
+    train: int
+    test: int
+    comparisons: tuple[Comparison, ...]
+    theory: ComplexityFacts
+    saved: str
+    example: ExampleResult
+    settings: dict[str, dict[str, str]]
+    seconds: float
+    pictures: Pictures | None = field(default=None, metadata={"plain": False})
+    plane: Tensor | None = field(default=None, metadata={"plain": False})
+
+    def comparison(self, cut: str) -> Comparison:
+        """What was found behind a cut."""
+        return next(one for one in self.comparisons if one.cut == cut)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``results.json`` holds."""
+        plain: dict[str, Any] = as_plain(replace(self, theory=None))  # type: ignore[arg-type]
+        return plain | {"theory": as_plain(self.theory.to_dict())}
 
 
 def run_demo(
@@ -93,16 +157,16 @@ def run_demo(
     seed: int = 0,
     seeds: int = 1,
     quick: bool = False,
-    device: str = "auto",
+    device: torch.device | str = "auto",
     progress: Progress | str | None = "auto",
-) -> dict[str, Any]:
-    """Train a network on digits, cut it, and compare VI-Nets with their baselines.
+) -> DemoResult:
+    """Train a network on digits, cut it, and compare VI-Nets with baselines.
 
     Parameters
     ----------
     out : path
         Folder for ``results.json``, ``report.html`` and the saved network ``vinet``; it is made if
-        need be, and files of an earlier run are replaced.
+        need be. A demo that was interrupted goes on; one that was finished starts anew.
     seed : int, default=0
         Of the split into training and test images, and the first seed of training.
     seeds : int, default=1
@@ -114,310 +178,157 @@ def run_demo(
         Where networks are trained; "auto" is a GPU where there is one. Speed is that of the CPU.
     progress : Progress, "auto" or None
         See :mod:`vinets.progress`.
-
-    Returns
-    -------
-    dict
-        What ``results.json`` holds.
     """
     begin = time.perf_counter()
-    count = optional_positive_int("run_demo", "seeds", seeds)
-    if count is None:
+    if optional_positive_int("run_demo", "seeds", seeds) is None:
         raise parameter_error("run_demo", "seeds", "a positive integer", seeds)
-    place = resolve_device("run_demo", device)
-    folder = _folder(out)
-    results = {
-        "command": _command(out, seed, count, quick),
-        "machine": machine("cpu"),
-        "seed": seed,
-        "seeds": count,
-        "batch": BATCH,
-    }
+    device = resolve_device("run_demo", device)
+    store = _store(out)
+    start = START.change(**QUICK) if quick else START
+    watch = progress_of(progress)
     with torch.random.fork_rng(devices=[]):  # the caller's draws go on as if nothing had happened
         data = digits(seed)
-        best = _compare_cuts(results, data, quick, place, progress_of(progress))
-        best.entrants[0].network.save_pretrained(folder / "vinet")
-        results["saved"] = {"cut": best.cut, "folder": "vinet"}
-        results["example"] = classify_one(folder / "vinet", data)
-    results["seconds"] = time.perf_counter() - begin
-    _write(folder, results, best)
-    print_outcome(results)
-    print(f"\nWritten to {folder}: report.html, results.json, vinet/")
-    return results
-
-
-def _compare_cuts(
-    results: dict[str, Any], data: DataSplit, quick: bool, place: torch.device, watch: Progress
-) -> Heat:
-    """Fill ``results`` cut by cut; return the heat whose VI-Net is best on held-out images."""
-    settings, backbone, window = _chosen(quick)
-    seeds = range(results["seed"], results["seed"] + results["seeds"])
-    models, uncut = _uncut(data, backbone, seeds, place, watch)
-    results |= {"data": {"name": data.name, "train": len(data.train), "test": len(data.test)}}
-    results |= {"uncut": uncut, "cuts": [], "rows": [], "histories": {}}
-    firsts = []
-    for cut, setting in settings.items():
-        pairs = zip(models, seeds, strict=True)
-        heats = [_compete(model, data, cut, setting, seed, place, watch) for model, seed in pairs]
-        networks = {entrant.name: entrant.network for entrant in heats[0].entrants}
-        speeds = _speeds({uncut["name"]: models[0], **networks}, data, window)
-        _record(results, heats, setting, speeds)
-        firsts.append(heats[0])
-    results["theory"] = _theory(models[0], firsts, data)
-    return max(firsts, key=lambda heat: heat.held_out)
-
-
-@dataclass(frozen=True, eq=False)
-class Entrant:
-    """A trained head behind a cut, folded, with the test images that it gets wrong."""
-
-    name: str
-    network: CutNetwork
-    history: History
-    wrong: list[int]
-    seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class Heat:
-    """All heads behind one cut of one network; the VI-Net is the first."""
-
-    cut: str
-    shape: tuple[int, int]
-    plane: Tensor  # (m, 2), principal components of the latents
-    report: BuildReport
-    entrants: tuple[Entrant, ...]
-
-    @property
-    def held_out(self) -> tuple[float, float]:
-        """Accuracy of the VI-Net on the held-out training images; of equals the smaller one."""
-        ours = self.entrants[0]
-        accuracy = ours.history.epochs[ours.history.best - 1].validation_accuracy
-        return accuracy or 0.0, -float(sum(ours.network.parts().values()))
-
-
-def _compete(
-    model: nn.Module,
-    data: DataSplit,
-    cut: str,
-    setting: Settings,
-    seed: int,
-    place: torch.device,
-    watch: Progress,
-) -> Heat:
-    """Build the VI-Net and its baselines behind ``cut`` and train all of them alike."""
-    torch.manual_seed(seed)
-    recipe, degree = replace(setting.recipe, seed=seed), setting.ideal.max_degree
-    latents = collect(
-        copy.deepcopy(model), data.train, cut, device=place, seed=seed, progress=watch
-    )
-    vinet, report = build(latents, ideal=setting.ideal, seed=seed, progress=watch, **setting.build)
-    networks = {"VI-Net": vinet} | baselines(vinet, latents, max_degree=degree, seed=seed)
-    views = cache_latents(
-        vinet,
-        data.train,
-        views=setting.views,
-        validation=recipe.validation,
-        augment=recipe.augment,
-        device=place,
-        seed=seed,
-        progress=watch,
-    )
-    entrants = []
-    for name, network in networks.items():
-        history = fine_tune(network, views, recipe=recipe, progress=watch)
-        folded = copy.deepcopy(network.folded()).cpu()
-        building = sum(report.seconds.values()) if network is vinet else 0.0
-        seconds = building + history.seconds
-        entrants.append(Entrant(name, folded, history, _wrong(folded, data), seconds))
-    return Heat(cut, latents.shape, _plane(latents), report, tuple(entrants))
-
-
-def _theory(model: nn.Module, heats: Sequence[Heat], data: DataSplit) -> dict[str, Any]:
-    """Spectral complexity of the uncut network and, with the theorem's bounds, of every VI-Net."""
-    example = data.train.example()
-    assert isinstance(example, Tensor)
-    uncut = spectral_complexity(model, example)
-    cuts = {}
-    for heat in heats:
-        found = cut_complexity(heat.entrants[0].network, example)
-        bounds = found.head.bounds
-        cuts[heat.cut] = found.whole.to_dict() | {
-            "log10_kappa": found.whole.log10_R - uncut.log10_R,
-            "log10_R_guaranteed": found.guaranteed.log10_R,
-            "bounds": None if bounds is None else bounds.to_dict(),
+        setups = _trained(data, quick, range(seed, seed + seeds), device, watch)
+        trials = {
+            cut: [_trials(start, cut, setup, one) for one, setup in setups.items()]
+            for cut in (QUICK_CUTS if quick else DEMO_CUTS)
         }
-    return {"uncut": uncut.to_dict(), "cuts": cuts}
+        comparisons = tuple(_compared(heads, setups, store, watch) for heads in trials.values())
+        best = max(comparisons, key=_held_out)
+        ours = trials[best.cut][0][OURS]
+        shutil.copytree(store.folder / ours.save, store.folder / "vinet", dirs_exist_ok=True)
+        _, report = (context := CutContext(setups[seed], ours, watch)).vinet(ours)
+        result = DemoResult(
+            command=_command(out, seed, seeds, quick),
+            machine=machine("cpu"),
+            seed=seed,
+            seeds=seeds,
+            batch=start.timing.batch,
+            data=data.name,
+            train=len(data.train),
+            test=len(data.test),
+            comparisons=comparisons,
+            theory=_theory(setups[seed], trials, store, data),
+            saved=best.cut,
+            example=classify_one(store.folder / "vinet", data),
+            settings={cut: _settings(heads[0][OURS]) for cut, heads in trials.items()},
+            seconds=time.perf_counter() - begin,
+            pictures=report.pictures,
+            plane=_plane(context),
+        )
+    write_json(store.folder / RESULTS, result.to_dict())
+    write_text(store.folder / "report.html", html(demo_page(result)))
+    print_outcome(result)
+    print(f"\nWritten to {store.folder}: report.html, {RESULTS}, vinet/")
+    return result
 
 
-def _plane(latents: Latents) -> Tensor:
-    """First two principal components of the latents as a whole, (m, 2)."""
-    flat = torch.cat([values.flatten(1) for values, _ in latents.store.chunks()])
-    return fit_pca(lambda: [flat], 2).transform(flat).cpu()
+def _store(out: str | Path) -> Store:
+    """The folder; what a finished demo left there is removed."""
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise parameter_error("run_demo", "out", "a folder", str(out), "A file has this name.")
+    if (folder / RESULTS).is_file():
+        for name in ("trials", "checkpoints", "networks", "vinet"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        for name in ("store.json", RESULTS):
+            (folder / name).unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return Store(folder)
 
 
-def _uncut(
-    data: DataSplit, recipe: Recipe, seeds: Sequence[int], place: torch.device, watch: Progress
-) -> tuple[list[nn.Module], dict[str, Any]]:
-    """The uncut network of every seed, and what is known of them."""
-    models: list[nn.Module] = []
-    histories = []
+def _trained(
+    data: DataSplit, quick: bool, seeds: Sequence[int], device: torch.device, watch: Progress
+) -> dict[int, Setup]:
+    """The uncut network of every seed."""
+    setups = {}
     for seed in seeds:
         torch.manual_seed(seed)
         model = digits_cnn()
-        chosen = replace(recipe, seed=seed)
-        histories.append(
-            train_classifier(model, data.train, recipe=chosen, device=place, progress=watch)
-        )
-        models.append(model.cpu())
-    numbers = sum(p.numel() for p in models[0].parameters())
-    row = result_row(
-        "uncut network",
-        {"backbone": numbers},
-        [_wrong(model, data) for model in models],
-        len(data.test),
-        seconds=histories[0].seconds,
-        history=histories[0].to_dict(),
-    )
-    return models, row
+        recipe = replace(BACKBONE, seed=seed, epochs=2 if quick else BACKBONE.epochs)
+        train_classifier(model, data.train, recipe=recipe, device=device, progress=watch)
+        setups[seed] = Setup(f"seed {seed}", model, data, device)
+    return setups
 
 
-def _record(
-    results: dict[str, Any], heats: Sequence[Heat], setting: Settings, speeds: Mapping[str, Any]
-) -> None:
-    """Add what happened behind a cut to the results, and print it."""
-    first = heats[0]
-    rows = [
-        result_row(
-            entrant.name,
-            entrant.network.parts(),
-            [heat.entrants[position].wrong for heat in heats],
-            results["data"]["test"],
-            cut=first.cut,
-            seconds=entrant.seconds,
-            best_epoch=entrant.history.best,
-            **speeds[entrant.name],
-        )
-        for position, entrant in enumerate(first.entrants)
-    ]
-    channels, positions = first.shape
-    uncut = speeds[results["uncut"]["name"]]
-    results["uncut"] = uncut | results["uncut"]  # the first cut's speed stays
-    results["rows"] += rows
-    results["histories"][first.cut] = {e.name: e.history.to_dict() for e in first.entrants}
-    results["cuts"].append(
-        {
-            "cut": first.cut,
-            "channels": channels,
-            "positions": positions,
-            "uncut": uncut,
-            "settings": setting.to_dict(),
-            "build": first.report.to_dict(),
-            "report": str(first.report),
-        }
-    )
-    title = f"Cut at {first.cut}: {channels} channels at {positions} positions"
-    cells = result_cells(rows, results["uncut"] | uncut)
-    print_table(title, NARROW_COLUMNS, cells, marked=(1,))
+def _trials(start: Trial, cut: str, setup: Setup, seed: int) -> dict[str, Trial]:
+    """The VI-Net and its baselines behind a cut of the network of one seed."""
+    mine = replace(start, network=setup.name, cut=cut, seed=seed)
+    return head_trials(mine, baselines=True, folder=f"networks/{cut}-{seed}")
 
 
-@torch.no_grad()
-def _wrong(network: nn.Module, data: DataSplit) -> list[int]:
-    """Positions of the test images that ``network`` gets wrong."""
-    network.eval()
-    answers = [network(inputs).argmax(1) == labels for inputs, labels in data.test.batches(BATCH)]
-    return (~torch.cat(answers)).nonzero()[:, 0].tolist()
+def _compared(
+    heads: Sequence[Mapping[str, Trial]], setups: Mapping[int, Setup], store: Store, watch: Progress
+) -> Comparison:
+    """Carry out the trials behind a cut, one mapping for every seed, and print what they gave."""
+    timed = speed_trial(heads[0])
+    every = [trial for one in heads for trial in one.values()]
+    named = {setup.name: setup for setup in setups.values()}
+    run_trials([*every, timed], named, store, progress=watch)
+    found = {name: [store.read(one[name]) for one in heads] for name in heads[0]}
+    comparison = comparison_of(found, store.read(timed), list(setups.values()))
+    print_table(comparison_table(comparison))
+    return comparison
 
 
-def _speeds(
-    networks: Mapping[str, nn.Module], data: DataSplit, seconds: float
-) -> dict[str, dict[str, float]]:
-    """Images per second of networks that take turns."""
-    measured = compare(
-        networks,
-        data.test.example(BATCH),
-        batch_sizes=(BATCH,),
-        repeats=WINDOWS,
-        seconds=seconds,
-        device="cpu",
-    )
-    return {
-        name: {"images_per_second": speed.mean, "images_per_second_std": speed.std}
-        for name, (speed,) in measured.items()
-    }
+def _held_out(comparison: Comparison) -> tuple[float, int]:
+    """Accuracy of the VI-Net on the held-out training images; of equals the smaller one."""
+    ours = comparison.networks[0]
+    accuracy = None if ours.history is None else ours.history.kept.validation_accuracy
+    return accuracy or 0.0, -ours.parameters
+
+
+def _theory(
+    setup: Setup,
+    trials: Mapping[str, Sequence[Mapping[str, Trial]]],
+    store: Store,
+    data: DataSplit,
+) -> ComplexityFacts:
+    """Spectral complexity of the uncut network and, with the theorem's bounds, of every VI-Net."""
+    example = data.train.example()
+    assert isinstance(example, Tensor)
+    cuts = {}
+    for cut, heads in trials.items():
+        network = VINet.from_pretrained(store.folder / heads[0][OURS].save)
+        cuts[cut] = cut_complexity(network, example)
+    return ComplexityFacts(spectral_complexity(setup.model.cpu(), example), cuts)
+
+
+def _plane(context: CutContext) -> Tensor:
+    """First two principal components of the latents as a whole, (m, 2)."""
+    flat = torch.cat([values.flatten(1) for values, _ in context.latents.store.chunks()])
+    return fit_pca(lambda: [flat], 2).transform(flat).cpu()
 
 
 @torch.no_grad()
-def classify_one(directory: str | Path, data: DataSplit, index: int = 0) -> dict[str, Any]:
+def classify_one(directory: str | Path, data: DataSplit, index: int = 0) -> ExampleResult:
     """Load a saved VI-Net and ask it about one test image."""
     network = VINet.from_pretrained(directory)
     inputs, labels = next(data.test.subset(torch.tensor([index])).batches(1))
     assert isinstance(inputs, Tensor)
     probabilities = network(inputs)[0].softmax(0).tolist()
     classes = network.record.classes
+    return ExampleResult(
+        index,
+        classes[int(labels[0])],
+        classes[probabilities.index(max(probabilities))],
+        dict(zip(classes, probabilities, strict=True)),
+        as_characters(inputs[0, 0]),
+    )
+
+
+def _settings(trial: Trial) -> dict[str, str]:
+    """Every setting of a trial, flat, as text."""
+    groups = ("finding", "placing", "projecting", "pruning", "recipe", "caching")
     return {
-        "index": index,
-        "label": classes[int(labels[0])],
-        "prediction": classes[probabilities.index(max(probabilities))],
-        "probabilities": dict(zip(classes, probabilities, strict=True)),
-        "picture": as_characters(inputs[0, 0]),
+        f"{group}.{name}": str(value)
+        for group in groups
+        for name, value in as_plain(getattr(trial, group)).items()
+        if value is not None and (group, name) != ("recipe", "seed")
     }
-
-
-def _write(folder: Path, results: dict[str, Any], best: Heat) -> None:
-    """Numbers and page."""
-    shown, classes = best.report.pictures, list(results["example"]["probabilities"])
-    drawings = {
-        "points": partial(plot_points, best.plane, shown.labels, classes),
-        "generators": partial(plot_generators, shown.means, shown.owners, classes),
-        "scores": partial(plot_scores, shown.scores, shown.kept),
-    }
-    text = json.dumps(results, indent=1, ensure_ascii=False)
-    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
-    (folder / "report.html").write_text(demo_html(results, drawings), encoding="utf-8")
-
-
-def _chosen(quick: bool) -> tuple[dict[str, Settings], Recipe, float]:
-    """Settings by cut, how to train the network to be cut, and seconds to measure speed for."""
-    if not quick:
-        return DEMO_SETTINGS, BACKBONE, SECONDS
-    short = {}
-    for cut in QUICK_CUTS:
-        setting = DEMO_SETTINGS[cut]
-        recipe = replace(setting.recipe, epochs=QUICK_EPOCHS)
-        short[cut] = replace(setting, recipe=recipe, views=1)
-    return short, replace(BACKBONE, epochs=QUICK_EPOCHS), QUICK_SECONDS
-
-
-def _folder(out: str | Path) -> Path:
-    folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise parameter_error("run_demo", "out", "a folder", str(out), "A file has this name.")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _command(out: str | Path, seed: int, seeds: int, quick: bool) -> str:
-    words = ["python", "-m", "vinets.demo", "--out", str(out), "--seed", str(seed)]
+    words = ["vinets", "demo", "--out", str(out), "--seed", str(seed)]
     words += ["--seeds", str(seeds)] if seeds > 1 else []
     return shlex.join(words + ["--quick"] * quick)
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Entry point of ``python -m vinets.demo``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m vinets.demo", description="Cut a network, put polynomials behind the cut."
-    )
-    parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for the results")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the split and of all training")
-    parser.add_argument("--seeds", type=int, default=1, help="repeat with so many seeds")
-    parser.add_argument("--quick", action="store_true", help="two cuts, little training")
-    options = parser.parse_args(argv)
-    try:
-        run_demo(options.out, seed=options.seed, seeds=options.seeds, quick=options.quick)
-    except (ValueError, OSError) as error:
-        parser.exit(2, f"{error}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -55,12 +55,15 @@ class Domain:
         raises ValueError for what it cannot read.
     typed : type
         What the command line takes: bool, int, float, str or Path.
+    written : str
+        What is accepted on the command line, in words, where that differs.
     """
 
     accepted: str
     holds: Callable[[Any], bool]
     read: Callable[[str], Any] | None = None
     typed: type = str
+    written: str = ""
 
 
 def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
@@ -154,6 +157,7 @@ def optional(domain: Domain) -> Domain:
         lambda value: value is None or domain.holds(value),
         domain.read,
         domain.typed,
+        domain.written or domain.accepted,
     )
 
 
@@ -163,6 +167,7 @@ def count(*, auto: bool = False) -> Domain:
         "a positive integer, None for all" + (", or 'auto'" if auto else ""),
         lambda value: value is None or (auto and value == "auto") or _is_whole(value),
         _read_count,
+        written="a positive integer or all",
     )
 
 
@@ -177,6 +182,7 @@ def share() -> Domain:
             or (isinstance(value, float) and 0 < value <= 1)
         ),
         lambda given: float(given[:-1]) / 100 if given.endswith("%") else _read_count(given),
+        written="a positive integer, a share such as 50%, or all",
     )
 
 
@@ -186,7 +192,12 @@ def _read_count(given: str) -> int | str | None:
 
 def gibibytes() -> Domain:
     """Bytes; GiB on the command line."""
-    return Domain("a number of bytes", lambda v: _is_whole(v, 0), lambda g: int(float(g) * 2**30))
+    return Domain(
+        "a number of bytes",
+        lambda value: _is_whole(value, 0),
+        lambda given: int(float(given) * 2**30),
+        written="a number of GiB",
+    )
 
 
 # --- flat keywords ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Nothing here imports torch, so that the command line can show its help at once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vinets.checks import parameter_error
@@ -26,6 +26,8 @@ from vinets.options import (
 )
 
 __all__ = [
+    "BACKBONE",
+    "SMALL",
     "Caching",
     "Collecting",
     "Finding",
@@ -117,6 +119,15 @@ class Pruning(Options):
     )
     sparse: bool = option(False, flag(), "Coefficients that are zero stay zero in training.")
 
+    def counts(self, local: bool, classes: int) -> tuple[int | float | None, int | None]:
+        """Polynomials per class and monomials, with what was left open chosen."""
+        keep, most = self.keep, self.monomials
+        if isinstance(keep, str):
+            keep = max(1, 512 // classes) if local else 128
+        if isinstance(most, str):
+            most = None if local else 512
+        return keep, most
+
 
 @dataclass(frozen=True)
 class Finding(Options):
@@ -149,6 +160,17 @@ class Finding(Options):
     tau: float | None = option(
         None, optional(real(0)), "Bound on the l1 norm (oavi).", shown="1000"
     )
+
+    def degree(self, placing: Placing, projecting: Projecting) -> int | None:
+        """The largest degree; left open, the largest that pays.
+
+        Many variables at every position leave no more than lines.
+        """
+        if self.max_degree is None or isinstance(self.max_degree, int):
+            return self.max_degree
+        if placing.placement == "global":
+            return 5
+        return 1 if projecting.components in (None, "auto") else 2
 
 
 @dataclass(frozen=True)
@@ -211,6 +233,21 @@ class Recipe(Options):
             rising, falling = max(done, 1 / max(1, steps)) / 0.25, (1 - done) / 0.75
             return self.learning_rate * min(rising, falling, 1.0)
         return self.learning_rate
+
+
+BACKBONE = Recipe(
+    epochs=90,
+    batch_size=256,
+    learning_rate=0.2,
+    weight_decay=5e-4,
+    nesterov=True,
+    schedule="one-cycle",
+    validation=0.0,
+)
+"""The recipe for CIFAR backbones from scratch."""
+
+SMALL = {"digits_cnn": replace(BACKBONE, epochs=15, batch_size=64, learning_rate=0.1)}
+"""What small networks train by, where that is not :data:`BACKBONE`."""
 
 
 @dataclass(frozen=True)

@@ -3,69 +3,38 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinets.cli.build_options import (
-    Augment,
-    Baselines,
-    BatchSize,
-    ChannelsLast,
-    Components,
-    Cut,
-    Distill,
-    Epochs,
-    HeadDegree,
-    Keep,
-    LatentBatch,
-    LatentFolder,
-    LearningRate,
-    LinearPath,
-    MemoryLimit,
-    Monomials,
-    Pca,
-    PerClass,
-    Placement,
-    Pool,
-    Precision,
-    PresetName,
-    ProjectionOrder,
-    Read,
-    Schedule,
-    Score,
-    Sparse,
-    Temperature,
-    TimedBatch,
-    TrainProjection,
-    Validation,
-    Views,
-    WeightDecay,
-    Windows,
-    WindowSeconds,
-)
+from vinets.cli.generate import takes
 from vinets.cli.options import (
     OUTPUT,
-    Algorithm,
-    Border,
-    Clip,
+    RUNNING,
+    Cut,
     Data,
     Device,
     Json,
-    Normalization,
-    Oracle,
-    Psi,
     Quiet,
     Seed,
     Size,
     SplitSeed,
-    Tau,
-    VariableOrder,
     Weights,
     option,
 )
-from vinets.cli.output import note, print_json, print_table, watching
+from vinets.cli.output import note, print_json, watching
+from vinets.settings import (
+    Caching,
+    Collecting,
+    Finding,
+    Placing,
+    Projecting,
+    Pruning,
+    Recipe,
+    Timing,
+)
 
 if TYPE_CHECKING:
     from vinets.models import Preset
@@ -73,9 +42,28 @@ if TYPE_CHECKING:
 __all__ = ["build"]
 
 
+@takes(
+    ("seed",),
+    collecting=Collecting,
+    placing=Placing,
+    projecting=Projecting,
+    pruning=Pruning,
+    finding=Finding,
+    recipe=Recipe,
+    caching=Caching,
+    timing=Timing,
+)
 def build(
     data: Data,
     out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the VI-Net and its results.")],
+    collecting: Collecting,
+    placing: Placing,
+    projecting: Projecting,
+    pruning: Pruning,
+    finding: Finding,
+    recipe: Recipe,
+    caching: Caching,
+    timing: Timing,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -87,48 +75,21 @@ def build(
     size: Size = None,
     split_seed: SplitSeed = 0,
     cut: Cut = None,
-    preset_name: PresetName = None,
-    per_class: PerClass = "512",
-    read: Read = "auto",
-    pool: Pool = None,
-    channels_last: ChannelsLast = False,
-    latent_batch: LatentBatch = 256,
-    memory_limit: MemoryLimit = 4.0,
-    latents: LatentFolder = None,
-    placement: Placement = "global",
-    components: Components = None,
-    order: ProjectionOrder = "tanh-pca",
-    pca: Pca = "auto",
-    train_projection: TrainProjection = False,
-    keep: Keep = None,
-    monomials: Monomials = None,
-    score: Score = "separation",
-    sparse: Sparse = False,
-    linear_path: LinearPath = 0,
-    algorithm: Algorithm = "abm",
-    psi: Psi = 0.1,
-    max_degree: HeadDegree = None,
-    normalization: Normalization = None,
-    border: Border = None,
-    variable_order: VariableOrder = None,
-    oracle: Oracle = None,
-    tau: Tau = None,
-    epochs: Epochs = 20,
-    batch_size: BatchSize = 256,
-    learning_rate: LearningRate = 0.05,
-    weight_decay: WeightDecay = None,
-    schedule: Schedule = "cosine",
-    clip: Clip = None,
-    precision: Precision = "float32",
-    validation: Validation = 0.1,
-    augment: Augment = True,
-    views: Views = None,
-    distill: Distill = 0.0,
-    temperature: Temperature = 2.0,
-    baselines: Baselines = False,
-    batch: TimedBatch = 256,
-    repeats: Windows = 5,
-    seconds: WindowSeconds = 0.5,
+    preset: Annotated[
+        str | None,
+        option(
+            RUNNING,
+            "--preset",
+            help="A VI-Net of the paper, such as VI-Net18-Small: its network, cut, components, "
+            "polynomials and monomials. Other options override it.",
+        ),
+    ] = None,
+    baselines: Annotated[
+        bool,
+        option(
+            RUNNING, "--baselines/--no-baselines", help="Train and measure the other heads too."
+        ),
+    ] = False,
     seed: Seed = 0,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -147,85 +108,50 @@ def build(
 
     Where there is a map, --placement local --distill 0.7 is smaller and more accurate.
     """
-    from vinets.cli.ideals import make_ideal
-    from vinets.cli.networks import open_with_data, require_weights
-    from vinets.cli.parsing import count_or_all, cut_of
-    from vinets.pipeline.build import usual_degree
-    from vinets.pipeline.experiment import Timing, run_build
-    from vinets.training import Recipe
+    from vinets.ideals.choose import choose_ideal
+    from vinets.pipeline.compare import compare_heads
+    from vinets.pipeline.opening import cut_of, open_uncut_with_data
+    from vinets.pipeline.trial import Trial
+    from vinets.plain import as_plain
+    from vinets.report import comparison_table, print_table
 
-    chosen = _chosen(preset_name, cut, model)
-    local = placement == "local"
-    sizes = None if local else chosen  # those of the paper are for one vector an example
-    options = _counts(sizes, components=components, keep=keep, monomials=monomials) | {
-        "placement": placement,
-        "order": order,
-        "pca": pca,
-        "train_projection": train_projection,
-        "score": score,
-        "sparse": sparse,
-        "linear_path": linear_path,
-        "per_class": count_or_all("--per-class", per_class),
-        "read": read,
-        "pool": pool,
-        "channels_last": channels_last,
-        "batch_size": latent_batch,
-        "memory_limit": int(memory_limit * 2**30),
-        "directory": latents,
-    }
-    ideal = make_ideal(
-        algorithm,
-        psi,
-        max_degree if max_degree is not None else usual_degree(placement, options["n_components"]),
-        normalization=normalization,
-        border=border,
-        variable_order=variable_order,
-        oracle=oracle,
-        tau=tau,
-    )
-    recipe = Recipe(
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        weight_decay=weight_decay if weight_decay is not None else 2e-3 if local else 5e-4,
-        schedule=schedule,
-        clip=clip,
-        precision=precision,
-        validation=validation,
-        augment=augment,
-        distillation=distill,
-        temperature=temperature,
+    chosen = _chosen(preset, cut, model)
+    if chosen is not None and placing.placement == "global":
+        projecting, pruning = _sized(chosen, projecting, pruning)
+    trial = Trial(
+        cut=cut_of(cut) if cut is not None else chosen.cut if chosen is not None else "",
+        finding=finding,
+        collecting=collecting,
+        placing=placing,
+        projecting=projecting,
+        pruning=pruning,
+        recipe=recipe,
+        caching=caching,
+        timing=timing,
         seed=seed,
     )
+    choose_ideal(finding, placing, projecting)  # complains before any work is done
     spec = model if model is not None else chosen.backbone if chosen is not None else ""
-    opened, split = open_with_data(spec, data, weights=weights, split_seed=split_seed, size=size)
-    require_weights(opened)
-    if opened.is_cut:
-        raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
+    opened, split = open_uncut_with_data(
+        spec, data, weights=weights, split_seed=split_seed, size=size
+    )
     _check_preset(chosen, opened.architecture)
-    place = cut_of(cut) if cut is not None else chosen.cut if chosen is not None else ""
     with watching(quiet) as progress:
-        results = run_build(
+        result = compare_heads(
             opened.network,
             split,
-            place,
+            trial,
             out,
-            ideal=ideal,
-            options=options,
-            recipe=recipe,
-            views=views,
-            with_baselines=baselines,
-            timing=Timing(batch, repeats, seconds),
+            baselines=baselines,
             device=device,
-            seed=seed,
             command=["vinets", *sys.argv[1:]],
-            on_build=lambda report: note(str(report), quiet),
             progress=progress,
         )
     if json:
-        print_json(results)
+        print_json(as_plain(result))
         return
-    _show(results)
+    note(str(result.comparison.build), quiet)
+    print_table(comparison_table(result.comparison))
     note(f"Saved in {out}. Next: vinets evaluate {out} --data {data}", quiet)
 
 
@@ -250,50 +176,12 @@ def _check_preset(chosen: Preset | None, architecture: str | None) -> None:
         )
 
 
-def _counts(chosen: Preset | None, **given: str | None) -> dict[str, Any]:
-    """Components, polynomials and monomials: as given, of the preset, or automatic."""
-    from vinets.cli.parsing import count_or_all, share_or_count
-
-    readers = {"components": count_or_all, "keep": share_or_count, "monomials": count_or_all}
-    counts: dict[str, Any] = dict.fromkeys(readers, "auto")
-    if chosen is not None:
-        counts["components"] = chosen.n_components
-        counts["keep"] = chosen.generators_per_class
-        counts["monomials"] = chosen.monomials
-    for name, text in given.items():
-        if text is not None:
-            counts[name] = readers[name](f"--{name}", text)
-    counts["n_components"] = counts.pop("components")
-    return counts
-
-
-def _show(results: dict[str, Any]) -> None:
-    """Two tables, for one would be too wide. Seconds are those to build and to train."""
-    uncut, rows = results["uncut"], results["rows"]
-    columns = ["network", "accuracy", "Δ", "parameters", "head", "images/s"]
-    print_table(columns, [_row(row, uncut["accuracy"]) for row in [uncut, *rows]])
-    parts = list(dict.fromkeys(part for row in rows for part in row["parts"]))
-    numbers = [
-        [
-            row["name"],
-            *(_shown(row["parts"].get(part), ",") for part in parts),
-            f"{(row['seconds_build'] or 0) + row['seconds_train']:.1f}",
-        ]
-        for row in rows
-    ]
-    print_table(["network", *parts, "seconds"], numbers)
-
-
-def _row(row: dict[str, Any], reference: float) -> list[str]:
-    return [
-        row["name"],
-        f"{row['accuracy']:.2%}",
-        f"{100 * (row['accuracy'] - reference):+.2f}",
-        f"{row['parameters']:,}",
-        _shown(row.get("parameters_head"), ","),
-        f"{row['images_per_second']:,.0f} ± {row['images_per_second_std']:,.0f}",
-    ]
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+def _sized(chosen: Preset, projecting: Projecting, pruning: Pruning) -> tuple[Projecting, Pruning]:
+    """The sizes of the preset, where none were given; they are for one vector an example."""
+    if projecting.components == "auto":
+        projecting = replace(projecting, components=chosen.n_components)
+    if pruning.keep == "auto":
+        pruning = replace(pruning, keep=chosen.generators_per_class)
+    if pruning.monomials == "auto":
+        pruning = replace(pruning, monomials=chosen.monomials)
+    return projecting, pruning

@@ -17,12 +17,7 @@ __all__ = ["reproduce"]
 def reproduce(
     names: Annotated[
         list[str],
-        typer.Argument(
-            help="claims, table-generators, table-efficiency, fig-truncation, fig-pruning, "
-            "fig-monomials, fig-generators, fig-algorithms, fig-dimension, fig-baselines, "
-            "table-choices, or all.",
-            metavar="NAME...",
-        ),
+        typer.Argument(help="{experiments}, or all.", metavar="NAME..."),
     ],
     data: Annotated[Path, option(DATA, "--data", help="Folder with cifar10 and cifar100.")],
     out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the results.")],
@@ -58,34 +53,47 @@ def reproduce(
     jobs: Annotated[
         int, option(RUNNING, "--jobs", help="Processes side by side on the device.", min=1)
     ] = 1,
+    plan: Annotated[
+        Path | None,
+        option(
+            OUTPUT,
+            "--plan",
+            help="Only write the trials into this file, for: python -m vinets.run FILE --out OUT.",
+            show_default="carry them out",
+        ),
+    ] = None,
     device: Device = "auto",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Repeat experiments of the paper: raw results as JSON, figures as PNG and SVG.
 
-    Every run is kept when it is done, so that a call that was stopped goes on where it was, and
+    Every trial is kept when it is done, so that a call that was stopped goes on where it was, and
     experiments share what they have in common. For a page of the results: vinets report OUT.
 
     Example: vinets reproduce table-efficiency --data data --weights weights --out out/paper
     """
     from vinets.experiments.backbones import BACKBONES
+    from vinets.experiments.plan import Plan
+    from vinets.experiments.reproduce import Folders, write_plan
     from vinets.experiments.reproduce import reproduce as carried_out
 
-    with watching(quiet) as progress:
-        paths = carried_out(
-            names,
-            data,
-            out,
-            weights=weights,
-            seeds=seeds,
-            quick=quick,
-            backbones=tuple(backbone or BACKBONES),
-            jobs=jobs,
-            device=device,
-            command=["vinets", *sys.argv[1:]],
-            progress=progress,
-        )
+    wanted = Plan(seeds, quick, tuple(backbone or BACKBONES))
+    folders = Folders(data, weights)
+    if plan is not None:
+        paths = [write_plan(names, folders, wanted, plan)]
+    else:
+        with watching(quiet) as progress:
+            paths = carried_out(
+                names,
+                folders,
+                out,
+                plan=wanted,
+                jobs=jobs,
+                device=device,
+                command=["vinets", *sys.argv[1:]],
+                progress=progress,
+            )
     if json:
         print_json({"results": [str(path) for path in paths]})
         return

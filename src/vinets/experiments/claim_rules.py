@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from statistics import mean
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from scipy.stats import spearmanr
 
@@ -14,18 +14,18 @@ from vinets.experiments.fig_algorithms import FIG_ALGORITHMS
 from vinets.experiments.fig_baselines import FIG_BASELINES, MEAN_SQUARE
 from vinets.experiments.fig_dimension import FIG_DIMENSION
 from vinets.experiments.fig_generators import FIG_GENERATORS
-from vinets.experiments.fig_monomials import FIG_MONOMIALS
+from vinets.experiments.fig_monomials import FIG_MONOMIALS, variables
 from vinets.experiments.fig_pruning import ALGORITHMS, FIG_PRUNING
 from vinets.experiments.fig_truncation import FIG_TRUNCATION
-from vinets.experiments.plan import Experiment, Plan
-from vinets.experiments.runs import Store
+from vinets.experiments.plan import Experiment, Findings, Plan
 from vinets.experiments.table_efficiency import TABLE_EFFICIENCY
 from vinets.experiments.table_generators import TABLE_GENERATORS
 from vinets.measure.dimension import dimension_correlation
+from vinets.pipeline.store import Store
 from vinets.report.formats import number
-from vinets.report.schema import Figure, Row, Table
+from vinets.report.values import Row
 
-__all__ = ["SOURCES", "Results", "Rule"]
+__all__ = ["SOURCES", "ClaimRule", "Results"]
 
 SOURCES = (
     *(TABLE_GENERATORS, TABLE_EFFICIENCY, FIG_TRUNCATION, FIG_PRUNING, FIG_MONOMIALS),
@@ -40,21 +40,21 @@ class Results:
 
     def __init__(self, plan: Plan, store: Store) -> None:
         self.plan, self.store = plan, store
-        self._made: dict[str, dict[str, Any]] = {}
+        self._made: dict[str, Findings] = {}
 
-    def _of(self, experiment: Experiment) -> dict[str, Any]:
+    def _of(self, experiment: Experiment) -> Findings:
         if experiment.name not in self._made:
-            self._made[experiment.name] = experiment.result(self.plan, self.store)
+            self._made[experiment.name] = experiment.findings(self.plan, self.store)
         return self._made[experiment.name]
 
     def rows(self, experiment: Experiment, section: str) -> list[Row]:
         """Rows of the first table whose section begins so."""
-        table: Table = self._of(experiment)["tables"][0]
+        table = self._of(experiment).tables[0]
         return [row for row in table.rows if (row.section or "").startswith(section)]
 
     def figure(self, experiment: Experiment, name: str) -> dict[str, dict[float, float]]:
         """Series of a figure: name to values by x, mostly a share removed in percent."""
-        figures: Iterable[Figure] = self._of(experiment)["figures"]
+        figures = self._of(experiment).figures
         found = next(figure for figure in figures if figure.id == name)
         return {
             series.name: {x: y for x, y in zip(series.x, series.y, strict=True) if y is not None}
@@ -68,7 +68,7 @@ class Results:
 
 
 Verdict: TypeAlias = tuple[str, str]
-Rule: TypeAlias = Callable[[Results, Backbone], Verdict]
+ClaimRule: TypeAlias = Callable[[Results, Backbone], Verdict]
 
 
 def _count(count: int, total: int) -> str:
@@ -118,7 +118,7 @@ def seconds_compare(results: Results, backbone: Backbone) -> Verdict:
     return f"{text}at least; other machines, other counts", verdict
 
 
-def parameters_agree(name: str) -> Rule:
+def parameters_agree(name: str) -> ClaimRule:
     def rule(results: Results, backbone: Backbone) -> Verdict:
         variants, _ = _variants(results, backbone)
         same = sum(abs(row.values[name] - row.paper[name]) < 0.01 for row in variants)
@@ -194,7 +194,7 @@ def _gaps(ours: Mapping[float, float], theirs: Mapping[float, float]) -> dict[fl
     return {x: ours[x] - theirs[x] for x in ours}
 
 
-def above(name: str) -> Rule:
+def above(name: str) -> ClaimRule:
     """Whether VI-Net is above another head at every cut."""
 
     def rule(results: Results, backbone: Backbone) -> Verdict:
@@ -296,7 +296,7 @@ def pruning_leaves_few_monomials(results: Results, backbone: Backbone) -> Verdic
     left = found[f"{results.deepest} pruned"]
     counts = {x: left[x] for x in left if 20 <= x <= 50} or left
     text = ", ".join(f"{count:.0f} with {x:.0f} %" for x, count in counts.items())
-    few = sum(count < results.plan.scale.components for count in counts.values())
+    few = sum(count < variables(results.plan) for count in counts.values())
     return text, _count(few, len(counts))
 
 

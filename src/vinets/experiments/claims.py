@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from vinets.experiments import claim_rules as rules
 from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
-from vinets.experiments.claim_rules import SOURCES, Results, Rule
-from vinets.experiments.plan import Experiment, Plan
-from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Column, Row, Table
+from vinets.experiments.claim_rules import SOURCES, ClaimRule, Results
+from vinets.experiments.plan import Experiment, Findings, Plan
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial
+from vinets.report.values import Column, Row, Table
 
 __all__ = ["ALL", "CLAIMS", "Claim"]
 
@@ -36,7 +36,7 @@ class Claim:
 
     where: str
     text: str
-    rule: Rule
+    rule: ClaimRule
     about: tuple[Backbone, ...] = (RESNET18, RESNET34)
 
 
@@ -122,12 +122,12 @@ ALL = (
 )
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """Those of all experiments of the paper."""
-    return [run for source in SOURCES for run in source.runs(plan)]
+    return [trial for source in SOURCES for trial in source.trials(plan)]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     results = Results(plan, store)
     rows = []
     for backbone in plan.chosen:
@@ -137,7 +137,7 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
                 values = {"where": claim.where, "claim": claim.text}
                 values |= {"found": found, "verdict": verdict}
                 rows.append(Row(values, section=backbone.caption))
-    return {"text": TEXT, "tables": (Table("claims", "Claims", COLUMNS, tuple(rows)),)}
+    return Findings(TEXT, (Table("claims", "Claims", COLUMNS, tuple(rows)),))
 
 
-CLAIMS = Experiment("claims", "What holds", "all of its experiments", runs, result)
+CLAIMS = Experiment("claims", "What holds", "all of its experiments", 1, trials, findings)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from vinets.experiments.backbones import RESNET34
-from vinets.experiments.fig_pruning import ALGORITHMS, pruned_run
-from vinets.experiments.plan import REMOVED, Experiment, Plan, accuracy_figure, line
-from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Axis, Figure
+from vinets.experiments.fig_pruning import ALGORITHMS, pruned_trial
+from vinets.experiments.plan import (
+    REMOVED,
+    Experiment,
+    Findings,
+    Plan,
+    accuracy_figure,
+    line,
+    share,
+)
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial, TrialResult
+from vinets.report.values import Axis, Figure
 
 __all__ = ["FIG_ALGORITHMS"]
 
@@ -19,29 +26,29 @@ TEXT = (
 )
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """Trainings that the figure on pruning has, too."""
     if RESNET34 not in plan.chosen:
         return []
     return [
-        pruned_run(RESNET34.name, cut, algorithm, 0.0)
+        pruned_trial(plan, RESNET34, cut, algorithm, 0.0)
         for cut in plan.cuts(RESNET34)
         for algorithm in ALGORITHMS
     ]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     if RESNET34 not in plan.chosen:
-        return {"text": TEXT}
+        return Findings(TEXT)
     found = {
         name: {
-            cut: [store.read(pruned_run(RESNET34.name, cut, algorithm, 0.0))]
+            cut: [store.read(pruned_trial(plan, RESNET34, cut, algorithm, 0.0))]
             for cut in plan.cuts(RESNET34)
         }
         for algorithm, name in ALGORITHMS.items()
     }
     counts = [
-        line(name, [(100 * one["removed"], one["polynomials"], cut) for cut, (one,) in own.items()])
+        line(name, [(share(one), _polynomials(one), cut) for cut, (one,) in own.items()])
         for name, own in found.items()
     ]
     sizes_axis = Axis("polynomials", log=True, format=",.0f")
@@ -50,13 +57,18 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
         accuracy_figure("algorithms", f"{RESNET34.caption}: accuracy", found),
         Figure("algorithms-size", title, REMOVED, sizes_axis, tuple(counts)),
     )
-    return {"text": TEXT, "figures": figures}
+    return Findings(TEXT, figures=figures)
+
+
+def _polynomials(result: TrialResult) -> int:
+    return result.trained.polynomials or 0
 
 
 FIG_ALGORITHMS = Experiment(
     "fig-algorithms",
     "Three algorithms over the cuts",
     "Figure on the algorithms, CIFAR-100",
-    runs,
-    result,
+    8,
+    trials,
+    findings,
 )

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from statistics import mean
-from typing import Any
 
 from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
-from vinets.experiments.plan import READINGS, Experiment, Plan, accuracy_figure, spread
-from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Column, Figure, Row, Table
+from vinets.experiments.plan import (
+    READINGS,
+    Experiment,
+    Findings,
+    Plan,
+    accuracy_figure,
+    share,
+    spread,
+)
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial, TrialResult
+from vinets.report.values import Column, Figure, Row, Table
 
 __all__ = ["FIG_BASELINES", "MEAN_SQUARE"]
 
@@ -44,8 +52,10 @@ TEXT = (
 )
 
 
-def _run(backbone: Backbone, cut: str, head: str, seed: int, reading: str = MEAN_SQUARE) -> Run:
-    return Run(backbone.name, cut, "train", head=head, seed=seed, **READINGS[reading])
+def _trial(
+    plan: Plan, backbone: Backbone, cut: str, head: str, seed: int, reading: str = MEAN_SQUARE
+) -> Trial:
+    return plan.trial(backbone, cut, head=head, seed=seed, **READINGS[reading])
 
 
 def _duels(plan: Plan) -> list[tuple[Backbone, str, str]]:
@@ -65,23 +75,23 @@ def _range(plan: Plan, reading: str) -> range:
     return range("scale" in READINGS[reading], plan.seeds)
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """Trainings of the figure on ResNet-34 and of the table, for every seed."""
     cuts = plan.cuts(RESNET34) if RESNET34 in plan.chosen else ()
     wanted = [(RESNET34, cut, MEAN_SQUARE, head) for cut in cuts for head in HEADS]
     wanted += [(*row, head) for row in _duels(plan) for head in ("vi", "random")]
     return [
-        _run(backbone, cut, head, seed, reading)
+        _trial(plan, backbone, cut, head, seed, reading)
         for backbone, cut, reading, head in dict.fromkeys(wanted)
         for seed in _range(plan, reading)
     ]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     rows = tuple(_duel(plan, store, *row) for row in _duels(plan))
     table = Table("random", "VI-Net and random monomials", COLUMNS, rows)
     figures = (_figure(plan, store, RESNET34),) if RESNET34 in plan.chosen else ()
-    return {"text": TEXT, "tables": (table,), "figures": figures}
+    return Findings(TEXT, (table,), figures)
 
 
 def _figure(plan: Plan, store: Store, backbone: Backbone) -> Figure:
@@ -95,11 +105,11 @@ def _figure(plan: Plan, store: Store, backbone: Backbone) -> Figure:
 def _duel(plan: Plan, store: Store, backbone: Backbone, cut: str, reading: str) -> Row:
     """VI-Net against random monomials, seed by seed."""
     both = [_seeds(plan, store, backbone, cut, head, reading) for head in ("vi", "random")]
-    ours, theirs = ([100 * record["accuracy"] for record in found] for found in both)
+    ours, theirs = ([100 * one.trained.accuracy for one in found] for found in both)
     gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
     values = {
         "cut": cut,
-        "removed": 100 * both[0][0]["removed"],
+        "removed": share(both[0][0]),
         "vi": mean(ours),
         "vi_std": spread(ours),
         "random": mean(theirs),
@@ -118,15 +128,16 @@ def _seeds(
     cut: str,
     head: str,
     reading: str = MEAN_SQUARE,
-) -> list[dict[str, Any]]:
+) -> list[TrialResult]:
     seeds = _range(plan, reading)
-    return [store.read(_run(backbone, cut, head, seed, reading)) for seed in seeds]
+    return [store.read(_trial(plan, backbone, cut, head, seed, reading)) for seed in seeds]
 
 
 FIG_BASELINES = Experiment(
     "fig-baselines",
     "What the polynomials add",
     "not in the paper",
-    runs,
-    result,
+    10,
+    trials,
+    findings,
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from vinets.experiments.backbones import Backbone
-from vinets.experiments.plan import Experiment, Plan, line
-from vinets.experiments.runs import Run, Store
+from vinets.experiments.plan import Experiment, Findings, Plan, line, share
 from vinets.measure.dimension import dimension_correlation
-from vinets.report.schema import Axis, Column, Figure, Row, Table
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial
+from vinets.report.values import Axis, Column, Figure, Row, Table
 
 __all__ = ["FIG_DIMENSION"]
 
@@ -25,37 +24,38 @@ COLUMNS = (
 )
 
 
-def _dimension(backbone: Backbone, cut: str) -> Run:
-    return Run(backbone.name, cut, "dimension")
+def _dimension(plan: Plan, backbone: Backbone, cut: str) -> Trial:
+    return plan.trial(backbone, cut, "dimension")
 
 
-def _ideals(backbone: Backbone, cut: str) -> Run:
-    return Run(backbone.name, cut, "ideals")
+def _ideals(plan: Plan, backbone: Backbone, cut: str) -> Trial:
+    return plan.trial(backbone, cut, "ideals")
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """A dimension and an ideal for every cut."""
     return [
-        make(backbone, cut)
+        make(plan, backbone, cut)
         for backbone in plan.chosen
         for cut in plan.cuts(backbone)
         for make in (_dimension, _ideals)
     ]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     series, rows, notes = [], [], []
     for backbone in plan.chosen:
         points = []
         for cut in plan.cuts(backbone):
-            found = store.read(_dimension(backbone, cut))
-            monomials = store.read(_ideals(backbone, cut))["monomials"]
-            points.append((found["mean"], monomials, cut))
+            result = store.read(_dimension(plan, backbone, cut))
+            found = result.estimated
+            monomials = store.read(_ideals(plan, backbone, cut)).found.monomials
+            points.append((found.mean, monomials, cut))
             values = {
                 "cut": cut,
-                "removed": 100 * found["removed"],
-                "dimension": found["mean"],
-                "dimension_std": found["std"],
+                "removed": share(result),
+                "dimension": found.mean,
+                "dimension_std": found.std,
                 "monomials": monomials,
             }
             rows.append(Row(values, section=backbone.caption))
@@ -66,7 +66,7 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
     title = "Dimension and monomials"
     figure = Figure("dimension", title, dimension, count, tuple(series), kind="scatter")
     table = Table("dimension", "By cut", COLUMNS, tuple(rows))
-    return {"text": TEXT, "tables": (table,), "figures": (figure,), "notes": tuple(notes)}
+    return Findings(TEXT, (table,), (figure,), tuple(notes))
 
 
 def _sentence(backbone: Backbone, points: list[tuple[float, float, str]]) -> str:
@@ -81,6 +81,7 @@ FIG_DIMENSION = Experiment(
     "fig-dimension",
     "Intrinsic dimension and the number of monomials",
     "Figure on intrinsic dimension",
-    runs,
-    result,
+    9,
+    trials,
+    findings,
 )

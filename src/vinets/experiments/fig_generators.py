@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from vinets.experiments.backbones import RESNET34
-from vinets.experiments.plan import Experiment, Plan, line
-from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Axis, Figure
+from vinets.experiments.plan import Experiment, Findings, Plan, line
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import IdealFacts, Trial
+from vinets.report.values import Axis, Figure
 
 __all__ = ["FIG_GENERATORS"]
 
@@ -17,37 +18,44 @@ TEXT = (
 )
 
 
+COUNTED: dict[str, Callable[[IdealFacts], int]] = {
+    "monomials": lambda found: found.monomials,
+    "polynomials": lambda found: found.polynomials,
+}
+
+
 def _cuts(plan: Plan) -> tuple[str, ...]:
     return RESNET34.layers[-3:] if plan.quick else RESNET34.layers
 
 
-def _run(cut: str) -> Run:
-    return Run(RESNET34.name, cut, "ideals")
+def _trial(plan: Plan, cut: str) -> Trial:
+    return plan.trial(RESNET34, cut, "ideals")
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """An ideal behind every convolution."""
-    return [_run(cut) for cut in _cuts(plan)] if RESNET34 in plan.chosen else []
+    return [_trial(plan, cut) for cut in _cuts(plan)] if RESNET34 in plan.chosen else []
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     if RESNET34 not in plan.chosen:
-        return {"text": TEXT}
-    found = {cut: store.read(_run(cut)) for cut in _cuts(plan)}
+        return Findings(TEXT)
+    found = {cut: store.read(_trial(plan, cut)).found for cut in _cuts(plan)}
     series = [
-        line(name, [(i, record[name], cut) for i, (cut, record) in enumerate(found.items(), 1)])
-        for name in ("monomials", "polynomials")
+        line(name, [(i, count(one), cut) for i, (cut, one) in enumerate(found.items(), 1)])
+        for name, count in COUNTED.items()
     ]
-    place = Axis("convolution, counted from the first block", format=".0f")
-    count = Axis("count", log=True, format=",.0f")
-    figure = Figure("generators-by-layer", RESNET34.caption, place, count, tuple(series))
-    return {"text": TEXT, "figures": (figure,)}
+    where = Axis("convolution, counted from the first block", format=".0f")
+    counts = Axis("count", log=True, format=",.0f")
+    figure = Figure("generators-by-layer", RESNET34.caption, where, counts, tuple(series))
+    return Findings(TEXT, figures=(figure,))
 
 
 FIG_GENERATORS = Experiment(
     "fig-generators",
     "Generators behind every layer",
     "Figure on truncation and the number of generators",
-    runs,
-    result,
+    7,
+    trials,
+    findings,
 )

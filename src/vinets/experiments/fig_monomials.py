@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from vinets.experiments.backbones import Backbone
+from vinets.experiments.plan import REMOVED, Experiment, Findings, Plan, line, share
+from vinets.pipeline.store import Store
+from vinets.pipeline.tasks import RATIOS
+from vinets.pipeline.trial import Trial
+from vinets.report.values import Axis, Figure, Level
 
-from vinets.experiments.plan import REMOVED, Experiment, Plan, line
-from vinets.experiments.runs import Run, Store
-from vinets.experiments.tasks import RATIOS
-from vinets.report.schema import Axis, Figure, Rule
-
-__all__ = ["FIG_MONOMIALS"]
+__all__ = ["FIG_MONOMIALS", "variables"]
 
 TEXT = (
     "Monomials that evaluation of the remaining polynomials needs, without the constant. The line "
@@ -17,40 +17,48 @@ TEXT = (
 )
 
 
-def _run(backbone: str, cut: str) -> Run:
-    return Run(backbone, cut, "ideals")
+def _trial(plan: Plan, backbone: Backbone, cut: str) -> Trial:
+    return plan.trial(backbone, cut, "ideals")
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """An ideal for every cut."""
-    return [_run(b.name, cut) for b in plan.chosen for cut in plan.cuts(b)]
+    return [_trial(plan, b, cut) for b in plan.chosen for cut in plan.cuts(b)]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     figures = []
     for backbone in plan.chosen:
-        found = {cut: store.read(_run(backbone.name, cut)) for cut in plan.cuts(backbone)}
+        found = {cut: store.read(_trial(plan, backbone, cut)) for cut in plan.cuts(backbone)}
         series = [
             line(
                 f"{ratio:.0%} pruned",
                 [
-                    (100 * record["removed"], record["monomials_left"][str(ratio)], cut)
-                    for cut, record in found.items()
+                    (share(result), result.found.monomials_left[str(ratio)], cut)
+                    for cut, result in found.items()
                 ],
             )
             for ratio in RATIOS
         ]
         count = Axis("monomials", log=True, format=",.0f")
-        rules = (Rule("variables", plan.scale.components),)
+        levels = (Level("variables", variables(plan)),)
         name = f"monomials-{backbone.data}"
-        figures.append(Figure(name, backbone.caption, REMOVED, count, tuple(series), rules=rules))
-    return {"text": TEXT, "figures": tuple(figures)}
+        figures.append(Figure(name, backbone.caption, REMOVED, count, tuple(series), levels=levels))
+    return Findings(TEXT, figures=tuple(figures))
+
+
+def variables(plan: Plan) -> int:
+    """Principal components, the variables of the polynomials."""
+    components = plan.start.projecting.components
+    assert isinstance(components, int)
+    return components
 
 
 FIG_MONOMIALS = Experiment(
     "fig-monomials",
     "Monomials left after pruning",
     "Figure on pruning and monomials",
-    runs,
-    result,
+    6,
+    trials,
+    findings,
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
-from vinets.experiments.plan import Experiment, Plan, accuracy_figure
-from vinets.experiments.runs import Run, Store
+from vinets.experiments.plan import Experiment, Findings, Plan, accuracy_figure
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial
 
-__all__ = ["ALGORITHMS", "FIG_PRUNING", "pruned_run"]
+__all__ = ["ALGORITHMS", "FIG_PRUNING", "pruned_trial"]
 
 ALGORITHMS = {"abm": "ABM", "oavi-cg": "OAVI-CG", "oavi-agd": "OAVI-AGD"}
 PANELS = (
@@ -25,10 +24,11 @@ TEXT = (
 )
 
 
-def pruned_run(backbone: str, cut: str, algorithm: str, ratio: float) -> Run:
+def pruned_trial(plan: Plan, backbone: Backbone, cut: str, algorithm: str, ratio: float) -> Trial:
     """Training after the share ``ratio`` of the polynomials was pruned."""
     keep = None if ratio == 0 else round(1 - ratio, 6)
-    return Run(backbone, cut, "train", algorithm=algorithm, keep=keep)
+    name, _, oracle = algorithm.partition("-")
+    return plan.trial(backbone, cut, algorithm=name, oracle=oracle or None, keep=keep)
 
 
 def _panels(plan: Plan) -> list[tuple[Backbone, str]]:
@@ -42,22 +42,22 @@ def _ratios(plan: Plan, algorithm: str) -> tuple[float, ...]:
     return (0.0, 0.5, 0.9, 0.95, 0.99) if algorithm == "abm" else (0.0, 0.9, 0.99)
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """A training for every panel, cut and share."""
     return [
-        pruned_run(backbone.name, cut, algorithm, ratio)
+        pruned_trial(plan, backbone, cut, algorithm, ratio)
         for backbone, algorithm in _panels(plan)
         for cut in plan.cuts(backbone)
         for ratio in _ratios(plan, algorithm)
     ]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     figures = []
     for backbone, algorithm in _panels(plan):
         found = {
             f"{ratio:.0%} pruned": {
-                cut: [store.read(pruned_run(backbone.name, cut, algorithm, ratio))]
+                cut: [store.read(pruned_trial(plan, backbone, cut, algorithm, ratio))]
                 for cut in plan.cuts(backbone)
             }
             for ratio in _ratios(plan, algorithm)
@@ -65,13 +65,14 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
         name = f"pruning-{backbone.data}-{algorithm}"
         title = f"{backbone.caption}, {ALGORITHMS[algorithm]}"
         figures.append(accuracy_figure(name, title, found))
-    return {"text": TEXT, "figures": tuple(figures)}
+    return Findings(TEXT, figures=tuple(figures))
 
 
 FIG_PRUNING = Experiment(
     "fig-pruning",
     "Accuracy against the share of polynomials pruned",
     "Figures on pruning: ABM, OAVI-CG and OAVI-AGD",
-    runs,
-    result,
+    5,
+    trials,
+    findings,
 )

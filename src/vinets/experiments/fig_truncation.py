@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from vinets.experiments.plan import Experiment, Plan, accuracy_figure
-from vinets.experiments.runs import Run, Store
+from vinets.experiments.backbones import Backbone
+from vinets.experiments.plan import Experiment, Findings, Plan, accuracy_figure
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial
 
 __all__ = ["FIG_TRUNCATION"]
 
@@ -17,36 +17,39 @@ TEXT = (
 )
 
 
-def _run(backbone: str, cut: str, head: str) -> Run:
-    return Run(backbone, cut, "train", head=head)
+def _trial(plan: Plan, backbone: Backbone, cut: str, head: str) -> Trial:
+    return plan.trial(backbone, cut, head=head)
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """A training for every network, cut and head."""
     return [
-        _run(backbone.name, cut, head)
+        _trial(plan, backbone, cut, head)
         for backbone in plan.chosen
         for cut in plan.cuts(backbone)
         for head in HEADS
     ]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     figures = []
     for backbone in plan.chosen:
         found = {
-            name: {cut: [store.read(_run(backbone.name, cut, head))] for cut in plan.cuts(backbone)}
+            name: {
+                cut: [store.read(_trial(plan, backbone, cut, head))] for cut in plan.cuts(backbone)
+            }
             for head, name in HEADS.items()
         }
         name = f"truncation-{backbone.data}"
         figures.append(accuracy_figure(name, backbone.caption, found))
-    return {"text": TEXT, "figures": tuple(figures)}
+    return Findings(TEXT, figures=tuple(figures))
 
 
 FIG_TRUNCATION = Experiment(
     "fig-truncation",
     "Accuracy against the share of layers removed",
     "Figures on truncation, CIFAR-100 and CIFAR-10",
-    runs,
-    result,
+    4,
+    trials,
+    findings,
 )

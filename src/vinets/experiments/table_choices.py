@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from vinets.experiments.backbones import Backbone
-from vinets.experiments.plan import Experiment, Plan
-from vinets.experiments.runs import Run, Store
+from vinets.experiments.plan import Experiment, Findings, Plan
 from vinets.experiments.table_efficiency import MONOMIALS, PER_CLASS
-from vinets.report.schema import Column, Row, Table
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial
+from vinets.report.values import Column, Row, Table
 
 __all__ = ["TABLE_CHOICES"]
 
@@ -27,14 +28,13 @@ CHOICES: dict[str, dict[str, Any]] = {
     "all monomials": {"monomials": None},
     "nothing pruned": {"keep": None, "monomials": None},
     "zero coefficients stay zero": {"sparse": True},
-    "256 components": {"n_components": 256},
+    "256 components": {"components": 256},
     "degree 2": {"max_degree": 2},
     "projection trained": {"train_projection": True},
-    "distilled from the uncut network": {"distillation": 0.7},
+    "distilled from the uncut network": {"distill": 0.7},
     "plain components": {"scale": "none"},
     "plain components, ψ = 0.01": {"scale": "none", "psi": 0.01},
 }
-FIELDS = ("psi", "order", "scale", "keep", "monomials")
 COLUMNS = (
     Column("choice", "changed"),
     Column("accuracy", "accuracy %", ".2f"),
@@ -54,12 +54,9 @@ TEXT = (
 )
 
 
-def _run(backbone: Backbone, size: str, choice: str) -> Run:
-    given = CHOICES[choice]
-    fields: dict[str, Any] = {"scale": "unit", "keep": PER_CLASS, "monomials": MONOMIALS}
-    fields |= {name: given[name] for name in FIELDS if name in given}
-    changes = tuple(sorted((k, v) for k, v in given.items() if k not in FIELDS))
-    return Run(backbone.name, _cut(backbone, size), "train", changes=changes, **fields)
+def _trial(plan: Plan, backbone: Backbone, size: str, choice: str) -> Trial:
+    start: dict[str, Any] = {"scale": "unit", "keep": PER_CLASS, "monomials": MONOMIALS}
+    return plan.trial(backbone, _cut(backbone, size), **(start | CHOICES[choice]))
 
 
 def _cut(backbone: Backbone, size: str) -> str:
@@ -70,38 +67,38 @@ def _choices(plan: Plan) -> list[str]:
     return list(CHOICES)[:3] if plan.quick else list(CHOICES)
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """A training for every network, size and choice."""
     return [
-        _run(backbone, size, choice)
+        _trial(plan, backbone, size, choice)
         for backbone in plan.chosen
         for size in SIZES
         for choice in _choices(plan)
     ]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     rows = []
     for backbone in plan.chosen:
         for size in SIZES:
-            start = store.read(_run(backbone, size, next(iter(CHOICES))))["accuracy"]
+            start = store.read(_trial(plan, backbone, size, next(iter(CHOICES)))).trained.accuracy
             for choice in _choices(plan):
-                found = store.read(_run(backbone, size, choice))
+                found = store.read(_trial(plan, backbone, size, choice)).trained
                 values = {
                     "choice": choice,
-                    "accuracy": 100 * found["accuracy"],
-                    "delta": 100 * (found["accuracy"] - found["uncut"]),
-                    "gain": 100 * (found["accuracy"] - start),
-                    "train": 100 * found["train_accuracy"],
-                    "polynomials": found["polynomials"],
-                    "monomials": found["monomials"],
-                    "head": found["parameters_head"] / 1e6,
+                    "accuracy": 100 * found.accuracy,
+                    "delta": 100 * (found.accuracy - found.uncut),
+                    "gain": 100 * (found.accuracy - start),
+                    "train": 100 * found.train_accuracy,
+                    "polynomials": found.polynomials,
+                    "monomials": found.monomials,
+                    "head": found.parameters_head / 1e6,
                 }
                 section = f"{backbone.caption}, {size}"
                 rows.append(Row(values, section=section))
-    return {"text": TEXT, "tables": (Table("choices", "Choices", COLUMNS, tuple(rows)),)}
+    return Findings(TEXT, (Table("choices", "Choices", COLUMNS, tuple(rows)),))
 
 
 TABLE_CHOICES = Experiment(
-    "table-choices", "What the paper leaves open", "not in the paper", runs, result
+    "table-choices", "What the paper leaves open", "not in the paper", 11, trials, findings
 )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from statistics import mean
-from typing import Any
 
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import SPEEDS, UNCUT, VARIANTS
-from vinets.experiments.plan import Experiment, Plan, spread
-from vinets.experiments.runs import Run, Store
-from vinets.experiments.tasks import SAVED
-from vinets.report.schema import Column, Row, Table
+from vinets.experiments.plan import Experiment, Findings, Plan, share, spread
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import SpeedFacts, Trial, TrialResult
+from vinets.report.values import Column, Row, Table
 
-__all__ = ["TABLE_EFFICIENCY", "variant_run"]
+__all__ = ["TABLE_EFFICIENCY", "variant_trial"]
 
 PER_CLASS, MONOMIALS = 128, 512
 PSI = 0.01  # root mean square of 0.1
@@ -44,76 +43,86 @@ TEXT = (
 )
 
 
-def variant_run(backbone: Backbone, variant: str, seed: int) -> Run:
+def variant_trial(plan: Plan, backbone: Backbone, variant: str, seed: int) -> Trial:
     """Training of a variant; that of the first seed is saved."""
-    changes = ((SAVED, variant),) if seed == 0 else ()
-    cut = backbone.variants[variant]
-    return Run(
-        backbone.name,
-        cut,
-        "train",
+    return plan.trial(
+        backbone,
+        backbone.variants[variant],
         psi=PSI,
         scale="unit",
         keep=PER_CLASS,
         monomials=MONOMIALS,
         seed=seed,
-        changes=changes,
+        save=_folder(variant) if seed == 0 else "",
     )
 
 
-def speed_run(backbone: Backbone) -> Run:
-    return Run(backbone.name, "", "speed", alone=True)
+def speed_trial(plan: Plan, backbone: Backbone) -> Trial:
+    """Images per second of all variants and of the uncut network, in turns."""
+    start, compared = plan.start, tuple((name, _folder(name)) for name in backbone.variants)
+    return Trial(
+        network=backbone.name,
+        task="speed",
+        timing=start.timing,
+        sampling=start.sampling,
+        compared=compared,
+        alone=True,
+    )
 
 
-def runs(plan: Plan) -> list[Run]:
+def _folder(variant: str) -> str:
+    return f"networks/{variant}"
+
+
+def trials(plan: Plan) -> list[Trial]:
     """Trainings of every variant for every seed, and the speed of all of them."""
-    trainings = [
-        variant_run(backbone, variant, seed)
+    trained = [
+        variant_trial(plan, backbone, variant, seed)
         for backbone in plan.chosen
         for variant in backbone.variants
         for seed in range(plan.seeds)
     ]
-    return [*trainings, *map(speed_run, plan.chosen)]
+    return [*trained, *(speed_trial(plan, backbone) for backbone in plan.chosen)]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     rows = []
     for backbone in plan.chosen:
-        speed = store.read(speed_run(backbone))
+        speed = store.read(speed_trial(plan, backbone)).timed
         for variant in backbone.variants:
-            found = [store.read(variant_run(backbone, variant, s)) for s in range(plan.seeds)]
+            found = [
+                store.read(variant_trial(plan, backbone, variant, s)) for s in range(plan.seeds)
+            ]
             rows.append(_row(backbone, variant, found, speed))
         rows.append(_uncut(backbone, speed))
-    return {"text": TEXT, "tables": (Table("variants", "Variants", COLUMNS, tuple(rows)),)}
+    return Findings(TEXT, (Table("variants", "Variants", COLUMNS, tuple(rows)),))
 
 
-def _row(
-    backbone: Backbone, variant: str, found: list[dict[str, Any]], speed: dict[str, Any]
-) -> Row:
-    accuracies = [100 * record["accuracy"] for record in found]
-    first, theirs = found[0], VARIANTS[variant]
-    timing = speed["speeds"][variant]
+def _row(backbone: Backbone, variant: str, found: list[TrialResult], speed: SpeedFacts) -> Row:
+    accuracies = [100 * one.trained.accuracy for one in found]
+    first, theirs = found[0].trained, VARIANTS[variant]
+    timing = speed.speeds[variant]
     values = {
         "model": variant,
         "cut": backbone.variants[variant],
-        "removed": 100 * first["removed"],
-        "total": first["parameters"] / 1e6,
-        "base": first["parts"]["backbone"] / 1e6,
-        "head": first["parameters_head"] / 1e6,
+        "removed": share(found[0]),
+        "total": first.parameters / 1e6,
+        "base": first.parts["backbone"] / 1e6,
+        "head": first.parameters_head / 1e6,
         "accuracy": mean(accuracies),
         "accuracy_std": spread(accuracies),
         "accuracies": accuracies,
-        "delta": mean(accuracies) - 100 * first["uncut"],
-        "speed": timing["mean"],
-        "speed_std": timing["std"],
+        "delta": mean(accuracies) - 100 * first.uncut,
+        "speed": timing.mean,
+        "speed_std": timing.std,
     }
     delta = theirs["accuracy"] - UNCUT[backbone.name]["accuracy"]
     paper = {**theirs, "delta": delta, "speed": SPEEDS[variant]}
     return Row(values, paper, backbone.caption)
 
 
-def _uncut(backbone: Backbone, speed: dict[str, Any]) -> Row:
-    millions, timing = speed["parameters"] / 1e6, speed["speeds"][backbone.name]
+def _uncut(backbone: Backbone, speed: SpeedFacts) -> Row:
+    millions, timing = speed.parameters / 1e6, speed.speeds[backbone.name]
     values = {
         "model": backbone.title,
         "cut": "none",
@@ -121,16 +130,16 @@ def _uncut(backbone: Backbone, speed: dict[str, Any]) -> Row:
         "total": millions,
         "base": millions,
         "head": None,
-        "accuracy": 100 * speed["uncut"],
+        "accuracy": 100 * speed.uncut,
         "accuracy_std": None,
         "delta": None,
-        "speed": timing["mean"],
-        "speed_std": timing["std"],
+        "speed": timing.mean,
+        "speed_std": timing.std,
     }
     paper = {**UNCUT[backbone.name], "speed": SPEEDS[backbone.name]}
     return Row(values, paper, backbone.caption)
 
 
 TABLE_EFFICIENCY = Experiment(
-    "table-efficiency", "Size, accuracy and speed of the variants", "Table 2", runs, result
+    "table-efficiency", "Size, accuracy and speed of the variants", "Table 2", 3, trials, findings
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import GENERATORS
-from vinets.experiments.plan import READINGS, Experiment, Plan
-from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Column, Row, Table
+from vinets.experiments.plan import READINGS, Experiment, Findings, Plan, share
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial
+from vinets.report.values import Column, Row, Table
 
 __all__ = ["TABLE_GENERATORS"]
 
@@ -37,25 +37,25 @@ TEXT = (
 )
 
 
-def _run(backbone: Backbone, cut: str, reading: str) -> Run:
-    return Run(backbone.name, cut, "ideals", alone=True, **READINGS[reading])
+def _trial(plan: Plan, backbone: Backbone, cut: str, reading: str) -> Trial:
+    return plan.trial(backbone, cut, "ideals", alone=True, **READINGS[reading])
 
 
 def _rows(plan: Plan, backbone: Backbone) -> tuple[tuple[str, float], ...]:
     return backbone.rows[-2:] if plan.quick else backbone.rows
 
 
-def runs(plan: Plan) -> list[Run]:
+def trials(plan: Plan) -> list[Trial]:
     """An ideal for every row and reading."""
     return [
-        _run(backbone, cut, reading)
+        _trial(plan, backbone, cut, reading)
         for backbone in plan.chosen
         for cut, _ in _rows(plan, backbone)
         for reading in READINGS
     ]
 
 
-def result(plan: Plan, store: Store) -> dict[str, Any]:
+def findings(plan: Plan, store: Store) -> Findings:
     first, *others = READINGS
     columns = (Column("cut", "cut"), *COUNTS)
     rows = [row for backbone in plan.chosen for row in _found(plan, store, backbone, first)]
@@ -69,27 +69,28 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
         Table("generators", first, columns, tuple(rows)),
         Table("generators-readings", "Other readings of the paper", columns, tuple(more)),
     )
-    return {"text": TEXT, "tables": tables}
+    return Findings(TEXT, tables)
 
 
 def _found(plan: Plan, store: Store, backbone: Backbone, reading: str) -> list[Row]:
     """Rows of one network under one reading."""
     rows = []
     for cut, printed in _rows(plan, backbone):
-        found = store.read(_run(backbone, cut, reading))
+        result = store.read(_trial(plan, backbone, cut, reading))
+        found = result.found
         theirs = GENERATORS[backbone.name][printed]
         values = {
             "cut": cut,
-            "removed": 100 * found["removed"],
-            "monomials": found["monomials"],
-            "polynomials": found["polynomials"],
-            "seconds": found["seconds"],
-            "speedup": theirs["seconds"] / found["seconds"],
+            "removed": share(result),
+            "monomials": found.monomials,
+            "polynomials": found.polynomials,
+            "seconds": found.seconds,
+            "speedup": theirs["seconds"] / found.seconds,
         }
         rows.append(Row(values, {"removed": printed, **theirs}, backbone.caption))
     return rows
 
 
 TABLE_GENERATORS = Experiment(
-    "table-generators", "How many generators, and how fast", "Table 1", runs, result
+    "table-generators", "How many generators, and how fast", "Table 1", 2, trials, findings
 )

@@ -2,51 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import copy
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from vinets.checks import bounded_float, one_of, optional_positive_int
-from vinets.ideals.abm import ABM
+from vinets.algebra.terms import TermSet
 from vinets.ideals.base import VanishingIdeal
-from vinets.ideals.pruning import SCORES
-from vinets.nn.heads.vanishing import ORDERS
+from vinets.ideals.choose import choose_ideal
+from vinets.nn.heads import LinearPath, LocalHead, VanishingHead
 from vinets.nn.network import VINet
 from vinets.nn.polynomial import PolynomialLayer
+from vinets.options import flat
 from vinets.pipeline.collect import Latents, collect
-from vinets.pipeline.placements import Placed, Projecting, place_global, place_local
 from vinets.pipeline.report import BuildReport, Pictures
-from vinets.pipeline.vanish import Pruning, class_means
+from vinets.pipeline.vanish import PrunedLayer, class_means, find_generators, make_layer
+from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress, progress_of
+from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning
 
-__all__ = ["PLACEMENTS", "build"]
-
-PLACEMENTS = {"global": place_global, "local": place_local}
+__all__ = ["Design", "build", "make_head", "make_network", "seeded"]
 
 
+@dataclass(frozen=True)
+class Design:
+    """What a VI head is made of: where it stands, its variables, its polynomials."""
+
+    placing: Placing = Placing()
+    projecting: Projecting = Projecting()
+    pruning: Pruning = Pruning()
+
+    @property
+    def local(self) -> bool:
+        """Whether the polynomials stand at every position of the map."""
+        return self.placing.placement == "local"
+
+
+@flat(collecting=Collecting, placing=Placing, projecting=Projecting, pruning=Pruning)
 def build(
     model: nn.Module | Latents,
     train_data: Any = None,
     cut: str | int | None = None,
     *,
     ideal: VanishingIdeal | None = None,
-    placement: str = "global",
-    n_components: int | str | None = "auto",
-    order: str = "tanh-pca",
-    pca: str = "auto",
-    train_projection: bool = False,
-    scale: str = "unit",
-    keep: int | float | str | None = "auto",
-    monomials: int | str | None = "auto",
-    score: str = "separation",
-    sparse: bool = False,
-    linear_path: int = 0,
+    collecting: Collecting,
+    placing: Placing,
+    projecting: Projecting,
+    pruning: Pruning,
+    device: torch.device | str = "cpu",
     seed: int = 0,
     progress: Progress | str | None = "auto",
-    **collecting: Any,
 ) -> tuple[VINet, BuildReport]:
     """Turn a classifier into a VI-Net; fine-tuning it is the next step.
 
@@ -62,37 +73,13 @@ def build(
     ideal : ABM, OAVI, VCA or None, default=None
         The algorithm; None is the paper's ``ABM(psi=0.1, max_degree=5)``; in the local placement
         the degree is 2, or 1 where the channels are the variables.
-    placement : {"global", "local"}, default="global"
-        One point per example, or one per position of the map.
-    n_components : int, None or "auto", default="auto"
-        Variables of the polynomials, by principal component analysis. In the local placement the
-        channels enter linearly beside them, and None takes the channels alone. Auto is 128, or
-        None in the local placement.
-    order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
-        Whether the global placement squashes or projects first.
-    pca : {"auto", "exact", "randomized", "streaming"}, default="auto"
-        How the components are found.
-    train_projection : bool, default=False
-        Let fine-tuning change the projection.
-    scale : {"unit", "none"}, default="unit"
-        Whether the components of the global placement get unit variance or keep their own, as the
-        paper's counts of generators suggest that its components do.
-    keep : int, float, None or "auto", default="auto"
-        Generators per class by pruning score, a share of them, or all. Auto is 128 per class, or
-        512 over all classes in the local placement.
-    monomials : int, None or "auto", default="auto"
-        The most monomials. Auto is 512, or no limit in the local placement.
-    score : {"separation", "normalized"}, default="separation"
-        The pruning score.
-    sparse : bool, default=False
-        Coefficients that are zero stay zero in training.
-    linear_path : int, default=0
-        Channels of a linear path beside the polynomials; 0 is none.
+    collecting, placing, projecting, pruning
+        See :mod:`vinets.settings`; or their fields as keywords: ``per_class=512``,
+        ``placement="local"``, ``components=32``, ``keep=16``, ``monomials=64``, ...
+    device : str or torch.device, default="cpu"
+        Where to work.
     seed : int, default=0
         Of every draw.
-    **collecting
-        Passed to :func:`collect`: ``per_class``, ``read``, ``pool``, ``channels_last``,
-        ``batch_size``, ``device``, ``memory_limit``, ``directory``.
 
     Returns
     -------
@@ -103,70 +90,142 @@ def build(
     >>> from vinets.data import digits
     >>> from vinets.models import digits_cnn
     >>> train = digits().train
-    >>> net, report = build(digits_cnn(), train, "relu3", n_components=16, keep=8, monomials=64)
+    >>> net, report = build(digits_cnn(), train, "relu3", components=16, keep=8, monomials=64)
     >>> report.generators_kept, net.head.linear.out_features
     (80, 10)
     """
-    one_of("build", "placement", placement, tuple(PLACEMENTS))
-    one_of("build", "order", order, ORDERS)
-    one_of("build", "score", score, SCORES)
-    one_of("build", "scale", scale, ("unit", "none"))
     if isinstance(model, Latents):
         latents = model
     else:
         if train_data is None or cut is None:
             raise ValueError("build needs train_data and a cut; see cut_points(model, example).")
-        latents = collect(model, train_data, cut, seed=seed, progress=progress, **collecting)
-    local = placement == "local"
-    components = _count("n_components", n_components, None if local else 128)
-    algorithm = (
-        ideal if ideal is not None else ABM(0.1, max_degree=usual_degree(placement, n_components))
-    )
-    most = _count("monomials", monomials, None if local else 512)
-    kept: int | float | None
-    if isinstance(keep, float):
-        kept = bounded_float("build", "keep", keep, 0, 1, high_included=True)
-    else:
-        kept = _count("keep", keep, max(1, 512 // latents.n_classes) if local else 128)
+        latents = collect(
+            model,
+            train_data,
+            cut,
+            collecting=collecting,
+            device=device,
+            seed=seed,
+            progress=progress,
+        )
+    design = Design(placing, projecting, pruning)
+    algorithm = choose_ideal(Finding(), placing, projecting) if ideal is None else ideal
     watch = progress_of(progress)
     watch.start("polynomials", 1)
-    with torch.random.fork_rng(devices=[]):  # layers draw their first weights from there
-        torch.manual_seed(seed)
-        placed = PLACEMENTS[placement](
-            latents,
-            algorithm,
-            Projecting(components, order, pca, train_projection, scale),
-            Pruning(kept, most, score, sparse),
-            linear_path=linear_path,
-            seed=seed,
-        )
+    variables = find_variables(latents, placing, projecting, seed=seed)
+    begin = time.perf_counter()
+    generators = find_generators(variables, latents.fit, latents.check, algorithm, pruning.score)
+    with seeded(seed):
+        points = fitted_points(latents, variables)
+        layer = make_layer(generators, points, pruning, local=design.local)
+        head = make_head(latents, variables, layer, design, seed)
+    seconds = time.perf_counter() - begin
     watch.advance(1)
-    notes = {"placement": placement, "ideal": repr(algorithm), "seed": seed}
+    net = make_network(latents, head, design, algorithm, seed)
+    return net, build_report(net, latents, variables, layer, seconds)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's own generator, of which heads draw their first weights, and put it back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def fitted_points(latents: Latents, variables: Variables) -> torch.Tensor:
+    """The points that were fitted to, then those that score, (m, n): they scale the monomials."""
+    device = variables.points.device
+    masks = (latents.fit.to(device), latents.check.to(device))
+    return torch.cat([variables.points[mask] for mask in masks])
+
+
+def make_head(
+    latents: Latents, variables: Variables, layer: PrunedLayer, design: Design, seed: int
+) -> VanishingHead | LocalHead:
+    """An untrained VI head; draws from torch's own generator, see :func:`seeded`."""
+    classes, (channels, positions) = latents.n_classes, latents.shape
+    rescale, projection = variables.rescale, copy.deepcopy(variables.projection)
+    width = design.placing.linear_path
+    if not design.local:
+        assert projection is not None  # global variables are components
+        return VanishingHead(
+            rescale,
+            projection,
+            layer.layer,
+            classes,
+            order=design.projecting.order,
+            path=_path(latents, width),
+        )
+    polynomials = layer.layer
+    assert isinstance(polynomials, PolynomialLayer)  # blocks are for global heads
+    if projection is not None:
+        polynomials = with_channels(polynomials, channels, seed)
+    path = _path(latents, width)
+    return LocalHead(rescale, projection, polynomials, classes, positions=positions, path=path)
+
+
+@torch.no_grad()
+def with_channels(layer: PolynomialLayer, channels: int, seed: int) -> PolynomialLayer:
+    """The same polynomials in variables behind ``channels`` new ones, plus a linear form in these.
+
+    The linear forms start as random rows of unit norm; the new variables are standardised.
+    """
+    old = layer.monomials.terms
+    first = np.concatenate([np.arange(channels)[:, None], old.blocks[1] + channels])
+    blocks = [old.blocks[0], first, *(block + channels for block in old.blocks[2:])]
+    terms = TermSet(old.n_variables + channels, tuple(blocks))
+    wide = PolynomialLayer(
+        terms, len(layer.bias), masked=layer.mask is not None, normalized=layer.norm is not None
+    )
+    wide.draw(torch.Generator().manual_seed(seed))
+    linear = wide.weight[:, :channels]
+    linear /= linear.norm(dim=1, keepdim=True)  # a view: this changes the layer
+    wide.weight[:, channels:] = layer.weight
+    wide.bias.copy_(layer.bias)
+    if layer.mask is not None and wide.mask is not None:
+        wide.mask[:, channels:] = layer.mask
+    if layer.shift is not None and layer.scale is not None:
+        zeros = torch.zeros(channels)
+        wide.set_moments(torch.cat([zeros, layer.shift]), torch.cat([zeros + 1, layer.scale]))
+    return wide
+
+
+def _path(latents: Latents, width: int) -> LinearPath | None:
+    if width == 0:
+        return None
+    values, _ = next(latents.store.chunks(1024))
+    channels, positions = latents.shape
+    # the squared norm of what the last layer sees bounds its learning rate: 64 suits 0.05
+    size = (min(width, channels) * positions / 64) ** 0.5
+    scale = max(size, 1.0) * float(values.std().clamp_min(1e-12))
+    return LinearPath(channels, positions, width, latents.n_classes, scale=scale)
+
+
+def make_network(
+    latents: Latents,
+    head: VanishingHead | LocalHead,
+    design: Design,
+    ideal: VanishingIdeal,
+    seed: int,
+) -> VINet:
+    """The backbone with that head; its record says how it was made."""
+    notes = {"placement": design.placing.placement, "ideal": repr(ideal), "seed": seed}
     record = replace(latents.record, notes=notes)
-    net = VINet(latents.backbone, latents.reader, placed.head, record).to(latents.device)
-    return net.eval(), _report(net, latents, placed, placement)
+    return VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
 
 
-def usual_degree(placement: str, n_components: int | str | None) -> int:
-    """The largest degree that pays: many variables at every position leave no more than lines."""
-    if placement == "global":
-        return 5
-    return 1 if n_components in (None, "auto") else 2
-
-
-def _count(name: str, value: int | str | None, automatic: int | None) -> int | None:
-    return automatic if value == "auto" else optional_positive_int("build", name, value)
-
-
-def _report(net: VINet, latents: Latents, placed: Placed, placement: str) -> BuildReport:
-    found = placed.found
+def build_report(
+    net: VINet, latents: Latents, variables: Variables, found: PrunedLayer, seconds: float
+) -> BuildReport:
+    """What came of it, with points and values to draw."""
     layer = found.layer
     terms = layer.monomials.terms
-    means = class_means(layer.to(placed.points.device), placed.points, placed.labels)
+    means = class_means(layer.to(variables.points.device), variables.points, variables.labels)
     layer.to(latents.device)
     pictures = Pictures(
-        placed.points.cpu().double().numpy(),
-        placed.labels.cpu().numpy(),
+        variables.points.cpu().double().numpy(),
+        variables.labels.cpu().numpy(),
         means,
         found.owners.numpy(),
         found.scores.values,
@@ -175,10 +234,10 @@ def _report(net: VINet, latents: Latents, placed: Placed, placement: str) -> Bui
     blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
     return BuildReport(
         cut=latents.record.cut,
-        placement=placement,
+        placement=net.record.notes["placement"],
         latent_shape=latents.shape,
         examples=len(latents.store),
-        explained_variance=placed.explained,
+        explained_variance=variables.explained,
         generators_found=found.pruned.n_generators,
         generators_kept=len(layer.bias),
         monomials_found=found.monomials_found,
@@ -186,8 +245,13 @@ def _report(net: VINet, latents: Latents, placed: Placed, placement: str) -> Bui
         coefficients_found=found.pruned.n_generators * found.monomials_found,
         coefficients_kept=sum(block.numel() for block in blocks),
         degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
+        capped=found.capped,
         parts=net.folded().parts(),
         original_parameters=latents.original_parameters,
-        seconds={"latents": latents.seconds} | placed.seconds,
+        seconds={
+            "latents": latents.seconds,
+            "projection": variables.seconds,
+            "polynomials": seconds,
+        },
         pictures=pictures,
     )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,8 +18,10 @@ from vinets.latent.reader import LatentReader
 from vinets.latent.store import LatentStore
 from vinets.models.sources import source_of
 from vinets.nn.network import Record, input_fields
+from vinets.options import flat
 from vinets.progress import Progress, progress_of
-from vinets.running import device_of, each
+from vinets.running import device_of, each, tensors_of
+from vinets.settings import Collecting
 
 __all__ = ["Latents", "collect"]
 
@@ -38,8 +38,8 @@ class Latents:
         What is read from its output.
     store : LatentStore
         Latents (m, C, P) and labels.
-    fit : Tensor of shape (m,)
-        True for the examples that ideals are fitted to, False for those that score them.
+    fit, check : Tensor of shape (m,)
+        True for the examples that ideals are fitted to, and for those that score them.
     record : Record
         What the network is made of.
     original_parameters : int
@@ -52,6 +52,7 @@ class Latents:
     reader: LatentReader
     store: LatentStore
     fit: Tensor
+    check: Tensor
     record: Record
     original_parameters: int
     seconds: float
@@ -73,32 +74,40 @@ class Latents:
         return device_of(self.backbone)
 
 
+@flat(collecting=Collecting)
 def collect(
     model: nn.Module,
     train_data: Any,
     cut: str | int,
     *,
-    per_class: int | None = 512,
-    read: str = "auto",
-    pool: int | None = None,
-    channels_last: bool = False,
-    batch_size: int = 256,
+    collecting: Collecting,
     device: torch.device | str = "cpu",
-    memory_limit: int = 4 << 30,
-    directory: str | Path | None = None,
     seed: int = 0,
     progress: Progress | str | None = "auto",
 ) -> Latents:
-    """Truncate ``model`` and run training data through it; parameters as in :func:`build`."""
+    """Truncate ``model`` and run training data through it.
+
+    Parameters
+    ----------
+    model, train_data, cut
+        As in :func:`vinets.build`; the network is moved to ``device``.
+    collecting : Collecting
+        Or its fields as keywords: ``per_class``, ``read``, ``pool``, ``memory_limit``, ...
+    device, seed, progress
+        Where to work, the seed of the examples, and how to show it.
+    """
     source = as_source(train_data)
     example = source.example()
     model = model.to(device)
     on_device = each(example, lambda tensor: tensor.to(device))
     name = resolve_cut(model, cut, on_device)
     backbone = truncate(model, name, on_device)
-    reader = LatentReader(read, pool=pool, channels_last=channels_last)
+    reader = LatentReader(
+        collecting.read, pool=collecting.pool, channels_last=collecting.channels_last
+    )
     # a quarter as many again, to score the generators on points they were not fitted to
-    chosen = choose_per_class(source.labels, per_class and per_class + -(-per_class // 4), seed)
+    most = collecting.per_class
+    chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
     part = source.subset(chosen)
     facts = {
         "cut": name,
@@ -117,9 +126,9 @@ def collect(
 
     store = collect_latents(
         _Read(backbone, reader),
-        part.batches(batch_size, device=device),
-        memory_limit=memory_limit,
-        directory=directory,
+        part.batches(collecting.batch_size, device=device),
+        memory_limit=collecting.memory_limit,
+        directory=collecting.directory,
         fingerprint=json.dumps(facts),
         progress=advance,
     )
@@ -128,8 +137,8 @@ def collect(
     )
     original = sum(p.numel() for p in model.parameters())
     seconds = time.perf_counter() - begin
-    fit = _fitted(store.labels.cpu(), seed)
-    return Latents(backbone, reader, store, fit, record, original, seconds)
+    fit, check = _fit_and_check(store.labels.cpu(), collecting, seed)
+    return Latents(backbone, reader, store, fit, check, record, original, seconds)
 
 
 class _Read(nn.Module):
@@ -143,15 +152,27 @@ class _Read(nn.Module):
         return self.reader(self.backbone(*inputs, **named))
 
 
-def _fitted(labels: Tensor, seed: int) -> Tensor:
-    """Four fifths of every class, at least one example."""
+def _fit_and_check(labels: Tensor, collecting: Collecting, seed: int) -> tuple[Tensor, Tensor]:
+    """Masks of the examples to fit to and of those to score on: four fifths, and the rest."""
     fit = torch.zeros(len(labels), dtype=torch.bool)
-    for k in labels.unique().tolist():
+    classes = labels.unique().tolist()
+    for k in classes:
         members = (labels == k).nonzero()[:, 0]
         count = max(1, len(members) * 4 // 5)
         draw = torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))
         fit[members[draw[:count]]] = True
-    return fit
+    most = collecting.per_class
+    if collecting.reuse and most is not None and int(fit.sum()) < most * len(classes):
+        every = torch.ones_like(fit)
+        return every, _marked(choose_per_class(labels, max(1, most // 4), seed), len(labels))
+    rest = labels[~fit].unique().tolist()
+    return fit, ~fit if rest == classes else torch.ones_like(fit)
+
+
+def _marked(positions: Tensor, count: int) -> Tensor:
+    mask = torch.zeros(count, dtype=torch.bool)
+    mask[positions] = True
+    return mask
 
 
 def _weights(network: nn.Module) -> str:
@@ -164,8 +185,7 @@ def _content(source: Source, positions: Tensor) -> str:
     """Tells data apart by the positions chosen and by the inputs at some of them."""
     some = torch.linspace(0, len(source) - 1, 16).round().long().unique()
     inputs, labels = next(source.subset(some).batches(len(some)))
-    tensors = inputs.values() if isinstance(inputs, Mapping) else [inputs]
-    return fingerprint(positions, *tensors, labels)
+    return fingerprint(positions, *tensors_of(inputs), labels)
 
 
 def _preprocessing(source: Source) -> dict[str, Any] | None:

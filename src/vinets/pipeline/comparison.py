@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vinets.pipeline.report import BuildReport
-from vinets.training.recipe import History
+from vinets.training.history import History
 
 __all__ = ["Comparison", "NetworkResult", "Speed"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ __all__ = ["BuildReport", "Pictures"]
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Points and values to draw; not part of the JSON.
+    """Points and values to draw.
 
     Parameters
     ----------
@@ -60,14 +59,16 @@ class BuildReport:
         Numbers that a matrix of all polynomials over all their terms would hold.
     degrees : dict
         How many kept monomials there are of each degree.
+    capped : bool
+        Whether generators were left out because there was no room for more.
     parts : dict
-        Numbers stored by each part of the network, folded.
+        Parameters of each part of the network, folded: everything that is stored.
     original_parameters : int
         Parameters of the uncut network.
     seconds : dict
         Wall-clock time of every step.
-    pictures : Pictures
-        For figures.
+    pictures : Pictures or None
+        For figures; not part of the JSON.
     """
 
     cut: str
@@ -82,21 +83,16 @@ class BuildReport:
     coefficients_found: int
     coefficients_kept: int
     degrees: dict[int, int]
+    capped: bool
     parts: dict[str, int]
     original_parameters: int
     seconds: dict[str, float]
-    pictures: Pictures
+    pictures: Pictures | None = field(default=None, repr=False, metadata={"plain": False})
 
     @property
     def parameters(self) -> int:
-        """Numbers that the whole network stores, folded."""
+        """Everything that the whole network stores, folded."""
         return sum(self.parts.values())
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values, without the pictures."""
-        values = asdict(self)
-        del values["pictures"]
-        return values | {"parameters": self.parameters}
 
     def __str__(self) -> str:
         saved = 1 - self.parameters / self.original_parameters
@@ -109,7 +105,7 @@ class BuildReport:
             f"generators: {self.generators_found:,} found, {self.generators_kept:,} kept",
             f"monomials:  {self.monomials_found:,} found, {self.monomials_kept:,} kept "
             f"(coefficients {self.coefficients_found:,} to {self.coefficients_kept:,})",
-            "numbers:    " + ", ".join(f"{k} {v:,}" for k, v in self.parts.items()),
+            "parameters: " + ", ".join(f"{k} {v:,}" for k, v in self.parts.items()),
             f"total:      {self.parameters:,} instead of {self.original_parameters:,}"
             + (f", {saved:.0%} fewer" if saved > 0 else ""),
             "seconds:    " + ", ".join(f"{k} {v:.2f}" for k, v in self.seconds.items()),

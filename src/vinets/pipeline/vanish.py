@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -17,44 +16,23 @@ from vinets.ideals.pruning import PrunedIdeals, PruningScores, as_polynomials, p
 from vinets.measure.timing import Clock
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
+from vinets.pipeline.variables import Variables
+from vinets.settings import Pruning
 
 __all__ = [
-    "Found",
-    "Generators",
-    "Labelled",
-    "Pruning",
+    "ClassGenerators",
+    "PrunedLayer",
     "class_means",
     "find_generators",
-    "find_polynomials",
     "make_layer",
     "timed_ideals",
 ]
 
-
-@dataclass(frozen=True)
-class Pruning:
-    """Which polynomials and monomials stay.
-
-    Parameters
-    ----------
-    keep : int, float or None
-        Generators per class, a share of them, or all.
-    monomials : int or None
-        The most monomials over all classes.
-    score : {"separation", "normalized"}
-        How generators are ranked.
-    sparse : bool
-        Zero coefficients stay zero in training.
-    """
-
-    keep: int | float | None = 128
-    monomials: int | None = 512
-    score: str = "separation"
-    sparse: bool = False
+MOST = 150_000  # polynomials of a head; what is beyond it is pruned
 
 
 @dataclass(frozen=True, eq=False)
-class Generators:
+class ClassGenerators:
     """Generators of every class before pruning, with their scores.
 
     Parameters
@@ -76,60 +54,47 @@ class Generators:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """A polynomial layer and what it was made of."""
+class PrunedLayer:
+    """A polynomial layer and what it was made of; ``capped`` if there was no room for more."""
 
     layer: PolynomialLayer | BlockPolynomialLayer
     scores: PruningScores
     pruned: PrunedIdeals
     monomials_found: int
     owners: Tensor
-
-
-Labelled: TypeAlias = tuple[Tensor, Tensor]  # points (m, n) and labels (m,)
-
-
-def find_polynomials(
-    fit: Labelled,
-    check: Labelled,
-    ideal: VanishingIdeal,
-    pruning: Pruning,
-    *,
-    normalized: bool = False,
-    blocks: bool = True,
-) -> Found:
-    """Fit one ideal per class and make a layer of what separates the classes.
-
-    Parameters
-    ----------
-    fit : pair of Tensor
-        Points (m, n) and labels (m,) that the ideals are fitted to.
-    check : pair of Tensor
-        Other points and labels, on which the generators are scored.
-    ideal : ABM, OAVI or VCA
-        The algorithm.
-    pruning : Pruning
-        What stays.
-    normalized, blocks
-        As for :func:`make_layer`.
-    """
-    generators = find_generators(fit, check, ideal, pruning.score)
-    points = torch.cat([fit[0], check[0]])
-    return make_layer(generators, points, pruning, normalized=normalized, blocks=blocks)
+    capped: bool
 
 
 def find_generators(
-    fit: Labelled, check: Labelled, ideal: VanishingIdeal, kind: str = "separation"
-) -> Generators:
-    """Fit one ideal per class to ``fit``, and score its generators on ``check``."""
-    ideals, seconds = timed_ideals(*fit, ideal)
+    variables: Variables,
+    fit: Tensor,
+    check: Tensor,
+    ideal: VanishingIdeal,
+    kind: str = "separation",
+) -> ClassGenerators:
+    """Fit one ideal per class, and score its generators on other points.
+
+    Parameters
+    ----------
+    variables : Variables
+        Points (m, n) of all classes.
+    fit, check : Tensor of shape (m,)
+        Which of them ideals are fitted to, and which score the generators.
+    ideal : ABM, OAVI or VCA
+        The algorithm.
+    kind : {"separation", "normalized"}
+        The score.
+    """
+    points, labels = variables.points, variables.labels
+    fit, check = fit.to(points.device), check.to(points.device)
+    ideals, seconds = timed_ideals(points[fit], labels[fit], ideal)
     if ideals.n_generators == 0:
         raise ValueError(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
         )
-    scores = score(ideals, check[0], check[1], kind)
+    scores = score(ideals, points[check], labels[check], kind)
     monomials = count_monomials([as_polynomials(i.generators_) for i in ideals.ideals])
-    return Generators(ideals, scores, monomials, seconds)
+    return ClassGenerators(ideals, scores, monomials, seconds)
 
 
 def timed_ideals(
@@ -149,45 +114,48 @@ def timed_ideals(
 
 
 def make_layer(
-    generators: Generators,
+    generators: ClassGenerators,
     points: Tensor,
     pruning: Pruning,
     *,
-    normalized: bool = False,
-    blocks: bool = True,
-) -> Found:
+    local: bool = False,
+) -> PrunedLayer:
     """A layer of the generators that stay.
 
     Parameters
     ----------
-    generators : Generators
+    generators : ClassGenerators
         From :func:`find_generators`.
     points : Tensor of shape (m, n)
         Of all classes, to standardise the monomials.
     pruning : Pruning
         What stays; its ``score`` was chosen before.
-    normalized : bool, default=False
-        Batch normalisation inside the layer; see :class:`PolynomialLayer`.
-    blocks : bool, default=True
-        Keep coefficients class by class where all monomials stay and that takes fewer numbers.
+    local : bool, default=False
+        For a local head, in which the layer is batch-normalised. In a global one coefficients are
+        kept class by class where all monomials stay and that takes fewer numbers.
     """
-    keep = 1.0 if pruning.keep is None else pruning.keep
+    wanted, most = pruning.counts(local, len(generators.ideals.ideals))
+    keep = 1.0 if wanted is None else wanted
+    capped = isinstance(keep, float) and keep * generators.ideals.n_generators > MOST
+    if capped:  # the best of every class, as many as there is room for
+        keep = MOST // len(generators.ideals.ideals)
     pruned = prune(generators.ideals, generators.scores, keep)
     facts = generators.scores, pruned, generators.monomials
-    if blocks and pruning.monomials is None and _blocks_are_smaller(pruned):
+    if not local and most is None and _blocks_are_smaller(pruned):
         block = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
-        return Found(block, *facts, torch.repeat_interleave(torch.tensor(block.counts)))
+        owners = torch.repeat_interleave(torch.tensor(block.counts))
+        return PrunedLayer(block, *facts, owners, capped)
     shared = SharedPolynomials.of(pruned.polynomials)
-    if pruning.monomials is not None and pruning.monomials < len(shared.terms):
+    if most is not None and most < len(shared.terms):
         _, spread = term_moments(shared.terms, points)
-        shared = shared.restrict(pruning.monomials, spread)
+        shared = shared.restrict(most, spread)
     layer = PolynomialLayer.from_polynomials(
         shared,
         term_moments(shared.terms, points),
         sparse=pruning.sparse,
-        normalized=normalized,
+        normalized=local,
     )
-    return Found(layer, *facts, shared.owners)
+    return PrunedLayer(layer, *facts, shared.owners, capped)
 
 
 def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:

@@ -1,8 +1,9 @@
 """Train heads on frozen latents, and backbones from scratch."""
 
+from vinets.settings import BACKBONE, Recipe
 from vinets.training.feed import LatentViews, cache_latents
-from vinets.training.recipe import Epoch, History, Recipe
-from vinets.training.tune import BACKBONE, fine_tune, train_classifier
+from vinets.training.history import Epoch, History
+from vinets.training.tune import fine_tune, train_classifier
 
 __all__ = [
     "BACKBONE",

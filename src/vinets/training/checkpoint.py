@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from vinets.algebra.storage import read_tensors, write_tensors
-from vinets.training.recipe import Epoch
+from vinets.training.history import Epoch
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
 

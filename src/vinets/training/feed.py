@@ -9,15 +9,18 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import format_bytes, optional_positive_int, parameter_error
+from vinets.checks import format_bytes, parameter_error
 from vinets.data.sources import Inputs, Source, as_source, split_source
 from vinets.fingerprint import fingerprint
 from vinets.nn.network import CutNetwork
+from vinets.options import flat
 from vinets.progress import Progress, progress_of
 from vinets.running import call, logits_of, tensors_of
+from vinets.settings import Caching, Recipe
 
 __all__ = ["Feed", "InputFeed", "LatentFeed", "LatentViews", "ViewFeed", "cache_latents"]
 
+THREE_VIEWS = Caching(views=3)
 Step = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
 
 
@@ -56,19 +59,17 @@ class InputFeed:
     def __init__(
         self,
         data: Any,
+        recipe: Recipe,
         *,
-        validation: float,
-        augment: bool,
-        seed: int,
         device: torch.device | str,
         teacher: nn.Module | None = None,
     ) -> None:
         source = as_source(data)
         self.train: Source = source
         self.held: Source | None = None
-        if validation:
-            self.train, self.held = split_source(source, validation, seed)
-        self.augment, self.seed, self.device = augment, seed, device
+        if recipe.validation:
+            self.train, self.held = split_source(source, recipe.validation, recipe.seed)
+        self.augment, self.seed, self.device = recipe.augment, recipe.seed, device
         self.teacher = None if teacher is None else teacher.to(device).eval()
 
     def fingerprint(self) -> str:
@@ -108,8 +109,16 @@ class InputFeed:
 class LatentFeed(InputFeed):
     """Latents of a frozen backbone, computed as they are needed."""
 
-    def __init__(self, network: CutNetwork, data: Any, **options: Any) -> None:
-        super().__init__(data, **options)
+    def __init__(
+        self,
+        network: CutNetwork,
+        data: Any,
+        recipe: Recipe,
+        *,
+        device: torch.device | str,
+        teacher: nn.Module | None = None,
+    ) -> None:
+        super().__init__(data, recipe, device=device, teacher=teacher)
         self.network = network
 
     @torch.no_grad()
@@ -179,19 +188,17 @@ class ViewFeed:
 
 
 @torch.no_grad()
+@flat(recipe=Recipe, caching=Caching)
 def cache_latents(
     network: CutNetwork,
     data: Any,
     *,
-    views: int = 3,
-    validation: float = 0.1,
-    augment: bool = True,
+    recipe: Recipe,
+    caching: Caching = THREE_VIEWS,
     teacher: nn.Module | None = None,
-    dtype: torch.dtype = torch.float32,
     memory_limit: int = 8 << 30,
-    batch_size: int = 512,
+    latent_batch: int = 512,
     device: torch.device | str = "cpu",
-    seed: int = 0,
     progress: Progress | str | None = None,
 ) -> LatentViews:
     """Run the backbone over ``views`` augmented passes once, for all epochs and heads to come.
@@ -202,49 +209,45 @@ def cache_latents(
         Any network with the backbone in question.
     data : any data source
         The training data; the share ``validation`` of it is held out, as in training.
-    views : int, default=3
-        Passes. Without augmentation one is all there is.
+    recipe, caching : Recipe, Caching
+        Or their fields as keywords: ``views=3`` passes (without augmentation one is all there is),
+        ``dtype="float16"`` to halve the memory; ``validation``, ``augment`` and ``seed`` as in the
+        training to come.
     teacher : Module or None, default=None
         The uncut network, to keep its logits as well.
-    dtype : torch.dtype, default=torch.float32
-        To store latents in; half precision halves the memory.
     memory_limit : int, default=8 GiB
         Refuse to start above this.
+    latent_batch : int, default=512
+        Examples at once.
     """
-    if optional_positive_int("cache_latents", "views", views) is None:
+    if caching.views is None:
         raise parameter_error("cache_latents", "views", "a positive integer", None)
-    feed = LatentFeed(
-        network.to(device),
-        data,
-        validation=validation,
-        augment=augment,
-        seed=seed,
-        device=device,
-        teacher=teacher,
-    )
+    dtype: torch.dtype = getattr(torch, caching.dtype)
+    feed = LatentFeed(network.to(device), data, recipe, device=device, teacher=teacher)
     held_count = 0 if feed.held is None else len(feed.held)
     first, _, _ = next(feed._given(feed.train.subset(torch.arange(1)), 1, None, None))
     assert isinstance(first, Tensor)
-    views = views if augment else 1
+    views = caching.views if recipe.augment else 1
     size = (views * len(feed.train) + held_count) * first.numel() * dtype.itemsize
     if size > memory_limit:
         raise ValueError(
             f"{views} views of the latents take {format_bytes(size)}, more than memory_limit="
-            f"{format_bytes(memory_limit)}. Take fewer views, dtype=torch.float16, or none."
+            f"{format_bytes(memory_limit)}. Take fewer views, dtype='float16', or none."
         )
     watch = progress_of(progress)
     watch.start("latents", views * len(feed.train) + held_count)
     passes: list[Tensor] = []
     lessons: list[Tensor] = []
     for view in range(1, views + 1):
-        draws = generator_of(seed, view, 1) if augment else None
-        latents, lesson = _collected(feed._given(feed.train, batch_size, None, draws), dtype, watch)
+        draws = generator_of(recipe.seed, view, 1) if recipe.augment else None
+        steps = feed._given(feed.train, latent_batch, None, draws)
+        latents, lesson = _collected(steps, dtype, watch)
         passes.append(latents)
         if lesson is not None:
             lessons.append(lesson)
     held, held_labels = first[:0].to(dtype), feed.train.labels[:0]
     if feed.held is not None:
-        held, _ = _collected(feed.held_out(batch_size), dtype, watch)
+        held, _ = _collected(feed.held_out(latent_batch), dtype, watch)
         held_labels = feed.held.labels
     labels = feed.train.labels.to(device)
     return LatentViews(tuple(passes), labels, tuple(lessons), held, held_labels.to(device))

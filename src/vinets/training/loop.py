@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,10 @@ from torch.optim import SGD
 
 from vinets.progress import Progress, progress_of
 from vinets.running import call, logits_of
+from vinets.settings import Recipe
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from vinets.training.feed import Feed, Step
-from vinets.training.recipe import Epoch, History, Recipe
+from vinets.training.history import Epoch, History
 
 __all__ = ["fit"]
 
@@ -54,11 +55,11 @@ def fit(
         trained,
         lr=recipe.learning_rate,
         momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay,
+        weight_decay=recipe.decay,
         nesterov=recipe.nesterov,
     )
     steps = feed.steps(recipe.batch_size)
-    facts = recipe.to_dict() | {
+    facts = asdict(recipe) | {
         "steps": steps,
         "numbers": sum(p.numel() for p in trained),
         "data": feed.fingerprint(),
@@ -71,7 +72,8 @@ def fit(
     watch.start(stage, recipe.epochs * steps)
     watch.advance(len(state.epochs) * steps)
     for number in range(len(state.epochs) + 1, recipe.epochs + 1):
-        epoch = _epoch(module, feed, recipe, optimizer, number, watch, torch.device(device))
+        with _products(recipe):
+            epoch = _epoch(module, feed, recipe, optimizer, number, watch, torch.device(device))
         state.epochs.append(epoch)
         if _better(state):
             state.best_epoch = number
@@ -81,6 +83,17 @@ def fit(
     module.load_state_dict(state.best_state)
     module.eval()
     return History(tuple(state.epochs), state.best_epoch, recipe)
+
+
+@contextmanager
+def _products(recipe: Recipe) -> Iterator[None]:
+    """Let matrix products on a GPU round to TensorFloat-32 where the recipe says so."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = before or recipe.precision == "tf32"
+    try:
+        yield
+    finally:  # ideals, which need every bit, are found between trainings
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _epoch(
@@ -131,7 +144,7 @@ def _epoch(
 
 def _loss(logits: Tensor, labels: Tensor, lesson: Tensor | None, recipe: Recipe) -> Tensor:
     loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
-    if lesson is None or recipe.distillation == 0:
+    if lesson is None or recipe.distill == 0:
         return loss
     t = recipe.temperature
     gap = F.kl_div(
@@ -140,7 +153,7 @@ def _loss(logits: Tensor, labels: Tensor, lesson: Tensor | None, recipe: Recipe)
         reduction="batchmean",
         log_target=True,
     )
-    return (1 - recipe.distillation) * loss + recipe.distillation * t * t * gap
+    return (1 - recipe.distill) * loss + recipe.distill * t * t * gap
 
 
 @torch.no_grad()
@@ -169,12 +182,3 @@ def _better(state: Checkpoint) -> bool:
         return True
     best = state.epochs[state.best_epoch - 1].validation_accuracy
     return best is None or last >= best
-
-
-def with_options(recipe: Recipe | None, options: dict[str, Any]) -> Recipe:
-    """The recipe, or the default one, with some numbers changed."""
-    try:
-        return replace(recipe or Recipe(), **options)
-    except TypeError as error:
-        known = ", ".join(Recipe.__dataclass_fields__)
-        raise TypeError(f"{error}; a recipe has {known}.") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,36 +10,28 @@ import torch
 from torch import nn
 
 from vinets.nn.network import CutNetwork
+from vinets.options import flat
 from vinets.progress import Progress
+from vinets.running import device_of
+from vinets.settings import BACKBONE, Caching, Recipe
 from vinets.training.feed import Feed, InputFeed, LatentFeed, LatentViews, ViewFeed, cache_latents
-from vinets.training.loop import fit, with_options
-from vinets.training.recipe import History, Recipe
+from vinets.training.history import History
+from vinets.training.loop import fit
 
-__all__ = ["BACKBONE", "fine_tune", "train_classifier"]
-
-BACKBONE = Recipe(
-    epochs=90,
-    batch_size=256,
-    learning_rate=0.2,
-    weight_decay=5e-4,
-    nesterov=True,
-    schedule="one-cycle",
-    validation=0.0,
-)
-"""The recipe for CIFAR backbones from scratch."""
+__all__ = ["fine_tune", "train_classifier"]
 
 
+@flat(recipe=Recipe, caching=Caching)
 def fine_tune(
     network: CutNetwork,
     data: Any,
     *,
-    recipe: Recipe | None = None,
+    recipe: Recipe,
+    caching: Caching,
     teacher: nn.Module | None = None,
-    views: int | None = None,
     directory: str | Path | None = None,
     device: torch.device | str | None = None,
     progress: Progress | str | None = "auto",
-    **options: Any,
 ) -> History:
     """Train coefficients and linear layer jointly; the backbone stays as it is.
 
@@ -50,101 +43,75 @@ def fine_tune(
         The training data: a pair of tensors, a DataLoader, a source of :mod:`vinets.data`; or
         latents that :func:`cache_latents` collected. A part of it is held out to choose the best
         epoch.
-    recipe : Recipe or None, default=None
-        None is the paper's: 20 epochs of SGD, learning rate 0.05, momentum 0.9, crops and flips.
+    recipe, caching : Recipe, Caching
+        Or their fields as keywords, such as ``epochs=5`` or ``views=3``. The defaults are the
+        paper's: 20 epochs of SGD, learning rate 0.05, momentum 0.9, crops and flips.
     teacher : Module or None, default=None
-        The uncut network, to learn from its logits. Needs ``distillation``, 0.7 if not given.
-    views : int or None, default=None
-        Cache the latents of so many augmented passes and cycle through them.
+        The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given.
     directory : path or None, default=None
         For a checkpoint after every epoch; an interrupted training goes on from there.
     device : str or None, default=None
         None is where the network lies.
-    **options
-        Single numbers of the recipe, such as ``epochs=5``.
 
     Returns
     -------
     History
     """
-    if (
-        teacher is not None
-        and "distillation" not in options
-        and not (recipe or Recipe()).distillation
-    ):
-        options["distillation"] = 0.7
-    chosen = with_options(recipe, options)
+    if teacher is not None and not recipe.distill:
+        recipe = replace(recipe, distill=0.7)
     taught = bool(data.lessons) if isinstance(data, LatentViews) else teacher is not None
-    if chosen.distillation and not taught:
+    if recipe.distill and not taught:
         raise ValueError(
-            f"distillation={chosen.distillation:g} needs logits to learn from: pass teacher=, and "
+            f"distill={recipe.distill:g} needs logits to learn from: pass teacher=, and "
             "cache latents with it if they are cached."
         )
-    place = torch.device(device) if device is not None else next(network.parameters()).device
-    network.to(place)
-    if views is not None and not isinstance(data, LatentViews):
+    device = device_of(network) if device is None else torch.device(device)
+    network.to(device)
+    if caching.views is not None and not isinstance(data, LatentViews):
         data = cache_latents(
             network,
             data,
-            views=views,
-            validation=chosen.validation,
-            augment=chosen.augment,
+            recipe=recipe,
+            caching=caching,
             teacher=teacher,
-            device=place,
-            seed=chosen.seed,
+            device=device,
             progress=progress,
         )
     feed: Feed
     if isinstance(data, LatentViews):
-        feed = ViewFeed(data, seed=chosen.seed)
+        feed = ViewFeed(data, seed=recipe.seed)
     else:
-        feed = LatentFeed(
-            network,
-            data,
-            validation=chosen.validation,
-            augment=chosen.augment,
-            seed=chosen.seed,
-            device=place,
-            teacher=teacher,
-        )
+        feed = LatentFeed(network, data, recipe, device=device, teacher=teacher)
     history = fit(
         network.head,
         feed,
-        chosen,
+        recipe,
         parameters=network.head.trained_parameters(),
         directory=directory,
-        device=place,
-        stage=f"training the {network.head.kind} head",
+        device=device,
+        stage=f"training {network.head.label}",
         progress=progress,
     )
     network.eval()
     return history
 
 
+@flat(recipe=Recipe)
 def train_classifier(
     model: nn.Module,
     data: Any,
     *,
-    recipe: Recipe | None = None,
+    recipe: Recipe = BACKBONE,
     directory: str | Path | None = None,
     device: torch.device | str = "cpu",
     progress: Progress | str | None = "auto",
-    **options: Any,
 ) -> History:
-    """Train a whole network from scratch; ``recipe=None`` is the one for CIFAR backbones."""
-    chosen = with_options(recipe or BACKBONE, options)
+    """Train a whole network from scratch, in place; keywords change the recipe ``BACKBONE``."""
     model.to(device)
-    feed = InputFeed(
-        data,
-        validation=chosen.validation,
-        augment=chosen.augment,
-        seed=chosen.seed,
-        device=device,
-    )
     return fit(
         model,
-        feed,
-        chosen,
+        InputFeed(data, recipe, device=device),
+        recipe,
         directory=directory,
         device=device,
         stage="training the backbone",

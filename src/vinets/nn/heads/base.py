@@ -35,6 +35,7 @@ class Head(nn.Module):
     """Base of all heads: latents (B, C, P) to logits (B, K)."""
 
     kind: ClassVar[str]
+    label: ClassVar[str] = ""
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

@@ -1,0 +1,133 @@
+"""Options of a command, made from the fields of :mod:`vinets.settings`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields, replace
+from functools import wraps
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from vinets.options import Domain, Options
+
+__all__ = ["takes"]
+
+
+def takes(
+    _without: tuple[str, ...] = (),
+    _open: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
+    **groups: type[Options],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command that takes objects of settings be given their fields as options.
+
+    Parameters
+    ----------
+    _without : tuple of str
+        Fields that are no options of this command.
+    _open : dict
+        Parameters whose defaults are known only when the command runs: these get a dict of what
+        was given in place of an object. The function tells the default of a field in words.
+    **groups
+        Parameter of the command and its class; the default of the parameter, if it has one, is
+        what options change. The class's name heads the options in the help.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command).parameters
+        starts = {
+            group: kind() if own[group].default is inspect.Parameter.empty else own[group].default
+            for group, kind in groups.items()
+        }
+        shown = {
+            f"{group}__{one.name}": (group, one)
+            for group, kind in groups.items()
+            for one in fields(kind)  # type: ignore[arg-type]
+            if one.name not in _without
+        }
+
+        @wraps(command)
+        def called(**given: Any) -> None:
+            changes: dict[str, dict[str, Any]] = {group: {} for group in groups}
+            for name, (group, one) in shown.items():
+                value = given.pop(name)
+                if value is not None:
+                    changes[group][one.name] = _read(_flag(one), one.metadata["domain"], value)
+            made: dict[str, Any] = dict(changes)
+            for group in groups.keys() - _open.keys():
+                made[group] = replace(starts[group], **changes[group])  # type: ignore[type-var]
+            command(**given, **made)
+
+        hints = get_type_hints(command, include_extras=True)
+        kept = [
+            p.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, p in own.items()
+            if name not in groups
+        ]
+        added = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=_annotation(
+                    groups[group].__name__,
+                    one,
+                    _open[group](one.name) if group in _open else _default(one, starts[group]),
+                ),
+            )
+            for name, (group, one) in shown.items()
+        ]
+        required = [p for p in kept if p.default is inspect.Parameter.empty]
+        optional = [p for p in kept if p.default is not inspect.Parameter.empty]
+        signature = inspect.Signature([*required, *added, *optional])
+        called.__signature__ = signature  # type: ignore[attr-defined]
+        called.__annotations__ = {n: p.annotation for n, p in signature.parameters.items()}
+        return called
+
+    return decorate
+
+
+def _flag(one: Field[Any]) -> str:
+    flag: str = one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
+    return flag
+
+
+def _annotation(panel: str, one: Field[Any], default: str) -> Any:
+    """What typer makes an option of; None stands for not given."""
+    domain: Domain = one.metadata["domain"]
+    flag, kind = _flag(one), domain.typed
+    if kind is bool:
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    option = typer.Option(
+        flag,
+        help=one.metadata["help"],
+        rich_help_panel=panel,
+        show_default=default,
+    )
+    typed = Path | None if kind is Path else kind | None
+    return Annotated[typed, option]
+
+
+def _default(one: Field[Any], start: Options) -> str:
+    """The default in words."""
+    value = getattr(start, one.name)
+    if value == one.default and "shown" in one.metadata:
+        return str(one.metadata["shown"])
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "all" if value is None else str(value)
+
+
+def _read(flag: str, domain: Domain, value: Any) -> Any:
+    """The value that was meant, or one sentence on what would have been accepted."""
+    accepted = domain.written or domain.accepted
+    try:
+        meant = domain.read(value) if domain.read is not None else value
+    except (ValueError, KeyError):
+        raise ValueError(f"{flag} must be {accepted}. Got {value!r} instead.") from None
+    if not domain.holds(meant):
+        raise ValueError(f"{flag} must be {accepted}. Got {value!r} instead.")
+    return meant

@@ -1,0 +1,54 @@
+"""The algorithm that options ask for."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from vinets.checks import one_of
+from vinets.ideals.abm import ABM
+from vinets.ideals.base import VanishingIdeal
+from vinets.ideals.oavi import OAVI
+from vinets.ideals.vca import VCA
+from vinets.settings import Finding, Placing, Projecting
+
+__all__ = ["ALGORITHMS", "choose_ideal", "make_ideal"]
+
+ALGORITHMS: dict[str, type[VanishingIdeal]] = {"abm": ABM, "oavi": OAVI, "vca": VCA}
+
+
+def choose_ideal(finding: Finding, placing: Placing, projecting: Projecting) -> VanishingIdeal:
+    """The algorithm for polynomials in these variables, not fitted."""
+    return make_ideal(finding, max_degree=finding.degree(placing, projecting))
+
+
+def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
+    """An estimator, not fitted.
+
+    Parameters
+    ----------
+    finding : Finding
+        Algorithm, tolerance, and options of the estimator; None stands for its default. One that
+        this algorithm does not have is refused.
+    **given
+        Further arguments of the estimator, which override those of ``finding``.
+
+    Examples
+    --------
+    >>> make_ideal(Finding(psi=0.01, border="full"), max_degree=3)
+    ABM(border='full', max_degree=3, psi=0.01)
+    """
+    name = one_of("Finding", "algorithm", finding.algorithm.lower(), tuple(ALGORITHMS))
+    kind = ALGORITHMS[name]
+    wanted = {
+        option: getattr(finding, option)
+        for option in ("normalization", "border", "variable_order", "oracle", "tau")
+    } | given
+    wanted = {option: value for option, value in wanted.items() if value is not None}
+    known = inspect.signature(kind).parameters
+    for option in wanted:
+        if option not in known:
+            raise ValueError(
+                f"{option} is no option of {name}. Leave it out, or choose another algorithm."
+            )
+    return kind(**{"psi": finding.psi, "max_degree": given.get("max_degree"), **wanted})

@@ -1,0 +1,182 @@
+"""Build a VI-Net, train it, and compare it with the uncut network and with baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vinets.data.interface import DataSplit
+from vinets.files import slug, write_json
+from vinets.measure import machine
+from vinets.nn.heads import HEADS
+from vinets.pipeline.baselines import kinds_beside
+from vinets.pipeline.comparison import Comparison, NetworkResult, Speed
+from vinets.pipeline.setup import Setup
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import TrainingFacts, Trial, TrialResult
+from vinets.pipeline.trials import run_trials
+from vinets.plain import as_plain
+from vinets.progress import Progress
+from vinets.running import resolve_device
+
+__all__ = [
+    "OURS",
+    "UNCUT",
+    "BuildResult",
+    "compare_heads",
+    "comparison_of",
+    "head_trials",
+    "speed_trial",
+]
+
+UNCUT, OURS = "uncut", "VI-Net"
+RESULTS = "results.json"
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What ``results.json`` holds.
+
+    Attributes
+    ----------
+    command : tuple of str
+        For the record.
+    machine : dict
+        Of :func:`vinets.measure.machine`.
+    data : str
+        Name of the data.
+    seed : int
+        Of every draw.
+    comparison : Comparison
+        Every network that was measured.
+    """
+
+    command: tuple[str, ...]
+    machine: Mapping[str, Any]
+    data: str
+    seed: int
+    comparison: Comparison
+
+
+def compare_heads(
+    model: nn.Module,
+    data: DataSplit,
+    trial: Trial,
+    out: str | Path,
+    *,
+    baselines: bool = False,
+    device: torch.device | str = "auto",
+    command: Sequence[str] = (),
+    progress: Progress | str | None = "auto",
+) -> BuildResult:
+    """Build a VI-Net, train it, and compare it with the uncut network.
+
+    The folded VI-Net is saved in ``out`` with ``results.json``, baselines below ``out/baselines``.
+    The same call goes on where it was interrupted. Other settings, weights or data in the same
+    folder are refused.
+
+    Parameters
+    ----------
+    model : Module
+        The pretrained network, whole; it is moved to ``device``.
+    data : DataSplit
+        What to train and what to test on.
+    trial : Trial
+        Where to cut, and every setting; ``Trial(cut="relu2")`` takes the paper's.
+    out : path
+        Folder for the results.
+    baselines : bool, default=False
+        Train and measure the other heads on the same latents as well.
+    device : str or torch.device, default="auto"
+        Where to work.
+    command : sequence of str
+        Kept in the results, for the record.
+    """
+    on = resolve_device("compare_heads", device)
+    setup, store = Setup(UNCUT, model, data, on), Store(out)
+    heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
+    timed = speed_trial(heads)
+    run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
+    found = {name: [store.read(each)] for name, each in heads.items()}
+    comparison = comparison_of(found, store.read(timed), [setup])
+    result = BuildResult(tuple(command), machine(on), data.name, trial.seed, comparison)
+    write_json(store.folder / RESULTS, as_plain(result))
+    return result
+
+
+def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str, Trial]:
+    """The trial of a VI head, and of every baseline beside it, by the label of the head."""
+    mine = replace(trial, head="vi", detailed=True, save=folder or ".")
+    trials = {OURS: mine}
+    if baselines:
+        for kind in kinds_beside(mine.placing):
+            label = HEADS[kind].label
+            save = f"{folder}/baselines/{slug(label)}".lstrip("/")
+            trials[label] = replace(mine, head=kind, save=save)
+    return trials
+
+
+def speed_trial(heads: Mapping[str, Trial]) -> Trial:
+    """The speed of all these networks and of the uncut one, in turns."""
+    first = next(iter(heads.values()))
+    compared = tuple((name, trial.save) for name, trial in heads.items())
+    return Trial(
+        network=first.network,
+        task="speed",
+        timing=first.timing,
+        sampling=first.sampling,
+        compared=compared,
+        alone=True,
+    )
+
+
+def comparison_of(
+    found: Mapping[str, Sequence[TrialResult]], timed: TrialResult, setups: Sequence[Setup]
+) -> Comparison:
+    """Put results of heads side by side.
+
+    Parameters
+    ----------
+    found : dict
+        Label to results of its trials, one for every seed; the VI-Net first.
+    timed : TrialResult
+        The speed of the networks of the first seed.
+    setups : sequence of Setup
+        The uncut network of every seed.
+    """
+    first = setups[0]
+    speeds = timed.timed.speeds
+    uncut = NetworkResult(
+        UNCUT,
+        {"backbone": first.parameters},
+        tuple(setup.accuracy for setup in setups),
+        tuple(setup.wrong for setup in setups),
+        speeds[first.name],
+    )
+    ours = next(iter(found.values()))[0]
+    networks = tuple(
+        _network(name, [one.trained for one in results], speeds[name])
+        for name, results in found.items()
+    )
+    report = ours.trained.build
+    assert report is not None  # of a detailed trial
+    return Comparison(report.cut, report.latent_shape, uncut, networks, report)
+
+
+def _network(name: str, results: Sequence[TrainingFacts], speed: Speed) -> NetworkResult:
+    first = results[0]
+    return NetworkResult(
+        name,
+        first.parts,
+        tuple(one.accuracy for one in results),
+        tuple(one.wrong or () for one in results),
+        speed,
+        sum(first.build.seconds.values()) if first.build is not None else None,
+        first.seconds,
+        first.history,
+    )

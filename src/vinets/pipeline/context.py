@@ -1,0 +1,198 @@
+"""What trials at one cut share, made when it is first asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from vinets.ideals.choose import choose_ideal
+from vinets.latent.cut import share_removed
+from vinets.nn.heads import Head
+from vinets.nn.network import CutNetwork, VINet, network_of
+from vinets.pipeline.baselines import baseline, reference_to
+from vinets.pipeline.build import (
+    build_report,
+    fitted_points,
+    make_head,
+    make_network,
+    seeded,
+)
+from vinets.pipeline.collect import Latents, collect
+from vinets.pipeline.report import BuildReport
+from vinets.pipeline.setup import CHUNK, Setup
+from vinets.pipeline.trial import Trial
+from vinets.pipeline.vanish import ClassGenerators, find_generators, make_layer
+from vinets.pipeline.variables import Variables, find_variables
+from vinets.progress import Progress
+from vinets.settings import Recipe
+from vinets.training import LatentViews, cache_latents
+
+__all__ = ["CutContext"]
+
+VIEW_BYTES = 64 << 30  # of cached latents
+
+
+class CutContext:
+    """Latents, variables, generators and cached views behind one cut, for one seed.
+
+    Of what is large, the last that was asked for is kept: trials that follow each other should be
+    alike.
+
+    Parameters
+    ----------
+    setup : Setup
+        The uncut network with the data of these trials.
+    trial : Trial
+        One of them; all have the same :attr:`Trial.shares`.
+    progress : Progress
+        How to show what takes time.
+    """
+
+    def __init__(self, setup: Setup, trial: Trial, progress: Progress) -> None:
+        self.setup, self.progress = setup, progress
+        self.cut, self.seed, self.collecting = trial.cut, trial.seed, trial.collecting
+        self._variables: dict[Hashable, Variables] = {}
+        self._generators: tuple[Hashable, ClassGenerators] | None = None
+        self._views: tuple[Hashable, LatentViews] | None = None
+        self._projected: tuple[Hashable, LatentViews, Tensor] | None = None
+
+    @cached_property
+    def latents(self) -> Latents:
+        """Of the examples that ideals are fitted to and scored on."""
+        return collect(
+            self.setup.model,
+            self.setup.train,
+            self.cut,
+            collecting=self.collecting,
+            device=self.setup.device,
+            seed=self.seed,
+            progress=self.progress,
+        )
+
+    def removed(self, counting: str) -> float:
+        """Share of the convolutions that the cut takes away."""
+        return share_removed(self.setup.model, self.latents.backbone, counting)
+
+    def variables(self, trial: Trial) -> Variables:
+        """Points that the polynomials of a trial see."""
+        projecting = replace(trial.projecting, train_projection=False)  # the points are the same
+        key = trial.placing.placement, projecting
+        if key not in self._variables:
+            self._variables[key] = find_variables(
+                self.latents, trial.placing, trial.projecting, seed=self.seed
+            )
+        return self._variables[key]
+
+    def generators(self, trial: Trial) -> ClassGenerators:
+        """Generators of every class, before pruning."""
+        key = trial.finding, trial.placing.placement, trial.projecting, trial.pruning.score
+        if self._generators is None or self._generators[0] != key:
+            self._generators = None  # make room
+            ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
+            found = find_generators(
+                self.variables(trial),
+                self.latents.fit,
+                self.latents.check,
+                ideal,
+                trial.pruning.score,
+            )
+            self._generators = key, found
+        return self._generators[1]
+
+    def vinet(self, trial: Trial) -> tuple[VINet, BuildReport]:
+        """The untrained VI-Net that a trial describes, and how it was built."""
+        latents, design = self.latents, trial.design
+        variables = self.variables(trial)
+        begin = time.perf_counter()
+        self.progress.start("polynomials", 1)
+        generators = self.generators(trial)
+        with seeded(trial.seed):
+            points = fitted_points(latents, variables)
+            layer = make_layer(generators, points, trial.pruning, local=design.local)
+            head = make_head(latents, variables, layer, design, trial.seed)
+        if head.projection is not None:
+            head.projection.requires_grad_(trial.projecting.train_projection)
+        self.progress.advance(1)
+        seconds = time.perf_counter() - begin
+        ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
+        net = make_network(latents, head, design, ideal, trial.seed)
+        return net, build_report(net, latents, variables, layer, seconds)
+
+    def network(self, trial: Trial) -> tuple[CutNetwork, BuildReport | None]:
+        """The untrained network of a trial; the report of a VI-Net."""
+        if trial.head == "vi":
+            return self.vinet(trial)
+        reference = reference_to(
+            self.latents,
+            lambda: self.vinet(trial)[0].head,
+            max_degree=trial.baseline_degree,
+            seed=trial.seed,
+        )
+        head: Head = baseline(trial.head, reference)
+        latents = self.latents
+        made = network_of(latents.backbone, latents.reader, head, latents.record)
+        return made.to(self.setup.device), None
+
+    def views(self, trial: Trial) -> LatentViews:
+        """Latents of augmented passes over all training data; the teacher's logits if need be."""
+        recipe = self.recipe(trial)
+        drawn = recipe.validation, recipe.augment, bool(recipe.distill)
+        key = trial.caching, drawn
+        if self._views is None or self._views[0] != key:
+            self._views = None
+            network, _ = self.network(replace(trial, head="linear"))
+            found = cache_latents(
+                network,
+                self.setup.train,
+                recipe=recipe,
+                caching=trial.caching,
+                teacher=self.setup.model if recipe.distill else None,
+                memory_limit=VIEW_BYTES,
+                device=self.setup.device,
+                progress=self.progress,
+            )
+            self._views = key, found
+        return self._views[1]
+
+    def recipe(self, trial: Trial) -> Recipe:
+        """How a trial trains: with its seed, and with what was left open chosen."""
+        decay = trial.recipe.weight_decay
+        if decay is None:
+            decay = 2e-3 if trial.design.local else 5e-4
+        return replace(trial.recipe, seed=trial.seed, weight_decay=decay)
+
+    @cached_property
+    def test_latents(self) -> Tensor:
+        """Latents (m, C, P) of the test data, in half precision."""
+        latents, setup = self.latents, self.setup
+        with torch.no_grad():
+            parts = [
+                latents.reader(latents.backbone(x)).half()
+                for x, _ in setup.test.batches(CHUNK, device=setup.device)
+            ]
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def projected(self, trial: Trial, head: Head) -> tuple[LatentViews, Tensor]:
+        """Views and test latents as the frozen projection of ``head`` sees them.
+
+        All heads of trials that project alike share them.
+        """
+        views = self.views(trial)
+        key = trial.projecting, trial.placing, id(views)
+        if self._projected is None or self._projected[0] != key:
+            self._projected = None
+
+            def seen(latents: Tensor) -> Tensor:
+                return torch.cat([head.variables(part.float()) for part in latents.split(CHUNK)])
+
+            passes = tuple(seen(view) for view in views.views)
+            held = seen(views.held_latents) if len(views.held_labels) else views.held_latents
+            small = replace(views, views=passes, held_latents=held)
+            self._projected = key, small, seen(self.test_latents)
+        return self._projected[1], self._projected[2]

@@ -1,0 +1,132 @@
+"""Train a network from scratch into a folder, to be cut later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vinets.data import DataSplit
+from vinets.measure import evaluate, machine
+from vinets.models import source_of
+from vinets.nn.network import input_fields
+from vinets.nn.uncut import UncutNetwork, write_uncut
+from vinets.pipeline.build import seeded
+from vinets.pipeline.opening import channel_count, check_inputs, open_network
+from vinets.pipeline.setup import DataFacts, Identity, Setup
+from vinets.pipeline.store import Store
+from vinets.pipeline.tasks import CHECKPOINTS
+from vinets.plain import as_plain, changes
+from vinets.progress import Progress
+from vinets.running import resolve_device
+from vinets.settings import BACKBONE, SMALL, Recipe
+from vinets.training import train_classifier
+
+__all__ = ["TrainingRun", "recipe_for", "train_into"]
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """How a network was trained, and what came of it.
+
+    Attributes
+    ----------
+    model : str
+        Its name.
+    data : DataFacts
+        What it was trained on.
+    recipe : Recipe
+        How.
+    best_epoch, seconds
+        The epoch that was kept, and the time of all.
+    machine : dict
+        Of :func:`vinets.measure.machine`.
+    test : dict
+        Of :meth:`vinets.measure.Evaluation.to_dict`.
+    parameters : int
+        Of the network.
+    """
+
+    model: str
+    data: DataFacts
+    recipe: Recipe
+    best_epoch: int
+    seconds: float
+    machine: dict[str, Any]
+    test: dict[str, Any]
+    parameters: int
+
+
+def recipe_for(model: str) -> Recipe:
+    """What a network of that name trains by."""
+    return SMALL.get(model, BACKBONE)
+
+
+def train_into(
+    out: str | Path,
+    model: str,
+    data: DataSplit,
+    *,
+    recipe: Recipe | None = None,
+    device: torch.device | str = "auto",
+    progress: Progress | str | None = "auto",
+) -> TrainingRun:
+    """Train a network from scratch, test it, and write it into a folder.
+
+    There is a checkpoint after every epoch: the same call goes on where it was interrupted. Other
+    settings or data in the same folder are refused.
+
+    Parameters
+    ----------
+    out : path
+        The folder.
+    model : str
+        Name of the network; see :func:`vinets.models.create_model`.
+    data : DataSplit
+        What to train and what to test on.
+    recipe : Recipe or None, default=None
+        How; None is that of :func:`recipe_for`. Its seed is that of the first weights, too.
+    device : str or torch.device, default="auto"
+        Where to work.
+    """
+    recipe = recipe_for(model) if recipe is None else recipe
+    example = data.train.example()
+    with seeded(recipe.seed):
+        opened = open_network(model, None, len(data.train.classes), channel_count(example))
+    if opened.trained:
+        raise ValueError(
+            f"model must be the name of a network to train from scratch. Got {model!r} instead."
+        )
+    check_inputs(opened, example)
+    on, facts = resolve_device("train_into", device), DataFacts.of(data)
+    setup, folder = Setup(model, opened.network, data, on), Path(out)
+    settings = {"model": model, "recipe": changes(recipe)}
+    Store(folder).reserve({".": settings}, {model: Identity("", facts.content)})
+    history = train_classifier(
+        setup.model,
+        setup.train,
+        recipe=recipe,
+        directory=folder / CHECKPOINTS,
+        device=on,
+        progress=progress,
+    )
+    tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
+    run = TrainingRun(
+        model,
+        facts,
+        recipe,
+        history.best,
+        history.seconds,
+        machine(on),
+        tested,
+        setup.parameters,
+    )
+    whole = setup.model.cpu()
+    source = source_of(whole)
+    assert source is not None  # create_model made it
+    given = getattr(data.train, "preprocessing", None)
+    inputs, classes = input_fields(example), tuple(data.train.classes)
+    write_uncut(folder, UncutNetwork(whole, source, inputs, classes, given, as_plain(run)))
+    return run

@@ -1,0 +1,179 @@
+"""An uncut network with its data on a device, and what identifies both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from vinets.data import DataSplit, ImageSource, Source, load_data
+from vinets.data.sources import choose_per_class
+from vinets.fingerprint import fingerprint
+from vinets.models import create_model, load_weights
+from vinets.progress import Progress, progress_of
+from vinets.running import call, evaluating, logits_of, tensors_of
+from vinets.settings import Sampling
+
+__all__ = ["DataFacts", "Identity", "Setup", "SetupFiles", "identify", "wrong_answers"]
+
+CHUNK = 2_000  # examples at once where nothing is trained
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What results belong to, by content.
+
+    Attributes
+    ----------
+    weights : str
+        Digest of every number of the uncut network.
+    data : str
+        Digest of every example and label, training and test part.
+    """
+
+    weights: str
+    data: str
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """A data set and its split: name, sizes of both parts, and a digest of their contents."""
+
+    name: str
+    train: int
+    test: int
+    content: str
+
+    @classmethod
+    def of(cls, data: DataSplit) -> DataFacts:
+        """What is known of ``data``."""
+        return cls(data.name, len(data.train), len(data.test), identify(data))
+
+
+def identify(data: DataSplit) -> str:
+    """A digest of every example and label, of both parts and in their order."""
+    return fingerprint(*_contents(data.train), *_contents(data.test))
+
+
+def _contents(source: Source) -> list[Tensor]:
+    if isinstance(source, ImageSource):  # as they were read, whatever normalises them later
+        return [source.images, source.labels]
+    batches = [tensors_of(inputs) for inputs, _ in source.batches(CHUNK)]
+    return [*(tensor for batch in batches for tensor in batch), source.labels]
+
+
+class Setup:
+    """An uncut network and its data on a device.
+
+    Parameters
+    ----------
+    name : str
+        By which trials name it.
+    model : Module
+        The network, which is moved to ``device`` and set to eval mode.
+    data : DataSplit
+        What to train and what to test on. Images lie on the device, where they are augmented.
+    device : torch.device
+        Where to work.
+    """
+
+    def __init__(self, name: str, model: nn.Module, data: DataSplit, device: torch.device) -> None:
+        self.name, self.data, self.device = name, data, device
+        self.model = model.to(device).eval()
+        self.train, self.test = (_resident(part, device) for part in (data.train, data.test))
+
+    @cached_property
+    def identity(self) -> Identity:
+        """What results of it are kept with."""
+        return Identity(fingerprint(*self.model.state_dict().values()), identify(self.data))
+
+    @cached_property
+    def wrong(self) -> tuple[int, ...]:
+        """Positions of the test examples that the uncut network gets wrong."""
+        return wrong_answers(self.model, self.test, self.device)
+
+    @property
+    def accuracy(self) -> float:
+        """Of the uncut network on the test data."""
+        return 1 - len(self.wrong) / len(self.test)
+
+    @property
+    def parameters(self) -> int:
+        """Of the uncut network."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    def sampled(self, sampling: Sampling) -> Setup:
+        """The same with a part of the data."""
+        if sampling == Sampling():
+            return self
+        train = _some(self.data.train, sampling.train)
+        test = _some(self.data.test, sampling.test)
+        return Setup(self.name, self.model, DataSplit(self.data.name, train, test), self.device)
+
+
+@dataclass(frozen=True)
+class SetupFiles:
+    """Where an uncut network and its data lie: enough to open them in another process.
+
+    Parameters
+    ----------
+    model : str
+        Name of the network; see :func:`vinets.models.create_model`.
+    weights : str
+        A safetensors file.
+    data : str
+        See :func:`vinets.data.load_data`.
+    classes : int or None
+        How many there are; None asks the data.
+    """
+
+    model: str
+    weights: str
+    data: str
+    classes: int | None = None
+
+    def open(self, name: str, device: torch.device) -> Setup:
+        """Read both."""
+        if not Path(self.weights).is_file():
+            raise FileNotFoundError(
+                f"{self.weights} is not there. Pass the folder with the weights of {self.model}, "
+                f"or make them: vinets train --model {self.model} --data {self.data} --out DIR "
+                "writes DIR/weights.safetensors."
+            )
+        data = load_data(self.data)
+        model = create_model(self.model, self.classes or len(data.train.classes))
+        load_weights(model, self.weights)
+        return Setup(name, model, data, device)
+
+
+def _resident(source: Source, device: torch.device) -> Source:
+    """Images lie on the device; other sources send their batches."""
+    return source.to(device) if isinstance(source, ImageSource) else source
+
+
+def _some(source: Source, per_class: int | None) -> Source:
+    if per_class is None:
+        return source
+    return source.subset(choose_per_class(source.labels, per_class, 0))
+
+
+def wrong_answers(
+    network: nn.Module,
+    source: Source,
+    device: torch.device,
+    *,
+    batch_size: int = 512,
+    progress: Progress | None = None,
+) -> tuple[int, ...]:
+    """Positions of the examples that ``network`` gets wrong."""
+    right = []
+    watch = progress or progress_of(None)
+    watch.start("testing", len(source))
+    with evaluating(network):
+        for inputs, labels in source.batches(batch_size, device=device):
+            right.append(logits_of(call(network, inputs)).argmax(1) == labels)
+            watch.advance(len(labels))
+    return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())

@@ -1,0 +1,162 @@
+"""Results of trials on disk: one file a trial, the data and weights they belong to beside them.
+
+A trial that is there is not repeated: this is how an interrupted call goes on, and how several
+experiments share what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vinets.files import read_json, write_json
+from vinets.pipeline.setup import Identity
+from vinets.pipeline.trial import Trial, TrialResult
+from vinets.plain import as_plain, from_plain
+
+__all__ = ["Outcome", "Store"]
+
+FILE, FOLDER = "store.json", "trials"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A result with how it came about.
+
+    Attributes
+    ----------
+    trial : Trial
+        What was asked.
+    result : TrialResult
+        What came of it.
+    machine : dict
+        Of :func:`vinets.measure.machine`.
+    took : float or None
+        Seconds; what trials share counts for the first of them.
+    """
+
+    trial: Trial
+    result: TrialResult
+    machine: dict[str, Any]
+    took: float | None = None
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """What ``store.json`` holds: the uncut networks, and which trial each folder was saved by."""
+
+    networks: dict[str, Identity] = field(default_factory=dict)
+    saved: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Store:
+    """Results below ``folder/trials``, and networks that trials saved below ``folder``."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def path(self, trial: Trial) -> Path:
+        """Where the result of a trial is kept."""
+        return self.folder / FOLDER / f"{trial.name}.json"
+
+    def missing(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Those without a result, each once."""
+        return [trial for trial in dict.fromkeys(trials) if not self.path(trial).is_file()]
+
+    def write(self, outcome: Outcome) -> None:
+        """Keep the result of a trial."""
+        values = as_plain(outcome) | {"trial": outcome.trial.changes}
+        write_json(self.path(outcome.trial), values)
+
+    def read(self, trial: Trial) -> TrialResult:
+        """The result of a trial."""
+        return self.outcome(trial).result
+
+    def outcome(self, trial: Trial) -> Outcome:
+        """All that is kept of a trial."""
+        return self.load(self.path(trial))
+
+    def load(self, path: Path) -> Outcome:
+        """What a file of results holds."""
+        try:
+            return from_plain(Outcome, read_json(path))
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{path} does not hold the result of a trial: {error} Delete it, and run again."
+            ) from None
+
+    # --- what results belong to ---------------------------------------------------------------
+
+    def claim(self, trials: Iterable[Trial], identities: Mapping[str, Identity]) -> None:
+        """Take the folder for these trials; refuse if it holds what does not go with them.
+
+        Parameters
+        ----------
+        trials : iterable of Trial
+            What is going to be carried out or read.
+        identities : dict
+            The uncut networks by name, as they are now.
+        """
+        self.reserve({trial.save: trial.changes for trial in trials if trial.save}, identities)
+
+    def reserve(
+        self, saved: Mapping[str, dict[str, Any]], identities: Mapping[str, Identity]
+    ) -> None:
+        """Note what is going to be saved where, and with which data and weights.
+
+        Results of other data or weights are never mixed with these. Nor are saved networks: a
+        folder that was saved into with other settings belongs to these.
+
+        Parameters
+        ----------
+        saved : dict
+            Folder to settings, as plain values.
+        identities : dict
+            Networks by name, as they are now.
+        """
+        contents = self._contents()
+        for name, now in identities.items():
+            before = contents.networks.get(name, now)
+            differ = [part for part in ("weights", "data") if _of(before, part) != _of(now, part)]
+            if differ:
+                raise ValueError(
+                    f"{self.folder} holds results of {name or 'a network'} with other "
+                    f"{' and other '.join(differ)}. Choose another folder, or delete this one to "
+                    "start anew."
+                )
+        for place, settings in saved.items():
+            ours = as_plain(settings)
+            theirs = contents.saved.get(place, ours)
+            if theirs != ours:
+                raise ValueError(
+                    f"{self.folder} holds a run with other settings: they differ in "
+                    f"{', '.join(_differences(theirs, ours))}. Choose another folder, or "
+                    "delete this one to start anew."
+                )
+        merged = _Contents({**contents.networks, **identities}, {**contents.saved, **saved})
+        write_json(self.folder / FILE, as_plain(merged))
+
+    def _contents(self) -> _Contents:
+        path = self.folder / FILE
+        if not path.is_file():
+            return _Contents()
+        return from_plain(_Contents, read_json(path), str(path))
+
+
+def _of(identity: Identity, part: str) -> str:
+    value: str = getattr(identity, part)
+    return value
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
+    """Names of the settings that differ; what has its default is not among the changes."""
+    names: list[str] = []
+    for key in sorted(theirs.keys() | ours.keys()):
+        a, b = theirs.get(key), ours.get(key)
+        if isinstance(a, dict) or isinstance(b, dict):
+            names += _differences(a or {}, b or {})
+        elif a != b:
+            names.append(key)
+    return names

@@ -1,0 +1,220 @@
+"""What a trial computes: one function for each task."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from vinets.algebra.shared import count_monomials
+from vinets.ideals.pruning import as_polynomials, prune
+from vinets.measure import compare
+from vinets.measure.dimension import class_dimensions
+from vinets.nn.heads import Head
+from vinets.nn.network import CutNetwork
+from vinets.pipeline.comparison import Speed
+from vinets.pipeline.context import CutContext
+from vinets.pipeline.setup import CHUNK, Setup, wrong_answers
+from vinets.pipeline.trial import (
+    DimensionFacts,
+    IdealFacts,
+    SpeedFacts,
+    TrainingFacts,
+    Trial,
+    TrialResult,
+)
+from vinets.running import evaluating
+from vinets.training import History, fine_tune
+from vinets.training.feed import ViewFeed
+from vinets.training.loop import fit
+
+__all__ = ["CHECKPOINTS", "RATIOS", "measure_speed", "run_at_cut"]
+
+RATIOS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
+"""Shares of the polynomials that are pruned, to count the monomials that are left."""
+
+CHECKPOINTS = "checkpoints"
+
+
+def run_at_cut(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
+    """Carry out a trial that has a cut; networks and checkpoints go below ``folder``."""
+    task = TASKS[trial.task]
+    found = task(context, trial, folder)
+    latents = context.latents
+    return TrialResult(context.removed(trial.counting), latents.shape, **{found[0]: found[1]})  # type: ignore[arg-type]
+
+
+# --- ideals and dimension ---------------------------------------------------------------------
+
+
+def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> tuple[str, IdealFacts]:
+    """How many monomials and polynomials, how long, and what pruning leaves."""
+    latents, variables = context.latents, context.variables(trial)
+    generators = context.generators(trial)
+    ideals = generators.ideals
+    left = {
+        str(ratio): count_monomials(prune(ideals, generators.scores, 1.0 - ratio).polynomials)
+        for ratio in RATIOS
+    }
+    by_class = {str(k): count_monomials([as_polynomials(one.generators_)]) for k, one in ideals}
+    facts = IdealFacts(
+        points=int(latents.fit.sum()),
+        features=latents.shape[0] * latents.shape[1],
+        variables=variables.points.shape[1],
+        explained_variance=variables.explained,
+        polynomials=ideals.n_generators,
+        monomials=generators.monomials,
+        seconds=generators.seconds,
+        monomials_left=left,
+        by_class=by_class,
+    )
+    return "ideals", facts
+
+
+def _estimate_dimension(
+    context: CutContext, trial: Trial, folder: Path
+) -> tuple[str, DimensionFacts]:
+    """Intrinsic dimension of the latents of every class, before rescaling and projection."""
+    latents = context.latents
+    chosen = latents.fit.to(latents.store.labels.device)
+    points, labels = latents.store.tensor().flatten(1)[chosen], latents.store.labels[chosen]
+    neighbours = min(20, max(2, len(points) // latents.n_classes - 2))
+    found = class_dimensions(points, labels, neighbours=neighbours)
+    per_class = {str(k): value for k, value in found.per_class.items()}
+    return "dimension", DimensionFacts(neighbours, per_class, found.mean, found.std)
+
+
+# --- training ---------------------------------------------------------------------------------
+
+
+def _train_head(context: CutContext, trial: Trial, folder: Path) -> tuple[str, TrainingFacts]:
+    """Train a head, fold it, test it, and save it where the trial says so."""
+    network, report = context.network(trial)
+    checkpoints = folder / CHECKPOINTS / trial.name
+    if trial.caching.projected and network.head.behind_variables() is not None:
+        history, wrong = _train_on_variables(context, trial, network.head, checkpoints)
+        folded = network.folded()
+    else:
+        history = _train(context, trial, network, checkpoints)
+        folded = network.folded()
+        wrong = _tested(context, trial, folded)
+    if trial.save:
+        _save(folded, folder / trial.save)
+    kept, parts = history.kept, folded.parts()
+    setup = context.setup
+    facts = TrainingFacts(
+        accuracy=1 - len(wrong) / len(setup.test),
+        uncut=setup.accuracy,
+        train_accuracy=kept.accuracy,
+        loss=kept.loss,
+        parts=parts,
+        seconds=history.seconds,
+        best_epoch=history.best,
+        **_size(network.head),
+        capped=None if report is None else report.capped,
+        wrong=wrong if trial.detailed else None,
+        history=history if trial.detailed else None,
+        build=report if trial.detailed else None,
+    )
+    return "training", facts
+
+
+def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path) -> History:
+    recipe = context.recipe(trial)
+    cached = trial.caching.views is not None
+    return fine_tune(
+        network,
+        context.views(trial) if cached else context.setup.train,
+        recipe=recipe,
+        teacher=context.setup.model if recipe.distill else None,
+        directory=folder,
+        progress=context.progress,
+    )
+
+
+def _train_on_variables(
+    context: CutContext, trial: Trial, head: Head, folder: Path
+) -> tuple[History, tuple[int, ...]]:
+    """Train what stands behind a frozen projection on what it makes of the latents."""
+    views, test = context.projected(trial, head)
+    back = head.behind_variables()
+    assert back is not None
+    recipe = context.recipe(trial)
+    history = fit(
+        back,
+        ViewFeed(views, seed=recipe.seed),
+        recipe,
+        directory=folder,
+        device=context.setup.device,
+        stage=f"training {head.label}",
+        progress=context.progress,
+    )
+    with evaluating(back):
+        answers = torch.cat([back(part.float()).argmax(1) for part in test.split(CHUNK // 4)])
+    labels = context.setup.test.labels.to(answers.device)
+    return history, tuple((answers != labels).nonzero()[:, 0].tolist())
+
+
+def _tested(context: CutContext, trial: Trial, network: CutNetwork) -> tuple[int, ...]:
+    if not trial.caching.projected:
+        setup = context.setup
+        return wrong_answers(network, setup.test, setup.device, progress=context.progress)
+    with evaluating(network):
+        parts = context.test_latents.split(CHUNK // 4)
+        answers = torch.cat([network.head(part.float()).argmax(1) for part in parts])
+    labels = context.setup.test.labels.to(answers.device)
+    return tuple((answers != labels).nonzero()[:, 0].tolist())
+
+
+def _size(head: Head) -> dict[str, int]:
+    polynomials = getattr(head, "polynomials", None)
+    if polynomials is None:
+        return {}
+    terms = polynomials.monomials.terms
+    return {"polynomials": len(polynomials.bias), "monomials": len(terms)}
+
+
+def _save(network: CutNetwork, folder: Path) -> None:
+    """Write a network; one that is there is replaced when the new one is complete."""
+    if folder.is_dir() and any(folder.iterdir()):
+        network.save_pretrained(folder)  # beside other files: the store's own folder
+        return
+    aside = folder.with_name(f".{folder.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    network.save_pretrained(aside)
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
+
+
+TASKS: Mapping[str, Callable[[CutContext, Trial, Path], tuple[str, object]]] = {
+    "train": _train_head,
+    "ideals": _find_ideals,
+    "dimension": _estimate_dimension,
+}
+
+
+# --- speed ------------------------------------------------------------------------------------
+
+
+def measure_speed(setup: Setup, trial: Trial, folder: Path) -> TrialResult:
+    """Images per second of the uncut network and of saved ones, which take turns."""
+    networks: dict[str, nn.Module] = {trial.network or "uncut": setup.model}
+    for name, saved in trial.compared:
+        whole = copy.deepcopy(setup.model)  # its class may be the user's own
+        network = CutNetwork.from_pretrained(folder / saved, backbone=whole.cpu())
+        networks[name] = network.to(setup.device).folded()
+    timing = trial.timing
+    measured = compare(
+        networks,
+        setup.test.example(timing.batch),
+        batch_sizes=(timing.batch,),
+        repeats=timing.repeats,
+        seconds=timing.seconds,
+        device="cpu" if timing.where == "cpu" else setup.device,
+    )
+    speeds = {name: Speed(speed.mean, speed.std) for name, (speed,) in measured.items()}
+    return TrialResult(speed=SpeedFacts(speeds, setup.accuracy, setup.parameters))
