@@ -19,11 +19,14 @@ from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.oavi import OAVI
 from vinets.nn.heads import (
     ComponentsHead,
+    GlobalPolynomials,
     Head,
     LinearHead,
     MLPHead,
+    PooledHead,
+    RandomMonomials,
+    Reference,
     VanishingHead,
-    random_like,
 )
 from vinets.nn.network import CutNetwork, network_of
 from vinets.pipeline.collect import Latents, collect
@@ -112,7 +115,7 @@ class Bench:
     def _views(self, teacher: nn.Module | None) -> LatentViews:
         latents, world = self.latents, self.world
         channels, positions = latents.shape
-        reader = self.network(LinearHead(channels, positions, latents.n_classes))
+        reader = self.network(LinearHead(channels * positions, latents.n_classes))
         return cache_latents(
             reader,
             world.train,
@@ -200,9 +203,10 @@ class Bench:
         classes = self.latents.n_classes
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed)
-            if run.head in ("linear", "pooled"):
-                pooling = "flat" if run.head == "linear" else "pooled"
-                return LinearHead(channels, positions, classes, pooling=pooling), {}
+            if run.head == "linear":
+                return LinearHead(channels * positions, classes), {}
+            if run.head == "pooled":
+                return PooledHead(channels, classes), {}
             if run.head == "components":
                 made = self.variables(run)
                 projection = copy.deepcopy(made.projection)
@@ -216,15 +220,19 @@ class Bench:
             }
             if run.head == "mlp":
                 numbers = sum(head.folded().parts().values())
-                return MLPHead.matched(channels, positions, classes, numbers=numbers), {}
+                return MLPHead.matched(channels * positions, classes, numbers=numbers), {}
             if run.head == "random":
-                assert isinstance(head, VanishingHead)
-                head = random_like(head, self.variables(run).points.float(), seed=run.seed)
+                vinet, points = head, self.variables(run).points.float()
+                shape = channels, positions
+                beside = Reference(shape, classes, lambda: vinet, lambda: points, seed=run.seed)
+                drawn = RandomMonomials.beside(beside)
+                assert drawn is not None
+                return drawn, facts
         return head, facts
 
     @torch.no_grad()
     def projected(
-        self, head: VanishingHead | ComponentsHead, views: LatentViews
+        self, head: GlobalPolynomials | ComponentsHead, views: LatentViews
     ) -> tuple[LatentViews, Tensor]:
         """Views and test data as the polynomials of a frozen projection see them."""
         key = float(head.projection.weight.double().sum()), head.order, views is self.views
@@ -249,9 +257,9 @@ def _at_most(points: Labelled, count: int, seed: int) -> Labelled:
 class OnVariables(nn.Module):
     """A head without its projection, which is frozen: variables to logits."""
 
-    def __init__(self, head: VanishingHead | ComponentsHead) -> None:
+    def __init__(self, head: GlobalPolynomials | ComponentsHead) -> None:
         super().__init__()
-        own = head.polynomials if isinstance(head, VanishingHead) else nn.Identity()
+        own = head.polynomials if isinstance(head, GlobalPolynomials) else nn.Identity()
         self.polynomials: nn.Module = own
         self.norm, self.linear = head.norm, head.linear
 

@@ -18,7 +18,7 @@ from vinets.experiments.world import CHUNK, World
 from vinets.ideals.pruning import prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
-from vinets.nn.heads import ComponentsHead, VanishingHead
+from vinets.nn.heads import ComponentsHead, GlobalPolynomials
 from vinets.nn.network import CutNetwork
 from vinets.running import evaluating
 from vinets.training import LatentViews, Recipe
@@ -71,7 +71,7 @@ def train_head(bench: Bench, run: Run, folder: Path) -> dict[str, Any]:
     module: nn.Module = head
     views, test = bench.taught if recipe.distillation else bench.views, bench.test
     if (
-        isinstance(head, VanishingHead | ComponentsHead)
+        isinstance(head, GlobalPolynomials | ComponentsHead)
         and not head.projection.weight.requires_grad
     ):
         views, test = bench.projected(head, views)
