@@ -46,8 +46,8 @@ def networks(name: str) -> dict[str, nn.Module]:
     size = sum(local.folded().parts().values())
     heads = {
         "VI-Net, local": local,
-        "MLP": MLPHead.matched(channels, positions, 10, numbers=size),
-        "linear, flat": LinearHead(channels, positions, 10),
+        "MLP": MLPHead.matched(channels * positions, 10, numbers=size),
+        "linear, flat": LinearHead(channels * positions, 10),
     }
     record = Record(preset.cut, {})
     made = {

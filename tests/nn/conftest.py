@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from vinets import ABM, fit_class_ideals
 from vinets.algebra.shared import SharedPolynomials, term_moments
@@ -18,11 +17,14 @@ from vinets.nn import (
     ComponentsHead,
     LinearHead,
     LocalHead,
+    LocalReLUHead,
     MLPHead,
     PolynomialLayer,
+    PooledHead,
+    SameDegrees,
     VanishingHead,
 )
-from vinets.nn.heads import Head, LinearPath, random_like, relu_like
+from vinets.nn.heads import Head, LinearPath, LocalRandomMonomials, Reference
 
 CHANNELS, POSITIONS, VARIABLES, CLASSES = 6, 4, 5, 3
 POINTS, LABELS = latent_like_classes(CLASSES, m=60, n=VARIABLES, rank=2)
@@ -44,17 +46,9 @@ def shared(ideals) -> SharedPolynomials:
     return SharedPolynomials.of([ideal.generators_ for _, ideal in ideals])
 
 
-def lived(module: nn.Module, seed: int = 0) -> nn.Module:
-    """The module as training might have left it: nothing is zero or one any more."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(0.1 * torch.randn(p.shape, generator=generator).to(p))
-        for part in module.modules():
-            if isinstance(part, nn.BatchNorm1d):
-                part.running_mean.copy_(torch.randn(part.num_features, generator=generator))
-                part.running_var.copy_(torch.rand(part.num_features, generator=generator) + 0.5)
-    return module
+def beside(head: Head, **options) -> Reference:
+    """What baselines of ``head`` are made from."""
+    return Reference((CHANNELS, POSITIONS), CLASSES, lambda: head, lambda: Z, **options)
 
 
 @pytest.fixture(scope="session")
@@ -106,17 +100,17 @@ def heads(ideals, shared) -> dict[str, Callable[[], Head]]:
         "trained projection": lambda: vanishing(trainable=True),
         "narrow path": lambda: vanishing(path=narrow()),
         "wide path": lambda: vanishing(path=LinearPath(CHANNELS, POSITIONS, 9, CLASSES)),
-        "random": lambda: random_like(vanishing(), Z, max_degree=None, seed=1),
+        "random": lambda: SameDegrees.beside(beside(vanishing(), seed=1)),
         "local": local,
         "local path": lambda: local(path=narrow()),
         "local sparse": lambda: local(sparse=True),
-        "relu": lambda: relu_like(local(), seed=1),
-        "local random": lambda: random_like(local(), Z, max_degree=4, seed=1),
-        "linear": lambda: LinearHead(CHANNELS, POSITIONS, CLASSES),
-        "pooled": lambda: LinearHead(CHANNELS, POSITIONS, CLASSES, pooling="pooled"),
-        "components": lambda: ComponentsHead.of(vanishing()),
-        "components, tanh first": lambda: ComponentsHead.of(vanishing("tanh-pca")),
-        "mlp": lambda: MLPHead(CHANNELS, POSITIONS, CLASSES, width=7),
+        "relu": lambda: LocalReLUHead.beside(beside(local(), seed=1)),
+        "local random": lambda: LocalRandomMonomials.beside(beside(local(), max_degree=4, seed=1)),
+        "linear": lambda: LinearHead(flat, CLASSES),
+        "pooled": lambda: PooledHead(CHANNELS, CLASSES),
+        "components": lambda: ComponentsHead.beside(beside(vanishing())),
+        "components, tanh first": lambda: ComponentsHead.beside(beside(vanishing("tanh-pca"))),
+        "mlp": lambda: MLPHead(flat, CLASSES, width=7),
     }
 
 
@@ -125,13 +119,6 @@ HEAD_NAMES = (
     *("wide path", "random", "local", "local path", "local sparse", "relu", "local random"),
     *("linear", "pooled", "components", "components, tanh first", "mlp"),
 )
-
-
-@pytest.fixture(params=HEAD_NAMES)
-def head(request, heads) -> Head:
-    """One of the heads after some training, in eval mode."""
-    torch.manual_seed(0)
-    return lived(heads[request.param]()).eval()
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vinets.nn import MLPHead
+from vinets.nn import MLPHead, Reference
 from vinets.nn.network import network_of
-from vinets.pipeline import baselines, build
+from vinets.pipeline import baseline, baselines, build
+from vinets.pipeline.baselines import reference_of
 
 SMALL = {"n_components": 8, "keep": 4, "monomials": 32, "progress": None}
 
@@ -17,10 +18,10 @@ def test_baselines_stand_behind_the_same_cut(latents, placement):
     assert {"linear, flat", "linear, pooled", "MLP", "random monomials"} <= others.keys()
     assert ("local ReLU" in others) == (placement == "local")
     images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    for baseline in others.values():
-        assert torch.equal(baseline.eval().latents(images), net.latents(images))
-        assert baseline(images).shape == (3, 10) and baseline.record is net.record
-        ours, theirs = net.backbone.parameters(), baseline.backbone.parameters()
+    for network in others.values():
+        assert torch.equal(network.eval().latents(images), net.latents(images))
+        assert network(images).shape == (3, 10) and network.record is net.record
+        ours, theirs = net.backbone.parameters(), network.backbone.parameters()
         assert all(p.data_ptr() == q.data_ptr() for p, q in zip(ours, theirs, strict=True))
 
 
@@ -45,18 +46,51 @@ def test_seeds_make_the_baselines_and_leave_the_state_outside_alone(latents):
     first = baselines(net, latents, seed=1)
     assert torch.equal(torch.rand(1), expected)
     again, other = baselines(net, latents, seed=1), baselines(net, latents, seed=2)
-    for name, baseline in first.items():
+    for name, network in first.items():
         states = [n[name].head.state_dict() for n in (first, again, other)]
         assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
         assert not all(
             states[2][k].shape == t.shape and torch.equal(t, states[2][k])
             for k, t in states[0].items()
         )
-        assert not baseline.head.linear.weight.isnan().any()
+        assert not network.head.linear.weight.isnan().any()
 
 
 def test_baselines_of_baselines_are_refused(latents):
     net = build(latents, **SMALL)[0]
-    other = network_of(net.backbone, net.reader, MLPHead(64, 16, 10, width=2), net.record)
+    other = network_of(net.backbone, net.reader, MLPHead(64 * 16, 10, width=2), net.record)
     with pytest.raises(ValueError, match=r"made for a VI-Net.*'mlp'"):
         baselines(other, latents)
+
+
+@pytest.mark.parametrize("placement", ["global", "local"])
+def test_one_baseline_is_drawn_as_among_all(latents, placement):
+    net = build(latents, placement=placement, linear_path=2, **SMALL)[0]
+    for name, network in baselines(net, latents, seed=2).items():
+        one = baseline(network.head.kind, reference_of(net, latents, seed=2)).state_dict()
+        assert all(torch.equal(t, one[k]) for k, t in network.head.state_dict().items()), name
+    with pytest.raises(ValueError, match=r"'vanishing' is no baseline here. There are: linear, "):
+        baseline("vanishing", reference_of(net, latents))
+
+
+def refuse():
+    raise AssertionError("nobody asked for it")
+
+
+def test_linear_baselines_do_without_the_vi_head():
+    reference = Reference((4, 3), 2, refuse, refuse)
+    assert baseline("linear", reference).linear.in_features == 12
+    assert baseline("pooled", reference).linear.in_features == 4
+
+
+def test_making_the_vi_head_late_does_not_move_the_draws(latents):
+    net = build(latents, **SMALL)[0]
+
+    def late():
+        torch.rand(7)
+        return net.head
+
+    known = reference_of(net, latents)
+    reference = Reference(latents.shape, 10, late, lambda: known.points)
+    ours, theirs = baseline("mlp", known), baseline("mlp", reference)
+    assert torch.equal(ours.hidden.weight, theirs.hidden.weight)

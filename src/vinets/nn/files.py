@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from vinets.files import read_json, write_json
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.sources import rebuild
-from vinets.nn.heads import HEADS
+from vinets.nn.heads import HEADS, Head
 from vinets.nn.network import CutNetwork, Record, example_inputs, network_of
+from vinets.plain import as_plain, from_plain
+from vinets.registry import UnknownName
 
 __all__ = ["load_network", "save_network"]
 
-FORMAT, VERSION = "vinets.network", 1
+FORMAT, VERSION = "vinets.network", 2
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # what malformed descriptions make of well-meant code
 UNREADABLE = (
@@ -36,15 +38,15 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
     config = {
         "format": FORMAT,
         "version": VERSION,
-        "record": network.record.to_dict(),
+        "record": as_plain(network.record),
         "reader": network.reader.config(),
-        "head": network.head.config(),
+        "head": {"kind": network.head.kind, **network.head.config()},
         "parts": network.parts(),
     }
     # clones, for safetensors refuses tensors that share memory
     state = {k: t.detach().cpu().clone().contiguous() for k, t in network.state_dict().items()}
     save_file(state, str(folder / WEIGHTS), {"format": FORMAT})
-    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / CONFIG, config)  # last, for a folder with it counts as a saved network
 
 
 def load_network(directory: str | Path, backbone: nn.Module | None = None) -> CutNetwork:
@@ -53,9 +55,8 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     config = _read_config(folder)
     state = _read_state(folder)
     try:
-        record = _record(config["record"])
-        head_state = {k.removeprefix("head."): t for k, t in state.items() if k.startswith("head.")}
-        head = HEADS[config["head"]["kind"]].from_config(config["head"], head_state)
+        record = from_plain(Record, config["record"], "record")
+        head = _head(config["head"], state)
         reader = LatentReader(**config["reader"])
         example = example_inputs(record.inputs)
     except UNREADABLE as error:
@@ -83,10 +84,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise FileNotFoundError(
             f"{folder} holds no saved network: {CONFIG} is missing. Save one with save_pretrained."
         )
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not readable JSON: {error}.") from None
+    config = read_json(path)
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise ValueError(f"{path} does not describe a network of vinets.")
     if config.get("version") != VERSION:
@@ -107,11 +105,17 @@ def _read_state(folder: Path) -> dict[str, Tensor]:
         raise ValueError(f"{path} is not a readable safetensors file: {error}.") from None
 
 
-def _record(values: Mapping[str, Any]) -> Record:
-    record = Record(**(dict(values) | {"classes": tuple(values["classes"])}))
-    if not isinstance(record.cut, str) or not isinstance(record.inputs, dict):
-        raise ValueError("its record has no cut or no inputs")
-    return record
+def _head(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Head:
+    """The head of a network's description, of the right shapes; its state is not loaded yet."""
+    arguments = {name: value for name, value in config.items() if name != "kind"}
+    own = {k.removeprefix("head."): t for k, t in state.items() if k.startswith("head.")}
+    try:
+        kind = HEADS[config["kind"]]
+    except UnknownName as error:
+        raise ValueError(
+            f"{error} If it is defined elsewhere, import the module that defines it first"
+        ) from None
+    return kind.from_config(arguments, own)
 
 
 def _not_described(folder: Path, error: Exception) -> ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from vinets.latent.reader import LatentReader
-from vinets.nn.heads import Head, LocalHead, VanishingHead
+from vinets.nn.heads import Head
+from vinets.running import Inputs
 
 __all__ = ["CutNetwork", "Record", "VINet", "example_inputs", "input_fields", "network_of"]
 
@@ -33,6 +34,8 @@ class Record:
         Names of the classes.
     preprocessing : dict or None
         How an image becomes an input.
+    notes : dict
+        What else is to be remembered.
     """
 
     cut: str
@@ -41,10 +44,6 @@ class Record:
     classes: tuple[str, ...] = ()
     preprocessing: dict[str, Any] | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self) | {"classes": list(self.classes)}
 
 
 class CutNetwork(nn.Module):
@@ -151,11 +150,10 @@ def _frozen(backbone: nn.Module) -> nn.Module:
 
 def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
     """A :class:`VINet` if the head has vanishing polynomials, else a plain :class:`CutNetwork`."""
-    vanishing = head.kind in (VanishingHead.kind, LocalHead.kind)
-    return (VINet if vanishing else CutNetwork)(backbone, reader, head, record)
+    return (VINet if head.vanishing else CutNetwork)(backbone, reader, head, record)
 
 
-def input_fields(inputs: Tensor | Mapping[str, Tensor]) -> dict[str, Any]:
+def input_fields(inputs: Inputs) -> dict[str, Any]:
     """Shapes and dtypes of a batch of inputs, as plain JSON values."""
     named = {"": inputs} if isinstance(inputs, Tensor) else inputs
     return {

@@ -1,8 +1,8 @@
 """From a classifier to a VI-Net."""
 
-from vinets.pipeline.baselines import baselines
+from vinets.pipeline.baselines import baseline, baselines
 from vinets.pipeline.build import build
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.report import BuildReport
 
-__all__ = ["BuildReport", "Latents", "baselines", "build", "collect"]
+__all__ = ["BuildReport", "Latents", "baseline", "baselines", "build", "collect"]

@@ -5,20 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vinets.nn.heads import (
-    ComponentsHead,
-    Head,
-    LinearHead,
-    LocalHead,
-    MLPHead,
-    VanishingHead,
-    random_like,
-    relu_like,
-)
+from vinets.nn.heads import HEADS, Head, PolynomialHead, Reference
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.collect import Latents
 
-__all__ = ["baselines"]
+__all__ = ["baseline", "baselines", "reference_of"]
 
 POINTS = 20_000  # enough to standardise monomials
 
@@ -42,41 +33,81 @@ def baselines(
     Returns
     -------
     dict
-        Name to network: linear heads on the flat and on the pooled map, and for the global
-        placement on the components that the polynomials see; an MLP that stores about as
-        many numbers as the VI head; the same head with random monomials, of any degree up to
-        ``max_degree`` and of the same degrees; for the local placement also with ReLU.
+        Label to network, for every head that offers itself beside this one; see
+        :meth:`vinets.nn.Head.beside`. Of those in vinets: linear heads on the flat and on the
+        pooled map, and for the global placement on the components that the polynomials see; an
+        MLP that stores about as many numbers as the VI head; the same head with random monomials,
+        of any degree up to ``max_degree`` and of the same degrees; for the local placement also
+        with ReLU.
     """
+    reference = reference_of(network, latents, max_degree=max_degree, seed=seed)
+    made: dict[str, CutNetwork] = {}
+    for one in _draw(reference):
+        other = network_of(network.backbone, network.reader, one, network.record)
+        # heads from elsewhere may bring a label that is taken
+        name = one.label if one.label not in made else f"{one.label} ({one.kind})"
+        made[name] = other.to(latents.device)
+    return made
+
+
+def reference_of(
+    network: CutNetwork, latents: Latents, *, max_degree: int = 5, seed: int = 0
+) -> Reference:
+    """What baselines of a VI-Net are made from; the parameters are those of :func:`baselines`."""
     head = network.head
-    if not isinstance(head, VanishingHead | LocalHead):
+    if not head.vanishing:
         raise ValueError(
             f"baselines are made for a VI-Net. Got a head of kind {head.kind!r} instead."
         )
-    classes, (channels, positions) = latents.n_classes, latents.shape
-    numbers = sum(head.folded().parts().values())
-    points = _variables(head, latents, seed)
+
+    def points() -> Tensor:
+        return _variables(head, latents, seed)
+
+    shape, classes = latents.shape, latents.n_classes
+    return Reference(shape, classes, lambda: head, points, max_degree, seed)
+
+
+def baseline(kind: str, reference: Reference) -> Head:
+    """The one head of this kind that :func:`baselines` would make, with the same numbers.
+
+    Parameters
+    ----------
+    kind : str
+        Of :data:`vinets.nn.HEADS`.
+    reference : Reference
+        What it stands beside; asked only for what heads up to this one need of it.
+    """
+    wanted = HEADS[kind]
+    made = _draw(reference, wanted)
+    if not made or type(made[-1]) is not wanted:
+        offered = ", ".join(type(head).kind for head in _draw(reference))
+        raise ValueError(f"A head of kind {kind!r} is no baseline here. There are: {offered}.")
+    return made[-1]
+
+
+def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
+    """Untrained heads by rank, perhaps up to one.
+
+    They draw their weights one after another from one generator. To get the weights of one, those
+    before it have to be drawn as well; heads of a higher rank, which anybody may add, change none.
+    """
+    made: list[Head] = []
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        heads: dict[str, Head] = {
-            "linear, flat": LinearHead(channels, positions, classes),
-            "linear, pooled": LinearHead(channels, positions, classes, pooling="pooled"),
-            "MLP": MLPHead.matched(channels, positions, classes, numbers=numbers),
-            "random monomials": random_like(head, points, max_degree=max_degree, seed=seed),
-            "random, same degrees": random_like(head, points, max_degree=None, seed=seed),
-        }
-        if isinstance(head, VanishingHead):
-            heads["linear, components"] = ComponentsHead.of(head)
-        else:
-            heads["local ReLU"] = relu_like(head, seed=seed)
-    return {
-        name: network_of(network.backbone, network.reader, one, network.record).to(latents.device)
-        for name, one in heads.items()
-    }
+        torch.manual_seed(reference.seed)
+        for kind in sorted(HEADS.values(), key=lambda head: (head.rank, head.kind)):
+            head = kind.beside(reference)
+            if head is not None:
+                made.append(head)
+            if kind is last:
+                break
+    return made
 
 
 @torch.no_grad()
-def _variables(head: VanishingHead | LocalHead, latents: Latents, seed: int) -> Tensor:
+def _variables(head: Head, latents: Latents, seed: int) -> Tensor:
     """Points (m, n) that the polynomials of ``head`` are evaluated at."""
+    if not isinstance(head, PolynomialHead):
+        raise ValueError(f"a head of kind {head.kind!r} has no variables of polynomials.")
     device = head.linear.weight.device
     parts = [head.variables(z.to(device)).flatten(0, -2) for z, _ in latents.store.chunks(256)]
     points = torch.cat(parts)

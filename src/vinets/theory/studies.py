@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from vinets.checks import optional_positive_int
@@ -16,7 +15,6 @@ from vinets.latent.reader import LatentReader
 from vinets.nn.network import CutNetwork
 from vinets.running import Inputs, call, evaluating
 from vinets.theory.advisor import Advice, advise
-from vinets.theory.bounds import encode_polynomials
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.generalisation import GeneralisationBound, compare
 from vinets.theory.layers import layers_of
@@ -166,6 +164,7 @@ def study(
 
     Examples
     --------
+    >>> import torch
     >>> from vinets.models import digits_cnn
     >>> found = study(digits_cnn(), "relu2", torch.zeros(1, 1, 8, 8), n_components=16)
     >>> [layer.name for layer in found.split.removed]
@@ -192,7 +191,7 @@ def study(
     advice = advise(split, _classes(model, example), **advising)
     corollary = None
     if network is not None and behind is not None and batches is not None:
-        corollary = _corollary(model, network, example, (uncut, behind.whole), batches)
+        corollary = _corollary(model, network, example, (uncut, behind), batches)
     return Study(name, uncut, split, advice, behind, corollary)
 
 
@@ -215,38 +214,21 @@ def _corollary(
     model: nn.Module,
     network: CutNetwork,
     example: Tensor,
-    complexities: tuple[Complexity, Complexity],
+    found: tuple[Complexity, CutComplexity],
     batches: Batches,
 ) -> Corollary:
+    uncut, behind = found
     widths = (
         network_width(layers_of(model, example)),
-        network_width(layers_of(network.backbone, example), _head_sizes(network, example)),
+        network_width(layers_of(network.backbone, example), behind.head.sizes),
     )
     bounds = []
+    complexities = uncut, behind.whole
     for net, complexity, width in zip((model, network), complexities, widths, strict=True):
-        found = collect_margins(net, batches())
+        margins = collect_margins(net, batches())
         log = complexity.log10_R
-        bounds.append(GeneralisationBound(found.distribution, log, found.input_norm, width))
+        bounds.append(GeneralisationBound(margins.distribution, log, margins.input_norm, width))
     return Corollary(*bounds)
-
-
-@torch.no_grad()
-def _head_sizes(network: CutNetwork, example: Tensor) -> list[int]:
-    """Rows of the matrices of the head."""
-    latents = network.latents(example[:1])
-    head = network.head
-    logits = head(latents).shape[1]
-    polynomials = getattr(head, "polynomials", None)
-    if polynomials is None:
-        return [latents[0].numel(), logits]
-    encoded = encode_polynomials(polynomials)
-    positions = latents.shape[2] if head.kind.startswith("local") else 1
-    return [
-        latents[0].numel(),
-        positions * encoded.sums.shape[0],
-        positions * len(encoded.coefficients),
-        logits,
-    ]
 
 
 def _curve(bound: GeneralisationBound) -> dict[str, list[float]]:

@@ -4,7 +4,7 @@ import torch
 
 from vinets.latent.rescale import Rescale
 from vinets.nn import LocalHead, LocalReLUHead, PolynomialLayer
-from vinets.nn.heads import relu_like
+from vinets.nn.heads import Reference
 from vinets.nn.heads.local import local_variables
 
 
@@ -43,12 +43,13 @@ def test_without_a_projection_the_channels_are_the_variables(shared):
 
 def test_the_control_has_the_shape_and_other_numbers(heads):
     head = heads["local path"]()
-    control = relu_like(head, seed=2)
+    beside = Reference((6, 4), 3, lambda: head, lambda: None, seed=2)
+    control = LocalReLUHead.beside(beside)
     assert type(control) is LocalReLUHead and control.parts() == head.parts()
     assert control.polynomials.activation == "relu"
     assert not torch.equal(control.polynomials.weight, head.polynomials.weight)
     assert torch.equal(control.polynomials.scale, head.polynomials.scale)
-    same = relu_like(head, seed=2)
+    same = LocalReLUHead.beside(beside)
     assert torch.equal(control.polynomials.weight, same.polynomials.weight)
 
 

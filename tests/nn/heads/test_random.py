@@ -9,35 +9,51 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinets.algebra.terms import TermSet
-from vinets.nn.heads import LocalRandomMonomials, RandomMonomials, random_like
+from vinets.nn.heads import (
+    LocalRandomMonomials,
+    LocalSameDegrees,
+    RandomMonomials,
+    Reference,
+    SameDegrees,
+)
 from vinets.nn.heads.random import random_terms
+
+
+def beside(head, points, **options) -> Reference:
+    return Reference((6, 4), 3, lambda: head, lambda: points, **options)
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
         ("vanishing", RandomMonomials),
+        ("vanishing", SameDegrees),
         ("blocks", RandomMonomials),
+        ("blocks", SameDegrees),
         ("local path", LocalRandomMonomials),
+        ("local path", LocalSameDegrees),
     ],
 )
-@pytest.mark.parametrize("max_degree", [None, 5])
-def test_the_baseline_has_the_same_numbers(heads, points, name, kind, max_degree):
+def test_the_baseline_has_the_same_numbers(heads, points, name, kind):
     head = heads[name]()
-    baseline = random_like(head, points, max_degree=max_degree, seed=3)
-    assert type(baseline) is kind
+    baseline, same, other = (kind.beside(beside(head, points, seed=s)) for s in (3, 3, 4))
     ours, theirs = head.parts(), baseline.parts()
-    if max_degree is not None:  # other degrees take other numbers of indices
+    if not kind.same_degrees:  # other degrees take other numbers of indices
         ours.pop("monomials"), theirs.pop("monomials")
     assert ours == theirs
-    same = random_like(head, points, max_degree=max_degree, seed=3)
     assert torch.equal(baseline.polynomials.weight, same.polynomials.weight)
-    other = random_like(head, points, max_degree=max_degree, seed=4)
     assert not torch.equal(baseline.polynomials.weight, other.polynomials.weight)
 
 
+def test_a_baseline_sees_the_latents_as_the_head_does(heads, points):
+    reference = beside(heads["local"](), points)
+    assert RandomMonomials.beside(reference) is None and SameDegrees.beside(reference) is None
+    reference = beside(heads["vanishing"](), points)
+    assert LocalRandomMonomials.beside(reference) is None
+
+
 def test_random_monomials_are_standardised_on_the_points(heads, points):
-    layer = random_like(heads["vanishing"](), points).polynomials
+    layer = RandomMonomials.beside(beside(heads["vanishing"](), points)).polynomials
     m = (layer.monomials(points.float()) - layer.shift) / layer.scale
     spread = m.std(0, correction=0)
     torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-3, rtol=0)
@@ -45,7 +61,7 @@ def test_random_monomials_are_standardised_on_the_points(heads, points):
 
 def test_the_baseline_leaves_the_head_alone_and_is_untrained(heads, points):
     head = heads["narrow path"]()
-    baseline = random_like(head, points)
+    baseline = RandomMonomials.beside(beside(head, points))
     assert torch.equal(baseline.projection.weight, head.projection.weight)
     assert not torch.equal(baseline.path.out.weight, head.path.out.weight)
     assert float(baseline.path.scale) == float(head.path.scale)

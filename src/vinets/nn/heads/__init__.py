@@ -1,38 +1,41 @@
 """What replaces the layers behind the cut: polynomials, and what they are compared with."""
 
-from vinets.nn.heads.base import Head, LinearPath, SpatialSum
-from vinets.nn.heads.local import LocalHead, LocalReLUHead, relu_like
-from vinets.nn.heads.plain import ComponentsHead, LinearHead, MLPHead
-from vinets.nn.heads.random import LocalRandomMonomials, RandomMonomials, random_like
-from vinets.nn.heads.vanishing import VanishingHead
+from vinets.nn.heads.base import HEADS, Head, Reference
+from vinets.nn.heads.linear import ComponentsHead, LinearHead, PooledHead
+from vinets.nn.heads.local import LocalHead, LocalPolynomials, LocalReLUHead
+from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
+from vinets.nn.heads.mlp import MLPHead
+from vinets.nn.heads.pieces import LinearPath, SpatialSum
+from vinets.nn.heads.polynomial import PolynomialHead
+from vinets.nn.heads.random import (
+    LocalRandomMonomials,
+    LocalSameDegrees,
+    RandomMonomials,
+    SameDegrees,
+)
+from vinets.nn.heads.vanishing import GlobalPolynomials, VanishingHead
 
 __all__ = [
     "HEADS",
     "ComponentsHead",
+    "GlobalPolynomials",
     "Head",
+    "HeadMaps",
     "LinearHead",
+    "LinearMap",
     "LinearPath",
     "LocalHead",
+    "LocalPolynomials",
     "LocalRandomMonomials",
     "LocalReLUHead",
+    "LocalSameDegrees",
     "MLPHead",
+    "PolynomialHead",
+    "PolynomialMap",
+    "PooledHead",
     "RandomMonomials",
+    "Reference",
+    "SameDegrees",
     "SpatialSum",
     "VanishingHead",
-    "random_like",
-    "relu_like",
 ]
-
-HEADS: dict[str, type[Head]] = {
-    head.kind: head
-    for head in (
-        VanishingHead,
-        RandomMonomials,
-        LocalHead,
-        LocalRandomMonomials,
-        LocalReLUHead,
-        LinearHead,
-        ComponentsHead,
-        MLPHead,
-    )
-}

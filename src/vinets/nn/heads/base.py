@@ -1,4 +1,4 @@
-"""What every head offers, and the pieces that several of them use.
+"""What every head offers, the list of all heads, and what baselines are made from.
 
 A head takes latents of shape (B, C, P), ``C`` channels at ``P`` positions, to logits (B, K).
 """
@@ -6,191 +6,141 @@ A head takes latents of shape (B, C, P), ``C`` channels at ``P`` positions, to l
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from vinets.latent.pca import Projection
-from vinets.latent.rescale import Rescale
-from vinets.nn.blocks import BlockPolynomialLayer
-from vinets.nn.monomials import Monomials
-from vinets.nn.polynomial import PolynomialLayer, affine_of
+from vinets.nn.heads.maps import HeadMaps
+from vinets.registry import Registry
 
-__all__ = [
-    "Head",
-    "LinearPath",
-    "SpatialSum",
-    "folded_linear",
-    "inputs_config",
-    "inputs_from",
-    "numbers",
-    "polynomials_from",
-]
+__all__ = ["HEADS", "Head", "Reference"]
+
+HEADS: Registry[type[Head]] = Registry("head", "vinets.nn.heads")
+"""Every class of heads by its kind: those of this package, and those defined elsewhere."""
 
 
-class Head(nn.Module):
-    """Base of all heads: latents (B, C, P) to logits (B, K)."""
+class Head(nn.Module, ABC):
+    """Base of all heads: latents (B, C, P) to logits (B, K).
+
+    A subclass with a ``kind`` of its own is a head that all of vinets knows from then on: files,
+    tables, theory, and, where it has :meth:`beside`, the baselines of a VI-Net.
+
+    Attributes
+    ----------
+    kind : str
+        One word, in files and on the command line.
+    label : str
+        In tables; the kind, unless the class says otherwise.
+    vanishing : bool
+        Its polynomials vanish on the classes: with it, a network is a VI-Net.
+    rank : int
+        Baselines are made and listed by increasing rank.
+    """
 
     kind: ClassVar[str]
-    label: ClassVar[str] = ""
+    label: ClassVar[str]
+    vanishing: ClassVar[bool] = False
+    rank: ClassVar[int] = 100
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "kind" in vars(cls):  # others only hold what several heads share
+            if "label" not in vars(cls):  # an inherited one would name two rows alike
+                cls.label = cls.kind
+            HEADS.add(cls.kind, cls)
+
+    @abstractmethod
+    def forward(self, latents: Tensor) -> Tensor:
+        """Logits (B, K) of latents (B, C, P)."""
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """JSON-able description from which, with the state, the head is made again."""
+        """Plain JSON values for :meth:`from_config`: arguments of the class, as a rule."""
 
     @classmethod
-    @abstractmethod
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
         """A head of the shapes that ``config`` and ``state`` tell; the state is not loaded yet."""
+        return cls(**config)
 
     @abstractmethod
     def parts(self) -> dict[str, int]:
         """How many numbers each part stores."""
 
-    def folded(self) -> Head:
+    @abstractmethod
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        """The maps of a folded head on latents of C channels at P positions."""
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self | None:
+        """An untrained head to compare with a VI head, or None where it does not apply."""
+        return None
+
+    def folded(self) -> Self:
         """The head for inference: same outputs in eval mode, fewer numbers and operations."""
-        return self
+        return copy.deepcopy(self)
 
     def trained_parameters(self) -> list[nn.Parameter]:
         """The parameters that fine-tuning changes."""
         return [p for p in self.parameters() if p.requires_grad]
 
 
-class SpatialSum(nn.Module):
-    """Sum over positions with one trained weight per feature and position: (B, P, N) to (B, N)."""
+@dataclass(eq=False)
+class Reference:
+    """The VI head that a baseline stands beside.
 
-    def __init__(self, features: int, positions: int) -> None:
-        super().__init__()
-        start = torch.full((positions, features), 1 / positions)
-        self.weight = nn.Parameter(start + 0.1 / positions * torch.randn(positions, features))
-
-    def forward(self, y: Tensor) -> Tensor:
-        return (y * self.weight).sum(1)
-
-
-class LinearPath(nn.Module):
-    """Logits that are linear in the latents: channels to ``width`` at every position, then out.
+    That head may take minutes to make, and a linear baseline does without it, so it is made when
+    it is first asked for.
 
     Parameters
     ----------
-    channels, positions, width, classes : int
-        ``C``, ``P``, channels kept at every position, and ``K``. With ``width >= C`` the first map
-        would add nothing and is left out.
-    scale : float, default=1.0
-        Divides the latents, so that their size does not decide how fast the path learns.
+    shape : (int, int)
+        Channels ``C`` and positions ``P`` of the latents.
+    classes : int
+        The number of logits ``K``.
+    make_head : callable
+        Makes the head to compare with.
+    make_points : callable
+        Gives the variables (m, n) of its polynomials on training data, to standardise others.
+    max_degree : int, default=5
+        Of random monomials.
+    seed : int, default=0
+        Of random monomials and initial weights.
     """
 
-    def __init__(
-        self, channels: int, positions: int, width: int, classes: int, *, scale: float = 1.0
-    ) -> None:
-        super().__init__()
-        self.channels, self.width = channels, width
-        self.scale: Tensor
-        self.register_buffer("scale", torch.tensor(float(scale)))
-        narrow = width < channels
-        self.reduce = nn.Conv1d(channels, width, 1, bias=False) if narrow else None
-        self.out = nn.Linear((width if narrow else channels) * positions, classes, bias=False)
+    shape: tuple[int, int]
+    classes: int
+    make_head: Callable[[], Head]
+    make_points: Callable[[], Tensor]
+    max_degree: int = 5
+    seed: int = 0
 
-    @classmethod
-    def from_config(cls, shape: Sequence[int] | None, classes: int) -> LinearPath | None:
-        """The path that :meth:`config` describes, or none."""
-        if shape is None:
-            return None
-        channels, positions, width = shape
-        return cls(channels, positions, width, classes)
+    @property
+    def channels(self) -> int:
+        return self.shape[0]
 
-    @classmethod
-    def like(cls, path: LinearPath | None) -> LinearPath | None:
-        """An untrained path of the same shape, or none."""
-        if path is None:
-            return None
-        channels, positions, width = path.config()
-        return cls(channels, positions, width, path.out.out_features, scale=float(path.scale)).to(
-            path.out.weight.device
-        )
+    @property
+    def positions(self) -> int:
+        return self.shape[1]
 
-    @torch.no_grad()
-    def folded(self) -> LinearPath:
-        """The same outputs without a scale."""
-        plain = copy.deepcopy(self)
-        plain.out.weight.div_(self.scale)
-        plain.scale.fill_(1.0)
-        return plain
+    @cached_property
+    def head(self) -> Head:
+        """The VI head."""
+        # Baselines draw one after another from one generator. Whoever asks first must not find it
+        # moved on by what making this head drew.
+        with torch.random.fork_rng(devices=[]):
+            return self.make_head()
 
-    def config(self) -> list[int]:
-        """Channels, positions and width."""
-        if self.reduce is None:
-            return [self.channels, self.out.in_features // self.channels, self.width]
-        return [self.channels, self.out.in_features // self.width, self.width]
+    @cached_property
+    def points(self) -> Tensor:
+        """Variables (m, n) of the polynomials of the VI head."""
+        return self.make_points()
 
-    def forward(self, h: Tensor) -> Tensor:  # (B, C, P)
-        if self.reduce is not None:
-            h = self.reduce(h)
-        return self.out(h.flatten(1) / self.scale)
-
-
-@torch.no_grad()
-def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
-    """Batch normalisation followed by a linear layer, as one linear layer."""
-    gain, offset = affine_of(norm)
-    plain = copy.deepcopy(linear)
-    weight = linear.weight.double()
-    bias = weight @ offset
-    if linear.bias is not None:
-        bias = bias + linear.bias.double()
-    plain.weight.copy_(weight * gain)
-    plain.bias = nn.Parameter(bias.to(linear.weight))
-    return plain
-
-
-def numbers(*modules: nn.Module | None) -> int:
-    """Numbers stored by modules: parameters and floating-point buffers."""
-    total = 0
-    for module in modules:
-        if module is not None:
-            total += sum(p.numel() for p in module.parameters())
-            total += sum(b.numel() for b in module.buffers() if b.is_floating_point())
-    return total
-
-
-def inputs_config(rescale: Rescale, projection: Projection | None) -> dict[str, Any]:
-    """JSON-able description of rescaling and projection."""
-    return {
-        "rescale": list(rescale.mean.shape),
-        "squash": rescale.squash,
-        "projection": None if projection is None else list(projection.weight.shape),
-        "trained_projection": projection is not None and projection.weight.requires_grad,
-    }
-
-
-def inputs_from(config: Mapping[str, Any]) -> tuple[Rescale, Projection | None]:
-    """Rescaling and projection of the shapes that :func:`inputs_config` told."""
-    shape = tuple(config["rescale"])
-    rescale = Rescale(torch.zeros(shape), torch.ones(shape), squash=config["squash"])
-    if config["projection"] is None:
-        return rescale, None
-    n, width = config["projection"]
-    weight, bias = torch.zeros(n, width), torch.zeros(n)
-    return rescale, Projection(weight, bias, trainable=config["trained_projection"])
-
-
-def polynomials_from(
-    config: Mapping[str, Any], state: Mapping[str, Tensor]
-) -> PolynomialLayer | BlockPolynomialLayer:
-    """The polynomial layer of the shapes that ``config`` and ``state`` tell."""
-    options = dict(config)
-    kind, n_variables = options.pop("kind"), options.pop("n_variables")
-    terms = Monomials.terms_of(state, "polynomials.monomials.", n_variables)
-    if kind == "shared":
-        return PolynomialLayer(terms, options.pop("count"), **options)
-    counts, sizes = options["counts"], options["sizes"]
-    columns = [state[f"polynomials.columns_{k}"] for k in range(len(sizes))]
-    leading = state["polynomials.leading"]
-    for index in (*columns, leading):
-        inside = index.dtype == torch.int64 and index.ndim == 1
-        if not inside or ((index < 0) | (index >= len(terms))).any():
-            raise ValueError(f"blocks must hold positions of the {len(terms)} terms.")
-    return BlockPolynomialLayer(terms, columns, leading, counts)
+    @cached_property
+    def parameters(self) -> int:
+        """How many numbers the VI head stores, folded."""
+        return sum(self.head.folded().parts().values())

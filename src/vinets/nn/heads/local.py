@@ -8,23 +8,26 @@ position, rescaled, or a few principal components of them, squashed, or both.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-from vinets.nn.heads.base import LinearPath, SpatialSum, numbers
+from vinets.nn.heads.base import Reference
+from vinets.nn.heads.maps import HeadMaps, LinearMap
+from vinets.nn.heads.pieces import LinearPath, SpatialSum, numbers
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["LocalHead", "LocalReLUHead", "local_variables", "relu_like"]
+__all__ = ["LocalHead", "LocalPolynomials", "LocalReLUHead", "local_variables"]
 
 CACHED = 1 << 20  # values at a time
 
 
-class LocalHead(PolynomialHead):
+class LocalPolynomials(PolynomialHead):
     """Polynomials of the descriptors at every position, summed with spatial weights.
 
     Parameters
@@ -45,7 +48,7 @@ class LocalHead(PolynomialHead):
         Logits linear in the latents, added to those of the polynomials.
     """
 
-    kind = "local"
+    local = True
     polynomials: PolynomialLayer
 
     def __init__(
@@ -91,23 +94,46 @@ class LocalHead(PolynomialHead):
         counts = super().parts()
         return counts | {"linear": counts["linear"] + numbers(self.spatial)}
 
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        positions = shape[1]
+        before = [LinearMap("rescaling", (1 / self.rescale.std).expand(shape).flatten())]
+        reach = 1.0 if self.rescale.squash else math.inf
+        if self.projection is not None:
+            weight: Tensor = self.projection.weight
+            if self.channels:  # they stand beside the components
+                weight = torch.cat([torch.eye(weight.shape[1]).to(weight), weight])
+            else:
+                reach = 1.0
+            before.append(LinearMap("projection", weight, copies=positions))
+        final = (self.linear.weight[:, None] * self.spatial.weight).flatten(1)  # (K, P N)
+        return self.maps_between(tuple(before), final, reach, positions)
 
-class LocalReLUHead(LocalHead):
-    """The local head with ReLU in place of the absolute value: the control."""
 
-    kind = "local-relu"
+class LocalHead(LocalPolynomials):
+    """The local head whose polynomials vanish on the classes."""
+
+    kind, label, rank = "local", "VI-Net", 0
+    vanishing = True
 
 
-def relu_like(head: LocalHead, *, seed: int = 0) -> LocalReLUHead:
-    """The control of ``head``: the same shape and monomials, random coefficients, ReLU."""
-    own = head.polynomials
-    layer = PolynomialLayer(
-        own.monomials.terms, len(own.bias), normalized=own.norm is not None, activation="relu"
-    )
-    layer.draw(torch.Generator().manual_seed(seed))
-    if own.shift is not None and own.scale is not None:
-        layer.set_moments(own.shift.cpu(), own.scale.cpu())
-    return LocalReLUHead.like(head, layer)
+class LocalReLUHead(LocalPolynomials):
+    """A control: the same shape and monomials, random coefficients, ReLU for absolute values."""
+
+    kind, label, rank = "local-relu", "local ReLU", 60
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self | None:
+        head = reference.head
+        if not isinstance(head, LocalPolynomials):
+            return None
+        own = head.polynomials
+        layer = PolynomialLayer(
+            own.monomials.terms, len(own.bias), normalized=own.norm is not None, activation="relu"
+        )
+        layer.draw(torch.Generator().manual_seed(reference.seed))
+        if own.shift is not None and own.scale is not None:
+            layer.set_moments(own.shift.cpu(), own.scale.cpu())
+        return cls.like(head, layer)
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:

@@ -1,11 +1,11 @@
-"""What the two heads of polynomials have in common: everything but how they see the latents."""
+"""What all heads of polynomials have in common: everything but how they see the latents."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
-from vinets.nn.heads.base import (
-    Head,
+from vinets.nn.heads.base import Head
+from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
+from vinets.nn.heads.pieces import (
     LinearPath,
     folded_linear,
     inputs_config,
@@ -30,19 +31,15 @@ __all__ = ["PolynomialHead"]
 class PolynomialHead(Head):
     """Variables, absolute values of polynomials, linear layer; perhaps a linear path beside.
 
-    Parameters
+    Subclasses say how the variables are made, and explain the parameters.
+
+    Attributes
     ----------
-    rescale : Rescale
-        The map z -> tanh((z - mean) / std).
-    projection : Projection or None
-        From rescaled latents to variables.
-    polynomials : PolynomialLayer or BlockPolynomialLayer
-        The ``N`` polynomials.
-    classes : int
-        The number of logits ``K``.
-    path : LinearPath or None
-        Logits linear in the latents, added to those of the polynomials.
+    local : bool
+        Whether the polynomials see one position at a time, or the whole map at once.
     """
+
+    local: ClassVar[bool]
 
     def __init__(
         self,
@@ -91,7 +88,7 @@ class PolynomialHead(Head):
             copy.deepcopy(head.projection),
             polynomials,
             head.linear.out_features,
-            path=LinearPath.like(head.path),
+            path=None if head.path is None else head.path.like(),
             **head.arguments(),
         )
 
@@ -110,16 +107,22 @@ class PolynomialHead(Head):
         counts["linear"] = numbers(self.norm, self.linear, self.path)
         return counts
 
+    def maps_between(
+        self, before: tuple[LinearMap, ...], final: Tensor, reach: float, positions: int = 1
+    ) -> HeadMaps:
+        """The polynomials between what makes their variables, and W_F, a matrix ``final``."""
+        polynomials = PolynomialMap(self.polynomials, self.linear.weight, reach, positions)
+        path = None if self.path is None else self.path.matrix()
+        return HeadMaps(before, LinearMap("W_F", final), polynomials, path)
+
     def config(self) -> dict[str, Any]:
-        path = self.path
         return {
-            "kind": self.kind,
             "classes": self.linear.out_features,
             "arguments": self.arguments(),
             **inputs_config(self.rescale, self.projection),
             "polynomials": self.polynomials.config(),
             "folded": self.norm is None,
-            "path": None if path is None else path.config(),
+            "path": None if self.path is None else list(self.path.shape),
         }
 
     @classmethod
@@ -131,7 +134,7 @@ class PolynomialHead(Head):
             projection,
             polynomials_from(config["polynomials"], state),
             config["classes"],
-            path=LinearPath.from_config(config["path"], config["classes"]),
+            path=None if config["path"] is None else LinearPath(*config["path"]),
             **config["arguments"],
         )
         if config["folded"]:

@@ -4,73 +4,87 @@ from __future__ import annotations
 
 from itertools import combinations_with_replacement
 from math import comb
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from vinets.algebra.shared import term_moments
 from vinets.algebra.terms import TermSet
 from vinets.nn.blocks import BlockPolynomialLayer
-from vinets.nn.heads.local import LocalHead
-from vinets.nn.heads.vanishing import VanishingHead
+from vinets.nn.heads.base import Reference
+from vinets.nn.heads.local import LocalPolynomials
+from vinets.nn.heads.polynomial import PolynomialHead
+from vinets.nn.heads.vanishing import GlobalPolynomials
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["LocalRandomMonomials", "RandomMonomials", "random_like", "random_terms"]
+__all__ = [
+    "LocalRandomMonomials",
+    "LocalSameDegrees",
+    "RandomMonomials",
+    "SameDegrees",
+    "random_terms",
+]
 
 
-class RandomMonomials(VanishingHead):
-    """A vanishing head whose monomials and coefficients are random; see :func:`random_like`."""
+class _Drawn(PolynomialHead):
+    """As many monomials and polynomials as the VI head has, drawn; everything else alike."""
 
-    kind = "random-monomials"
+    same_degrees: ClassVar[bool] = False
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self | None:
+        head, seed = reference.head, reference.seed
+        if not isinstance(head, PolynomialHead) or head.local != cls.local:
+            return None
+        own, degree = head.polynomials, None if cls.same_degrees else reference.max_degree
+        terms = random_terms(own.monomials.terms, max_degree=degree, seed=seed)
+        layer: PolynomialLayer | BlockPolynomialLayer
+        if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
+            columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
+            layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
+        else:
+            layer = PolynomialLayer(terms, len(own.bias), normalized=own.norm is not None)
+        layer.draw(torch.Generator().manual_seed(seed))
+        mean, std = term_moments(terms, reference.points)
+        layer.set_moments(mean.cpu(), std.cpu())
+        return cls.like(head, layer)
 
 
-class LocalRandomMonomials(LocalHead):
-    """A local head whose monomials and coefficients are random; see :func:`random_like`."""
+class RandomMonomials(_Drawn, GlobalPolynomials):
+    """Monomials of random degrees, with random coefficients, in the variables of the VI head."""
 
-    kind = "local-random-monomials"
+    kind, label, rank = "random", "random monomials", 40
 
 
-def random_like(
-    head: VanishingHead | LocalHead,
-    points: Tensor,
-    *,
-    max_degree: int | None = 5,
-    seed: int = 0,
-) -> RandomMonomials | LocalRandomMonomials:
-    """The random baseline of ``head``: as many monomials and polynomials, everything else alike.
+class SameDegrees(_Drawn, GlobalPolynomials):
+    """As many random monomials of each degree as the VI head has.
 
-    Parameters
-    ----------
-    head : VanishingHead or LocalHead
-        What is to be compared with.
-    points : Tensor of shape (m, n)
-        Variables of its polynomials on training data, to standardise the random monomials.
-    max_degree : int or None, default=5
-        Degrees are drawn uniformly up to this. None draws as many monomials of each degree as
-        ``head`` has: what its algorithm found out about degrees is then given away.
-    seed : int, default=0
-        Seed of the draws.
+    What its algorithm found out about degrees is given away to this baseline.
     """
-    own = head.polynomials
-    terms = random_terms(own.monomials.terms, max_degree=max_degree, seed=seed)
-    layer: PolynomialLayer | BlockPolynomialLayer
-    if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
-        columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
-        layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
-    else:
-        layer = PolynomialLayer(terms, len(own.bias), normalized=own.norm is not None)
-    layer.draw(torch.Generator().manual_seed(seed))
-    mean, std = term_moments(terms, points)
-    layer.set_moments(mean.cpu(), std.cpu())
-    if isinstance(head, LocalHead):
-        assert isinstance(layer, PolynomialLayer)
-        return LocalRandomMonomials.like(head, layer)
-    return RandomMonomials.like(head, layer)
+
+    kind, label, rank = "same-degrees", "random, same degrees", 50
+    same_degrees = True
+
+
+class LocalRandomMonomials(_Drawn, LocalPolynomials):
+    """:class:`RandomMonomials` at every position."""
+
+    kind, label, rank = "local-random", "random monomials", 40
+
+
+class LocalSameDegrees(_Drawn, LocalPolynomials):
+    """:class:`SameDegrees` at every position."""
+
+    kind, label, rank = "local-same-degrees", "random, same degrees", 50
+    same_degrees = True
 
 
 def random_terms(like: TermSet, *, max_degree: int | None = 5, seed: int = 0) -> TermSet:
-    """As many distinct random terms as ``like`` has, without the constant."""
+    """As many distinct random terms as ``like`` has, without the constant.
+
+    Degrees are drawn uniformly up to ``max_degree``; None takes the degrees of ``like``.
+    """
     rng = np.random.default_rng(seed)
     if max_degree is None:
         wanted = [len(block) for block in like.blocks]

@@ -2,6 +2,7 @@ r"""The paper's head: latents rescaled and projected to one vector, polynomials,
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -10,16 +11,17 @@ from vinets.checks import one_of
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
-from vinets.nn.heads.base import LinearPath
+from vinets.nn.heads.maps import HeadMaps, LinearMap
+from vinets.nn.heads.pieces import LinearPath
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["ORDERS", "VanishingHead", "components"]
+__all__ = ["ORDERS", "GlobalPolynomials", "VanishingHead", "component_maps", "components"]
 
 ORDERS = ("tanh-pca", "pca-tanh")
 
 
-class VanishingHead(PolynomialHead):
+class GlobalPolynomials(PolynomialHead):
     """Rescaling, projection, absolute values of polynomials, linear layer.
 
     Parameters
@@ -39,7 +41,7 @@ class VanishingHead(PolynomialHead):
         Logits linear in the latents, added to those of the polynomials.
     """
 
-    kind = "vanishing"
+    local = False
     projection: Projection
 
     def __init__(
@@ -53,7 +55,7 @@ class VanishingHead(PolynomialHead):
         path: LinearPath | None = None,
     ) -> None:
         super().__init__(rescale, projection, polynomials, classes, path)
-        self.order = one_of("VanishingHead", "order", order, ORDERS)
+        self.order = one_of(type(self).__name__, "order", order, ORDERS)
 
     def arguments(self) -> dict[str, Any]:
         return {"order": self.order}
@@ -62,8 +64,33 @@ class VanishingHead(PolynomialHead):
         """What the polynomials are evaluated at, (B, n)."""
         return components(latents, self.rescale, self.projection, self.order)
 
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        size = shape[0] * shape[1]
+        before, reach = component_maps(self.rescale, self.projection, self.order, size)
+        return self.maps_between(before, self.linear.weight, reach)
+
+
+class VanishingHead(GlobalPolynomials):
+    """The paper's head: its polynomials vanish on the classes."""
+
+    kind, label, rank = "vanishing", "VI-Net", 0
+    vanishing = True
+
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
     """Latents (B, C, P), rescaled and projected in one of the two orders, (B, n)."""
     z = latents.flatten(1)
     return projection(rescale(z)) if order == "tanh-pca" else rescale(projection(z))
+
+
+def component_maps(
+    rescale: Rescale, projection: Projection, order: str, size: int
+) -> tuple[tuple[LinearMap, ...], float]:
+    """The maps of :func:`components` on latents of ``size`` values, and a bound on the results."""
+    weight, gain = projection.weight, (1 / rescale.std).flatten()
+    bound = 1.0 if rescale.squash else math.inf
+    if order == "pca-tanh":  # nothing stands between the two, so they are one map
+        return (LinearMap("projection, rescaling", gain[:, None] * weight),), bound
+    reach = float((bound * weight.abs().sum(1) + projection.bias.abs()).max())
+    first = LinearMap("rescaling", gain.expand(size))
+    return (first, LinearMap("projection", weight)), reach

@@ -1,0 +1,157 @@
+"""Linear heads, to compare with: on the whole map, on its mean, on the components."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from vinets.checks import one_of
+from vinets.latent.pca import Projection
+from vinets.latent.rescale import Rescale
+from vinets.nn.heads.base import Head, Reference
+from vinets.nn.heads.maps import HeadMaps, LinearMap
+from vinets.nn.heads.pieces import folded_linear, inputs_config, inputs_from, numbers
+from vinets.nn.heads.vanishing import ORDERS, GlobalPolynomials, component_maps, components
+
+__all__ = ["ComponentsHead", "LinearHead", "PooledHead"]
+
+
+class _LinearOn(Head):
+    """Batch normalisation, unless it is folded, and a linear layer on what a head derives.
+
+    Parameters
+    ----------
+    inputs, classes : int
+        Numbers that the linear layer sees, and logits.
+    normalized : bool, default=True
+        A folded head has no normalisation.
+    """
+
+    def __init__(self, inputs: int, classes: int, *, normalized: bool = True) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(inputs) if normalized else None
+        self.linear = nn.Linear(inputs, classes)
+
+    @abstractmethod
+    def variables(self, latents: Tensor) -> Tensor:
+        """What the linear layer sees, (B, inputs)."""
+
+    def forward(self, latents: Tensor) -> Tensor:
+        z = self.variables(latents)
+        return self.linear(z if self.norm is None else self.norm(z))
+
+    @torch.no_grad()
+    def folded(self) -> Self:
+        plain = copy.deepcopy(self)
+        if self.norm is not None:
+            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        return {"linear": numbers(self.norm, self.linear)}
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "inputs": self.linear.in_features,
+            "classes": self.linear.out_features,
+            "normalized": self.norm is not None,
+        }
+
+
+class LinearHead(_LinearOn):
+    """A linear layer on the flattened map of channels times positions."""
+
+    kind, label, rank = "linear", "linear, flat", 10
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self:
+        return cls(reference.channels * reference.positions, reference.classes)
+
+    def variables(self, latents: Tensor) -> Tensor:
+        return latents.flatten(1)
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        return HeadMaps((), LinearMap("linear", self.linear.weight))
+
+
+class PooledHead(_LinearOn):
+    """A linear layer on the channels, averaged over positions."""
+
+    kind, label, rank = "pooled", "linear, pooled", 20
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self:
+        return cls(reference.channels, reference.classes)
+
+    def variables(self, latents: Tensor) -> Tensor:
+        return latents.mean(-1)
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        return HeadMaps((), LinearMap("linear", self.linear.weight, averaged=shape[1]))
+
+
+class ComponentsHead(_LinearOn):
+    """A linear layer on the variables of a VI head: its polynomials left out.
+
+    Parameters
+    ----------
+    rescale, projection
+        As those of the VI head.
+    classes : int
+        Number of logits.
+    order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
+        Which of the two comes first.
+    normalized : bool, default=True
+        A folded head has no normalisation.
+    """
+
+    kind, label, rank = "components", "linear, components", 60
+
+    def __init__(
+        self,
+        rescale: Rescale,
+        projection: Projection,
+        classes: int,
+        *,
+        order: str = "tanh-pca",
+        normalized: bool = True,
+    ) -> None:
+        super().__init__(len(projection.bias), classes, normalized=normalized)
+        self.order = one_of("ComponentsHead", "order", order, ORDERS)
+        self.rescale, self.projection = rescale, projection
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self | None:
+        head = reference.head
+        if not isinstance(head, GlobalPolynomials):
+            return None
+        inputs = copy.deepcopy(head.rescale), copy.deepcopy(head.projection)
+        return cls(*inputs, reference.classes, order=head.order)
+
+    def variables(self, latents: Tensor) -> Tensor:
+        return components(latents, self.rescale, self.projection, self.order)
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        size = shape[0] * shape[1]
+        before, _ = component_maps(self.rescale, self.projection, self.order, size)
+        return HeadMaps(before, LinearMap("linear", self.linear.weight))
+
+    def parts(self) -> dict[str, int]:
+        return {"projection": numbers(self.rescale, self.projection), **super().parts()}
+
+    def config(self) -> dict[str, Any]:
+        settings = super().config() | {"order": self.order}
+        del settings["inputs"]  # the projection tells
+        return {"settings": settings, **inputs_config(self.rescale, self.projection)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
+        rescale, projection = inputs_from(config)
+        if projection is None:
+            raise ValueError("a head on components has a projection.")
+        return cls(rescale, projection, **config["settings"])

@@ -1,0 +1,101 @@
+r"""A head as theory reads it: linear maps with 1-Lipschitz activations between them.
+
+.. math:: h \mapsto W_F\,\sigma\bigl(\dots \sigma(W_2\,\sigma(W_1 h))\bigr) + S h
+
+for latents :math:`h` in :math:`\mathbb{R}^{CP}`; polynomials may stand before :math:`W_F`, and the
+path :math:`S` may be missing. Offsets do not matter to a Lipschitz constant and are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vinets.nn.blocks import BlockPolynomialLayer
+from vinets.nn.polynomial import PolynomialLayer
+
+__all__ = ["HeadMaps", "LinearMap", "PolynomialMap"]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    r"""One linear map, without the zeros and repetitions of its matrix.
+
+    Attributes
+    ----------
+    name : str
+        Of the layer in tables.
+    matrix : Tensor of shape (rows, columns), or (columns,)
+        The matrix :math:`W`, or the diagonal of one.
+    copies : int
+        It acts at so many positions alike: :math:`I_P \otimes W`.
+    averaged : int
+        It sees means over so many positions: :math:`W \otimes (1, \dots, 1) / P`.
+    """
+
+    name: str
+    matrix: Tensor
+    copies: int = 1
+    averaged: int = 1
+
+    def dense(self) -> Tensor:
+        """The whole matrix; for small ones, to check or to look at."""
+        matrix = torch.diag(self.matrix) if self.matrix.ndim == 1 else self.matrix
+        wide = (matrix / self.averaged).repeat_interleave(self.averaged, dim=1)
+        return torch.block_diag(*[wide] * self.copies)
+
+
+@dataclass(frozen=True, eq=False)
+class PolynomialMap:
+    """Absolute values of polynomials in what the maps before them return.
+
+    Attributes
+    ----------
+    layer : PolynomialLayer or BlockPolynomialLayer
+        The ``N`` polynomials, folded.
+    weight : Tensor of shape (K, N)
+        The linear layer behind them, without a sum over positions.
+    reach : float
+        Bound on the absolute values of the variables, whatever the input.
+    positions : int
+        They are evaluated at so many positions.
+    """
+
+    layer: PolynomialLayer | BlockPolynomialLayer
+    weight: Tensor
+    reach: float
+    positions: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class HeadMaps:
+    """All maps of a folded head, from the latents to the logits.
+
+    Attributes
+    ----------
+    before : tuple of LinearMap
+        What comes first, each with a 1-Lipschitz activation, or none, behind it.
+    final : LinearMap
+        The last map, to the ``K`` logits.
+    polynomials : PolynomialMap or None
+        What stands between those, where there are polynomials.
+    path : Tensor of shape (K, C P) or None
+        Logits linear in the latents, added to the others.
+    """
+
+    before: tuple[LinearMap, ...]
+    final: LinearMap
+    polynomials: PolynomialMap | None = None
+    path: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        # theory stacks a path below the first matrix and beside the last one
+        ends = (*self.before[:1], self.final)
+        plain = all(each.copies == each.averaged == 1 for each in ends)
+        if self.path is not None and not (self.before and plain):
+            raise ValueError(
+                "a path goes around two maps or more, the first and the last of them without "
+                "copies and averages. Add the path to the matrix, or write the maps out."
+            )

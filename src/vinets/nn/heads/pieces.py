@@ -1,0 +1,151 @@
+"""Pieces that several heads are put together from."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vinets.latent.pca import Projection
+from vinets.latent.rescale import Rescale
+from vinets.nn.blocks import BlockPolynomialLayer
+from vinets.nn.monomials import Monomials
+from vinets.nn.polynomial import PolynomialLayer, affine_of
+
+__all__ = [
+    "LinearPath",
+    "SpatialSum",
+    "folded_linear",
+    "inputs_config",
+    "inputs_from",
+    "numbers",
+    "polynomials_from",
+]
+
+
+class SpatialSum(nn.Module):
+    """Sum over positions with one trained weight per feature and position: (B, P, N) to (B, N)."""
+
+    def __init__(self, features: int, positions: int) -> None:
+        super().__init__()
+        start = torch.full((positions, features), 1 / positions)
+        self.weight = nn.Parameter(start + 0.1 / positions * torch.randn(positions, features))
+
+    def forward(self, y: Tensor) -> Tensor:
+        return (y * self.weight).sum(1)
+
+
+class LinearPath(nn.Module):
+    """Logits that are linear in the latents: channels to ``width`` at every position, then out.
+
+    Parameters
+    ----------
+    channels, positions, width, classes : int
+        ``C``, ``P``, channels kept at every position, and ``K``. With ``width >= C`` the first map
+        would add nothing and is left out.
+    scale : float, default=1.0
+        Divides the latents, so that their size does not decide how fast the path learns.
+    """
+
+    def __init__(
+        self, channels: int, positions: int, width: int, classes: int, *, scale: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.shape = channels, positions, width, classes
+        self.scale: Tensor
+        self.register_buffer("scale", torch.tensor(float(scale)))
+        narrow = width < channels
+        self.reduce = nn.Conv1d(channels, width, 1, bias=False) if narrow else None
+        self.out = nn.Linear(min(width, channels) * positions, classes, bias=False)
+
+    def like(self) -> LinearPath:
+        """An untrained path of the same shape."""
+        return LinearPath(*self.shape, scale=float(self.scale)).to(self.out.weight.device)
+
+    @torch.no_grad()
+    def folded(self) -> LinearPath:
+        """The same outputs without a scale."""
+        plain = copy.deepcopy(self)
+        plain.out.weight.div_(self.scale)
+        plain.scale.fill_(1.0)
+        return plain
+
+    def matrix(self) -> Tensor:
+        """The path as one matrix (K, C P)."""
+        out = self.out.weight / self.scale
+        if self.reduce is None:
+            return out
+        spread = out.unflatten(1, (-1, self.shape[1]))  # (K, width, P)
+        return torch.einsum("kwp,wc->kcp", spread, self.reduce.weight[..., 0]).flatten(1)
+
+    def forward(self, h: Tensor) -> Tensor:  # (B, C, P)
+        if self.reduce is not None:
+            h = self.reduce(h)
+        return self.out(h.flatten(1) / self.scale)
+
+
+@torch.no_grad()
+def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
+    """Batch normalisation followed by a linear layer, as one linear layer."""
+    gain, offset = affine_of(norm)
+    plain = copy.deepcopy(linear)
+    weight = linear.weight.double()
+    bias = weight @ offset
+    if linear.bias is not None:
+        bias = bias + linear.bias.double()
+    plain.weight.copy_(weight * gain)
+    plain.bias = nn.Parameter(bias.to(linear.weight))
+    return plain
+
+
+def numbers(*modules: nn.Module | None) -> int:
+    """Numbers stored by modules: parameters and floating-point buffers."""
+    total = 0
+    for module in modules:
+        if module is not None:
+            total += sum(p.numel() for p in module.parameters())
+            total += sum(b.numel() for b in module.buffers() if b.is_floating_point())
+    return total
+
+
+def inputs_config(rescale: Rescale, projection: Projection | None) -> dict[str, Any]:
+    """JSON-able description of rescaling and projection."""
+    return {
+        "rescale": list(rescale.mean.shape),
+        "squash": rescale.squash,
+        "projection": None if projection is None else list(projection.weight.shape),
+        "trained_projection": projection is not None and projection.weight.requires_grad,
+    }
+
+
+def inputs_from(config: Mapping[str, Any]) -> tuple[Rescale, Projection | None]:
+    """Rescaling and projection of the shapes that :func:`inputs_config` told."""
+    shape = tuple(config["rescale"])
+    rescale = Rescale(torch.zeros(shape), torch.ones(shape), squash=config["squash"])
+    if config["projection"] is None:
+        return rescale, None
+    n, width = config["projection"]
+    weight, bias = torch.zeros(n, width), torch.zeros(n)
+    return rescale, Projection(weight, bias, trainable=config["trained_projection"])
+
+
+def polynomials_from(
+    config: Mapping[str, Any], state: Mapping[str, Tensor]
+) -> PolynomialLayer | BlockPolynomialLayer:
+    """The polynomial layer of the shapes that ``config`` and ``state`` tell."""
+    options = dict(config)
+    kind, n_variables = options.pop("kind"), options.pop("n_variables")
+    terms = Monomials.terms_of(state, "polynomials.monomials.", n_variables)
+    if kind == "shared":
+        return PolynomialLayer(terms, options.pop("count"), **options)
+    counts, sizes = options["counts"], options["sizes"]
+    columns = [state[f"polynomials.columns_{k}"] for k in range(len(sizes))]
+    leading = state["polynomials.leading"]
+    for index in (*columns, leading):
+        inside = index.dtype == torch.int64 and index.ndim == 1
+        if not inside or ((index < 0) | (index >= len(terms))).any():
+            raise ValueError(f"blocks must hold positions of the {len(terms)} terms.")
+    return BlockPolynomialLayer(terms, columns, leading, counts)

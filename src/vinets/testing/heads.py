@@ -1,0 +1,207 @@
+"""What every head promises, as tests for pytest to inherit.
+
+class TestMine(HeadContract):
+    def make(self) -> Head:
+        return MyHead(24, 3)
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vinets.latent.cut import truncate
+from vinets.latent.reader import LatentReader
+from vinets.nn.heads import HEADS, Head
+from vinets.nn.network import CutNetwork, Record, VINet, input_fields, network_of
+from vinets.theory.heads import head_norms
+
+__all__ = ["HeadContract", "lived", "stored"]
+
+
+def lived(module: nn.Module, seed: int = 0) -> nn.Module:
+    """The module as training might have left it: nothing is zero or one any more.
+
+    Parameters and statistics are changed in place.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(0.1 * torch.randn(p.shape, generator=generator).to(p))
+        for part in module.modules():
+            if isinstance(part, nn.BatchNorm1d):
+                assert part.running_mean is not None and part.running_var is not None
+                part.running_mean.copy_(torch.randn(part.num_features, generator=generator))
+                part.running_var.copy_(torch.rand(part.num_features, generator=generator) + 0.5)
+    return module
+
+
+def stored(module: nn.Module) -> int:
+    """Entries of the state dict, less counters of batches and masks.
+
+    A mask follows from the zeros of the coefficients; the counters are of no use to anybody. The
+    indices of monomials and blocks count as one number each.
+    """
+    return sum(
+        t.numel()
+        for k, t in module.state_dict().items()
+        if not k.endswith(("num_batches_tracked", ".mask"))
+    )
+
+
+class HeadContract:
+    """Tests of one head; a subclass says how it is made, or overrides the fixture ``head``.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Channels and positions of the latents that the head takes.
+    classes : int
+        Logits that it returns.
+    """
+
+    shape: tuple[int, int] = (6, 4)
+    classes: int = 3
+
+    def make(self) -> Head:
+        """A new head; the generator of torch is seeded."""
+        raise NotImplementedError("make() returns a head of the kind that is tested.")
+
+    @pytest.fixture
+    def head(self) -> Head:
+        """The head after some training, in eval mode."""
+        torch.manual_seed(0)
+        head = self.make()
+        lived(head)
+        return head.eval()
+
+    @pytest.fixture
+    def latents(self) -> Tensor:
+        """A batch of latents (9, C, P)."""
+        return torch.randn(9, *self.shape, generator=torch.Generator().manual_seed(3))
+
+    def test_it_is_known_by_its_kind(self, head: Head) -> None:
+        assert HEADS[head.kind] is type(head) and head.label
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_latents_become_logits(self, head: Head, latents: Tensor, dtype: torch.dtype) -> None:
+        logits = head.to(dtype)(latents.to(dtype))
+        assert logits.shape == (9, self.classes) and logits.dtype == dtype
+        close = 1e-3 if dtype == torch.float32 else 1e-9
+        one = head(latents[:1].to(dtype))  # in eval mode no example sees another
+        torch.testing.assert_close(one, logits[:1], atol=close, rtol=close)
+
+    @pytest.mark.parametrize(
+        ("dtype", "tolerance"), [(torch.float32, 2e-4), (torch.float64, 1e-10)]
+    )
+    def test_folding_keeps_the_logits(
+        self, head: Head, latents: Tensor, dtype: torch.dtype, tolerance: float
+    ) -> None:
+        head, latents = head.to(dtype), latents.to(dtype)
+        folded, expected = head.folded(), head(latents).detach()
+        assert type(folded) is type(head) and stored(folded) <= stored(head)
+        atol = tolerance * float(expected.abs().max())
+        torch.testing.assert_close(folded(latents).detach(), expected, atol=atol, rtol=tolerance)
+
+    def test_folding_touches_neither_the_head_nor_the_random_state(
+        self, head: Head, latents: Tensor
+    ) -> None:
+        before, state = head(latents), torch.random.get_rng_state()
+        folded = head.folded()
+        assert torch.equal(torch.random.get_rng_state(), state)
+        with torch.no_grad():
+            for p in folded.parameters():
+                p.zero_()
+        assert torch.equal(head(latents), before)
+
+    def test_parts_sum_to_what_is_stored(self, head: Head) -> None:
+        assert sum(head.parts().values()) == stored(head)
+        folded = head.folded()
+        assert sum(folded.parts().values()) == stored(folded)
+
+    @pytest.mark.parametrize("fold", [False, True])
+    def test_config_and_state_make_the_same_head_again(
+        self, head: Head, latents: Tensor, fold: bool
+    ) -> None:
+        head = head.folded() if fold else head
+        config, state = json.loads(json.dumps(head.config())), head.state_dict()
+        again = type(head).from_config(config, state)
+        again.load_state_dict(state)
+        assert torch.equal(again.eval()(latents), head(latents))
+        assert again.config() == head.config()
+        flags = {k: p.requires_grad for k, p in head.named_parameters()}
+        assert {k: p.requires_grad for k, p in again.named_parameters()} == flags
+
+    def test_a_network_with_it_is_saved_and_loaded(
+        self, head: Head, latents: Tensor, tmp_path: Path
+    ) -> None:
+        uncut = nn.Sequential(OrderedDict(relu=nn.ReLU(), out=nn.Flatten()))
+        images = latents[..., None]  # (B, C, P, 1), which the reader flattens again
+        record = Record("relu", input_fields(images))
+        cut = truncate(uncut, "relu", images[:1])
+        network = network_of(cut, LatentReader(), head, record).eval()
+        assert isinstance(network, VINet) == head.vanishing
+        network.save_pretrained(tmp_path)
+        again = CutNetwork.from_pretrained(tmp_path, backbone=uncut)
+        assert type(again) is type(network) and type(again.head) is type(head)
+        assert torch.equal(again(images), network(images))
+
+    def test_a_copy_is_the_same_and_shares_nothing(self, head: Head, latents: Tensor) -> None:
+        twin, before = copy.deepcopy(head), head(latents)
+        assert torch.equal(twin(latents), before)
+        lived(twin)
+        assert torch.equal(head(latents), before)
+
+    def test_gradients_reach_all_that_is_trained_and_nothing_else(
+        self, head: Head, latents: Tensor
+    ) -> None:
+        head.train()
+        head(latents).square().sum().backward()
+        trained = {id(p) for p in head.trained_parameters()}
+        for name, p in head.named_parameters():
+            if id(p) not in trained:
+                assert p.grad is None, name
+                continue
+            assert p.grad is not None and torch.isfinite(p.grad).all(), name
+            assert (p.grad != 0).any() or name.endswith("bias"), name  # a norm behind it eats it
+
+    def test_gradients_are_finite_where_the_latents_are_zero(
+        self, head: Head, latents: Tensor
+    ) -> None:
+        z = torch.zeros_like(latents).requires_grad_()
+        head(z).sum().backward()
+        assert z.grad is not None and torch.isfinite(z.grad).all()
+
+    def test_bfloat16_is_close_to_float32(self, head: Head, latents: Tensor) -> None:
+        exact = head(latents)
+        with torch.autocast("cpu", torch.bfloat16):
+            rough = head(latents)
+        assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
+
+    def test_it_moves_no_further_than_its_maps_allow(self, head: Head, latents: Tensor) -> None:
+        found = head_norms(head, self.shape)
+        limit = math.prod(layer.lipschitz * layer.spectral for layer in found.guaranteed())
+        assert limit > 0 and found.sizes[-1] == self.classes
+        assert next(head.parameters()).dtype == torch.float32  # theory works on a copy
+        head, a = head.double(), latents.double()
+        generator = torch.Generator().manual_seed(1)
+        for size in (1e-4, 1e-2, 1.0):
+            step = size * torch.randn(a.shape, generator=generator, dtype=torch.float64)
+            moved = (head(a + step) - head(a)).norm(dim=1)
+            assert (moved <= limit * step.flatten(1).norm(dim=1) * (1 + 1e-9)).all()
+
+    def test_a_single_map_is_the_head(self, head: Head, latents: Tensor) -> None:
+        plain, z = head.folded().double(), latents.double()
+        maps = plain.maps(self.shape)
+        if maps.before or maps.polynomials is not None:
+            return  # only bounds are promised then
+        offset = plain(torch.zeros_like(z))
+        expected = z.flatten(1) @ maps.final.dense().mT + offset
+        torch.testing.assert_close(plain(z), expected)
