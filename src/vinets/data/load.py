@@ -37,7 +37,8 @@ def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSpli
         if not format.matches(text):
             continue
         if size is not None and not format.resizes:
-            remedy = "Only folders of images by class are resized."
+            resized = ", ".join(kind.written for kind in by_rank() if kind.resizes)
+            remedy = f"Only this is resized: {resized}."
             raise parameter_error("load_data", "size", f"None for {text}", size, remedy)
         return format.load(text, seed=seed, size=size)
     raise parameter_error("load_data", "spec", written_formats(), text)
