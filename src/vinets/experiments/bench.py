@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from vinets.checks import one_of
 from vinets.data.sources import choose_per_class
-from vinets.experiments.backbones import share_removed
 from vinets.experiments.runs import Run
 from vinets.experiments.world import CHUNK, World
 from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.oavi import OAVI
+from vinets.latent.cut import paper_convolutions, share_removed
 from vinets.nn.heads import (
     ComponentsHead,
     Head,
@@ -90,7 +90,7 @@ class Bench:
     @cached_property
     def removed(self) -> float:
         """Share of the convolutions that the cut takes away."""
-        return share_removed(self.world.model, self.latents.backbone)
+        return share_removed(self.world.model, self.latents.backbone, paper_convolutions)
 
     @cached_property
     def fitted(self) -> Tensor:
