@@ -147,11 +147,11 @@ def build(
 
     Where there is a map, --placement local --distill 0.7 is smaller and more accurate.
     """
-    from vinets.cli.ideals import make_ideal
-    from vinets.cli.networks import open_with_data, require_weights
     from vinets.cli.parsing import count_or_all, cut_of
+    from vinets.ideals.choose import make_ideal
     from vinets.pipeline.build import usual_degree
     from vinets.pipeline.experiment import Timing, run_build
+    from vinets.pipeline.opening import open_with_data, require_weights
     from vinets.training import Recipe
 
     chosen = _chosen(preset_name, cut, model)

@@ -23,9 +23,9 @@ from vinets.cli.options import (
 from vinets.cli.output import note, print_json, print_table, watching
 
 if TYPE_CHECKING:
-    from vinets.cli.folders import Backbone
-    from vinets.cli.networks import Opened
     from vinets.data import DataSplit
+    from vinets.nn.uncut import UncutNetwork
+    from vinets.pipeline.opening import Opened
     from vinets.training import Recipe
 
 __all__ = ["SHOWN", "recipe_for", "train"]
@@ -177,8 +177,8 @@ def recipe_for(model: str, seed: int, **given: Any) -> Recipe:
 def _train(
     model: str, split: DataSplit, out: Path, recipe: Recipe, device: str, quiet: bool
 ) -> dict[str, Any]:
-    from vinets.cli.folders import write_backbone
     from vinets.measure import evaluate, machine
+    from vinets.nn.uncut import write_uncut
     from vinets.pipeline.experiment import CHECKPOINTS, claim, identify, resident
     from vinets.running import resolve_device
     from vinets.training import train_classifier
@@ -208,7 +208,7 @@ def _train(
         "test": tested,
     }
     backbone = _backbone(opened, split, training)
-    write_backbone(out, backbone)
+    write_uncut(out, backbone)
     count = sum(p.numel() for p in backbone.model.parameters())
     return {"out": str(out), "parameters": count} | training
 
@@ -217,7 +217,7 @@ def _made(model: str, split: DataSplit, seed: int) -> Opened:
     """The network with random weights, which takes the data."""
     import torch
 
-    from vinets.cli.networks import channel_count, check_inputs, open_network
+    from vinets.pipeline.opening import channel_count, check_inputs, open_network
 
     example = split.train.example()
     with torch.random.fork_rng(devices=[]):
@@ -231,14 +231,14 @@ def _made(model: str, split: DataSplit, seed: int) -> Opened:
     return opened
 
 
-def _backbone(opened: Opened, split: DataSplit, training: dict[str, Any]) -> Backbone:
-    from vinets.cli.folders import Backbone
+def _backbone(opened: Opened, split: DataSplit, training: dict[str, Any]) -> UncutNetwork:
     from vinets.models import source_of
     from vinets.nn.network import input_fields
+    from vinets.nn.uncut import UncutNetwork
 
     model = opened.network.cpu()
     source = source_of(model)
     assert source is not None  # create_model made it
     inputs = input_fields(split.train.example())
     given = getattr(split.train, "preprocessing", None)
-    return Backbone(model, source, inputs, tuple(split.train.classes), given, training)
+    return UncutNetwork(model, source, inputs, tuple(split.train.classes), given, training)

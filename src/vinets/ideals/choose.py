@@ -1,4 +1,4 @@
-"""The algorithm that the options of a command ask for."""
+"""The algorithm by its name, with options of which only some may be given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.oavi import OAVI
 from vinets.ideals.vca import VCA
 
-__all__ = ["make_ideal"]
+__all__ = ["ALGORITHMS", "make_ideal"]
 
 ALGORITHMS: dict[str, type[VanishingIdeal]] = {"abm": ABM, "oavi": OAVI, "vca": VCA}
 
@@ -36,13 +36,12 @@ def make_ideal(algorithm: str, psi: float, max_degree: int, **given: Any) -> Van
     >>> make_ideal("abm", 0.01, 3, border="full", tau=None)
     ABM(border='full', max_degree=3, psi=0.01)
     """
-    kind = ALGORITHMS[one_of("vinets", "algorithm", algorithm.lower(), tuple(ALGORITHMS))]
+    kind = ALGORITHMS[one_of("make_ideal", "algorithm", algorithm.lower(), tuple(ALGORITHMS))]
     wanted = {name: value for name, value in given.items() if value is not None}
     known = inspect.signature(kind).parameters
     for name in wanted:
         if name not in known:
             raise ValueError(
-                f"--{name.replace('_', '-')} is no option of {algorithm}. Leave it out, or choose "
-                "another --algorithm."
+                f"{name} is no option of {algorithm}. Leave it out, or choose another algorithm."
             )
     return kind(psi=psi, max_degree=max_degree or None, **wanted)
