@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import shutil
 
-from vinets.cli.networks import open_network
+from vinets.pipeline.opening import open_network
 
 
 def test_bench_compares_with_the_first(call, base, vinet):
@@ -24,5 +24,5 @@ def test_bench_takes_names_and_tells_equal_names_apart(call, refused, base, tmp_
     result = call("bench", base, other, "digits_cnn", *short).json()
     assert [n["name"] for n in result["networks"]] == [str(base), str(other), "digits_cnn"]
     assert "given twice" in refused("bench", base, base)
-    assert "Pass --shape" in refused("bench", "digits_cnn")
+    assert "Pass the shape" in refused("bench", "digits_cnn")
     assert "does not take inputs" in refused("bench", base, "resnet18")

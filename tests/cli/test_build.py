@@ -92,7 +92,7 @@ def test_equal_seeds_give_equal_networks(call, base, vinet, results, build_optio
 
 
 def test_the_library_does_without_the_program(base, vinet, results, tmp_path):
-    from vinets.cli.networks import open_with_data
+    from vinets.pipeline.opening import open_with_data
 
     opened, split = open_with_data(str(base), "digits")
     seen: list[BuildReport] = []

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from vinets.cli.networks import open_network
 from vinets.data import digits
+from vinets.pipeline.opening import open_network
 
 
 def test_evaluate_counts_what_the_network_says(call, vinet):

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from vinets.cli.networks import open_network
 from vinets.data import digits
+from vinets.pipeline.opening import open_network
 
 
 def test_export_writes_a_program_that_computes_the_same(call, vinet, tmp_path):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from vinets.cli.networks import open_network
 from vinets.data import digits
+from vinets.pipeline.opening import open_network
 
 
 @pytest.fixture

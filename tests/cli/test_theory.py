@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from vinets.cli.networks import open_network
 from vinets.data import digits
+from vinets.pipeline.opening import open_network
 from vinets.theory import spectral_complexity, study
 
 

@@ -2,9 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_digits
 
-from vinets.data import Augmentation, digits, load_data
+from vinets.data import (
+    DATA_FORMATS,
+    Augmentation,
+    DataFormat,
+    DataSplit,
+    TensorSource,
+    digits,
+    load_data,
+)
 
 
 def test_digits_are_those_of_scikit_learn_each_once():
@@ -51,3 +60,36 @@ def test_a_folder_does_not_shadow_a_name_and_only_folders_are_resized(tmp_path, 
         load_data("digits", size=16)
     with pytest.raises(FileNotFoundError, match="must hold cifar100"):
         load_data("cifar100:nowhere")
+
+
+@pytest.fixture
+def circles(monkeypatch):
+    """A format of another distribution: circle:COUNT, with two classes."""
+    monkeypatch.setattr(DATA_FORMATS, "_entries", dict(DATA_FORMATS))
+
+    class Circles(DataFormat):
+        name = "circles"
+        written = "'circles:COUNT'"
+
+        def matches(self, spec):
+            return spec.startswith("circles:")
+
+        def load(self, spec, *, seed, size):
+            count = int(spec.partition(":")[2])
+            angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, count)
+            values = np.c_[np.cos(angle), np.sin(angle)]
+            source = TensorSource(torch.from_numpy(values), np.arange(count) % 2)
+            return DataSplit("circles", source, source)
+
+
+def test_a_format_from_outside_is_loaded_and_named(circles, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = load_data("circles:6", seed=1)
+    assert (data.name, len(data.train)) == ("circles", 6)
+    torch.testing.assert_close(data.train.example(6).square().sum(1), torch.ones(6).double())
+    with pytest.raises(
+        ValueError, match=r"must be 'digits', .*'circles:COUNT', a folder of images"
+    ):
+        load_data("circle:6")
+    with pytest.raises(ValueError, match="must be None for circles:6"):
+        load_data("circles:6", size=3)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vinets.experiments.backbones import BACKBONES, RESNET18, RESNET34, share_removed
+from vinets.experiments.backbones import BACKBONES, RESNET18, RESNET34
 from vinets.experiments.paper import GENERATORS, SPEEDS, UNCUT, VARIANTS
-from vinets.latent.cut import cut_points, truncate
+from vinets.latent.cut import cut_points, paper_convolutions, share_removed, truncate
 from vinets.models import create_model
 
 EXAMPLE = torch.zeros(1, 3, 32, 32)
+
+
+def paper_share(model, cut):
+    return share_removed(model, truncate(model, cut, EXAMPLE), paper_convolutions)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES.values(), ids=lambda b: b.name)
@@ -19,7 +23,7 @@ def test_every_cut_is_one_of_the_network_and_earlier_cuts_remove_more(backbone):
     places = {point.name for point in cut_points(model, EXAMPLE)}
     assert places >= {*backbone.cuts, *backbone.layers, *backbone.variants.values()}
     assert len(backbone.cuts) >= 8
-    shares = [share_removed(model, truncate(model, cut, EXAMPLE)) for cut in backbone.cuts]
+    shares = [paper_share(model, cut) for cut in backbone.cuts]
     assert shares == sorted(shares, reverse=True)
 
 
@@ -30,7 +34,7 @@ def test_shares_removed_agree_with_the_printed_ones(backbone, within):
     model = create_model(backbone.name, backbone.classes)
     gaps: dict[float, float] = {}
     for cut, printed in backbone.rows:  # of two cuts for one number, the nearer one
-        gap = abs(100 * share_removed(model, truncate(model, cut, EXAMPLE)) - printed)
+        gap = abs(100 * paper_share(model, cut) - printed)
         gaps[printed] = min(gap, gaps.get(printed, 100.0))
     assert max(gaps.values()) < within
 

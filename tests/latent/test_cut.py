@@ -4,7 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.latent.cut import StoppedNetwork, cut_points, truncate
+from vinets.latent.cut import (
+    StoppedNetwork,
+    cut_points,
+    paper_convolutions,
+    share_removed,
+    truncate,
+)
 from vinets.models import resnet18, resnet34
 
 BASE = {
@@ -107,6 +113,50 @@ def test_a_network_that_does_not_trace_is_stopped_by_a_hook():
     torch.testing.assert_close(part(x), model.first(x))
     assert not model.first._forward_hooks
     assert [p.name for p in cut_points(model, x)] == ["first", "second"]
+
+
+class Reading(Branching):
+    """Reads the weights of a layer that it calls behind the cut only."""
+
+    def forward(self, x):
+        return super().forward(x + self.second.weight.sum())
+
+
+class Failing(Branching):
+    """Fails at its second pass, for a reason that has nothing to do with the cut."""
+
+    passes = 0
+
+    def forward(self, x):
+        self.passes += 1
+        if self.passes > 1:
+            raise OSError("the disk is full")
+        return super().forward(x)
+
+
+def test_a_network_that_does_not_trace_loses_what_it_does_not_use():
+    x = torch.randn(5, 4)
+    for model, kept in ((Branching(), 15), (Reading(), 23)):
+        part = truncate(model, "first", x)
+        assert sum(p.numel() for p in part.parameters()) == kept
+        torch.testing.assert_close(part(x), truncate(model, "first")(x))
+
+
+def test_an_error_of_the_network_is_not_taken_for_a_missing_module():
+    with pytest.raises(OSError, match="the disk is full"):
+        truncate(Failing(), "first", torch.randn(5, 4))
+
+
+def test_the_share_removed_is_counted_once_and_the_papers_way_is_an_argument():
+    model = NETWORKS["resnet18"]
+    for counted in ({}, {"counted": paper_convolutions}):
+        points = cut_points(model, IMAGES[:1], **counted)
+        for point in points[::9]:
+            part = truncate(model, point.name)
+            assert share_removed(model, part, **counted) == point.removed
+    stopped = StoppedNetwork(model, "layer2.0")
+    assert share_removed(model, stopped) == 0
+    assert share_removed(nn.Linear(2, 2), nn.Linear(2, 2)) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,20 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.models import create_model, import_torchvision, load_weights, rebuild, save_weights
+from vinets.models import (
+    LIBRARIES,
+    Library,
+    channel_options,
+    create_model,
+    load_weights,
+    rebuild,
+    save_weights,
+    spec_of,
+)
 from vinets.models import source_of as record_of
-from vinets.models.libraries import import_timm, import_transformers
+from vinets.models.libraries.timm import import_timm
+from vinets.models.libraries.torchvision import import_torchvision
+from vinets.models.libraries.transformers import import_transformers
 
 VIT = {
     "hidden_size": 16,
@@ -95,6 +106,63 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(ModuleNotFoundError, match=r'pip install "vinets\[hf\]"'):
         create_model("hf:BertModel")
+
+
+@pytest.mark.parametrize("missing", ["timm", "torchvision"])
+def test_a_missing_part_of_timm_is_asked_for_in_the_name_of_timm(monkeypatch, missing):
+    load = importlib.import_module
+
+    def without(name, *args):
+        if name == missing:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return load(name, *args)
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: n != missing or None)
+    monkeypatch.setattr(importlib, "import_module", without)
+    message = rf'^Networks of timm need {missing}, .*pip install "vinets\[vision\]"'
+    with pytest.raises(ModuleNotFoundError, match=message):
+        create_model("timm:resnet18")
+
+
+@pytest.fixture
+def linears(monkeypatch):
+    """A library of another distribution, with networks of one layer."""
+    monkeypatch.setattr(LIBRARIES, "_entries", dict(LIBRARIES))
+
+    class Layer(nn.Linear):
+        pass
+
+    class Linears(Library):
+        name = "linears"
+        prefix = "lin"
+        written = "lin:WIDTH"
+
+        def names(self):
+            return ["w4", "w8"]
+
+        def build(self, name, options):
+            return Layer(int(name[1:]), options.get("num_classes", 2))
+
+        def candidates(self, model):
+            if type(model) is Layer:
+                yield f"w{model.in_features}", {"num_classes": model.out_features}
+
+    return Layer
+
+
+def test_a_library_from_outside_makes_and_remakes_its_networks(linears):
+    model = create_model("lin:w8", 3)
+    assert model.weight.shape == (3, 8)
+    record = record_of(linears(4, 5))
+    assert record == {"library": "linears", "name": "w4", "options": {"num_classes": 5}}
+    assert made_again(linears(4, 5)).weight.shape == (5, 4)
+    assert spec_of(record) == "lin:w4" and channel_options("lin:w4", 1) == {}
+    with pytest.raises(ValueError, match=r"one of .*, lin:WIDTH, timm:NAME"):
+        create_model("line:w8")
+    with pytest.raises(ValueError, match=r"whose library is one of vinets, .*, linears, timm"):
+        rebuild({"library": "os", "name": "system", "options": {}})
+    with pytest.raises(ValueError, match="fetch weights or code"):
+        rebuild({"library": "linears", "name": "w4", "options": {"weights": "x"}})
 
 
 TIMM = [

@@ -88,7 +88,7 @@ def test_a_foreign_attribute_of_the_same_name_is_no_record():
     ("spec", "options", "message"),
     [
         ("resnet81", {}, r"'spec' parameter.*one of resnet18.*nearest names are resnet18"),
-        ("onnx:thing", {}, r"timm:NAME, torchvision:NAME, hf:CLASS"),
+        ("onnx:thing", {}, r"hf:CLASS, timm:NAME, torchvision:NAME"),
         ("timm:", {}, r"'spec' parameter"),
         (None, {}, r"'spec' parameter"),
         ("resnet18", {"num_classes": 0}, r"'num_classes'.*positive integer"),

@@ -13,8 +13,8 @@ from torch import nn
 from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.nn import VINet
-from vinets.nn import export as module
-from vinets.nn.export import export_network
+from vinets.nn.export import EXPORT_FORMATS, ExportFormat, export_network
+from vinets.nn.network import example_inputs
 from vinets.pipeline import build
 
 DIGITS = digits()
@@ -45,6 +45,10 @@ def test_an_onnx_file_computes_the_same_and_knows_its_classes(net, tmp_path, onn
     (logits,) = session.run(["logits"], {"input": images.numpy()})
     expected = net(images).detach().numpy()
     np.testing.assert_allclose(logits, expected, atol=1e-4 * np.abs(expected).max())
+    assert [axis.shape[0] for axis in (*session.get_inputs(), *session.get_outputs())] == [
+        "batch",
+        "batch",
+    ]
     told = session.get_modelmeta().custom_metadata_map
     assert json.loads(told["classes"]) == list("0123456789")
     assert json.loads(told["preprocessing"]) == net.record.preprocessing
@@ -88,14 +92,14 @@ def test_a_file_that_computes_something_else_is_not_kept(net, tmp_path, monkeypa
     if name.endswith("onnx"):
         request.getfixturevalue("onnxruntime")
     (tmp_path / name).write_text("the old one")
-    run = "_run_onnx" if name.endswith("onnx") else "_run_program"
-    inner = getattr(module, run)
+    kind = EXPORT_FORMATS["onnx" if name.endswith("onnx") else "torch"]
+    inner = kind.runner
 
-    def wrong(path):
-        right = inner(path)
+    def wrong(self, path):
+        right = inner(self, path)
         return lambda inputs: 1.01 * right(inputs)
 
-    monkeypatch.setattr(module, run, wrong)
+    monkeypatch.setattr(kind, "runner", wrong)
     with pytest.raises(ValueError, match=r"differs from the network by 0\.01 of the largest logit"):
         export_network(net, tmp_path / name)
     assert [p.name for p in tmp_path.iterdir()] == [name]
@@ -130,7 +134,7 @@ def test_a_missing_package_is_named_with_its_extra(net, tmp_path, monkeypatch):
     def without(name, *args):
         if name == "onnxscript":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return real(name, *args) if name not in module.PACKAGES else builtins
+        return real(name, *args) if name not in EXPORT_FORMATS["onnx"].packages else builtins
 
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(ModuleNotFoundError, match=r'onnxscript.*pip install "vinets\[onnx\]"'):
@@ -162,3 +166,32 @@ def test_bad_input_is_named(net, tmp_path, name, options, message):
 def test_any_name_will_do_if_the_format_is_given(net, tmp_path):
     report = export_network(net, tmp_path / "new" / "net.bin", format="torch", batch_sizes=(2,))
     assert report.path == tmp_path / "new" / "net.bin" and report.path.is_file()
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """A format of another distribution: traced TorchScript, which forgets the classes."""
+    monkeypatch.setattr(EXPORT_FORMATS, "_entries", dict(EXPORT_FORMATS))
+
+    class Scripted(ExportFormat):
+        name = "script"
+        title = "TorchScript"
+        suffix = ".ts"
+
+        def write(self, network, path, opset):
+            torch.jit.trace(network, example_inputs(network.record.inputs, batch=2)).save(path)
+
+        def runner(self, path):
+            module = torch.jit.load(path)
+            return lambda inputs: module(*inputs)
+
+
+def test_a_format_from_outside_is_written_checked_and_named(scripted, net, tmp_path):
+    report = export_network(net, tmp_path / "net.ts", batch_sizes=(1, 5))
+    assert (report.format, report.opset) == ("script", None)
+    images = DIGITS.test.example(5)
+    torch.testing.assert_close(torch.jit.load(report.path)(images), net(images), atol=1e-4, rtol=0)
+    with pytest.raises(ValueError, match=r"\.onnx or \.ts or \.pt2.*format='script'"):
+        export_network(net, tmp_path / "net.bin")
+    with pytest.raises(ValueError, match=r"one of 'onnx', 'script', 'torch'"):
+        export_network(net, tmp_path / "net.bin", format="bin")

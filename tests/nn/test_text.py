@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vinets.models import create_model
-from vinets.models.libraries import import_transformers
+from vinets.models.libraries.transformers import import_transformers
 from vinets.nn import VINet
 from vinets.nn.export import export_network
 from vinets.pipeline import build

@@ -16,7 +16,7 @@ from vinets.oracles import (
 )
 
 SOLVERS = {
-    **ORACLES,
+    **{name: kind() for name, kind in ORACLES.items()},
     "pcg, plain": PairwiseFrankWolfe(corrections=0),
     "bpcg, plain": BlendedPairwise(corrections=0),
 }

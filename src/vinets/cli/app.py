@@ -17,6 +17,7 @@ from vinets.cli.errors import OneSentenceGroup
 from vinets.cli.evaluate import evaluate
 from vinets.cli.export import export
 from vinets.cli.ideal import ideal
+from vinets.cli.late_help import LateHelp
 from vinets.cli.predict import predict
 from vinets.cli.report import report
 from vinets.cli.reproduce import reproduce
@@ -70,4 +71,6 @@ for _panel, _commands in {
     "See it at work": (demo, reproduce, report),
 }.items():
     for _command in _commands:
-        app.command(rich_help_panel=_panel, no_args_is_help=_command is not demo)(_command)
+        app.command(cls=LateHelp, rich_help_panel=_panel, no_args_is_help=_command is not demo)(
+            _command
+        )

@@ -11,9 +11,9 @@ from vinets.cli.options import RUNNING, Device, Json, Quiet, Seed, Shape, option
 from vinets.cli.output import print_json, print_table, seeded, watching
 
 if TYPE_CHECKING:
-    from vinets.cli.networks import Opened
     from vinets.data import Inputs
     from vinets.measure import Throughput
+    from vinets.pipeline.opening import Opened
 
 __all__ = ["bench"]
 
@@ -59,9 +59,9 @@ def bench(
 
     Example: vinets bench out/base out/vinet --batch-sizes 1,256
     """
-    from vinets.cli.networks import check_inputs, open_network
     from vinets.cli.parsing import integers
     from vinets.measure import compare, flops, machine, sizes
+    from vinets.pipeline.opening import check_inputs, open_network
 
     seeded(seed)
     wanted = integers("--batch-sizes", batch_sizes)
@@ -116,7 +116,7 @@ def _named(opened: list[Opened], specs: list[str]) -> dict[str, Opened]:
 
 def _example(opened: list[Opened], shape: tuple[int, ...] | None) -> Inputs:
     """Inputs of the given shape, or those of the first network that knows its own."""
-    from vinets.cli.networks import example_for
+    from vinets.pipeline.opening import example_for
 
     knowing = [network for network in opened if network.inputs is not None]
     return example_for((knowing or opened)[0], shape)

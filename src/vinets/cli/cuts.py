@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinets.cli.options import DATA, DATA_HELP, OUTPUT, Device, Json, Seed, Shape, Weights, option
+from vinets.cli.late_help import DATA_FORMATS, NETWORKS
+from vinets.cli.options import DATA, OUTPUT, Device, Json, Seed, Shape, Weights, option
 from vinets.cli.output import print_json, print_table, seeded
 
 if TYPE_CHECKING:
@@ -17,23 +18,21 @@ __all__ = ["cuts"]
 
 
 def cuts(
-    model: Annotated[
-        str, typer.Argument(help="A folder of vinets train, or a name such as resnet18.")
-    ],
+    model: Annotated[str, typer.Argument(help=f"A folder of vinets train, or a name: {NETWORKS}.")],
     data: Annotated[
         str | None,
-        option(DATA, "--data", help=f"Takes the shape of its inputs: {DATA_HELP}"),
+        option(DATA, "--data", help=f"Takes the shape of its inputs: {DATA_FORMATS}."),
     ] = None,
     shape: Shape = None,
     weights: Weights = None,
     match: Annotated[
-        str | None, option(OUTPUT, "--match", help="Only places whose name holds this text.")
+        str | None, option(OUTPUT, "--match", help="Only cuts whose name holds this text.")
     ] = None,
     seed: Seed = 0,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """List the places where a network can be cut, from its input to its output.
+    """List where a network can be cut, from its input to its output.
 
     Shape is that of the latents; parameters and multiply-adds (MACs) are those that the cut
     network still needs; removed is the share of convolutions that the cut takes away. The cuts
@@ -41,19 +40,21 @@ def cuts(
 
     Example: vinets cuts resnet18 --shape 3,32,32 --match layer3
     """
-    from vinets.cli.networks import open_uncut
+    from vinets.cli.parsing import integers
     from vinets.latent.cut import cut_points
+    from vinets.pipeline.opening import open_uncut
     from vinets.running import each, resolve_device
 
     seeded(seed)
-    place = resolve_device("vinets", device)
-    opened, example, _ = open_uncut(model, data, shape, weights=weights)
+    there = resolve_device("vinets", device)
+    size = None if shape is None else integers("--shape", shape)
+    opened, example, _ = open_uncut(model, data, size, weights=weights)
     marks = _presets(opened.architecture)
-    inputs = each(example, lambda tensor: tensor.to(place))
-    every = cut_points(opened.network.to(place), inputs)
+    inputs = each(example, lambda tensor: tensor.to(there))
+    every = cut_points(opened.network.to(there), inputs)
     points = [p for p in every if match is None or match in p.name]
     if not points:
-        raise ValueError(f"No place of {opened.name} has {match!r} in its name.")
+        raise ValueError(f"No cut of {opened.name} has {match!r} in its name.")
     if json:
         listed = [asdict(p) | {"preset": marks.get(p.name)} for p in points]
         print_json({"model": model, "architecture": opened.architecture, "points": listed})

@@ -50,21 +50,21 @@ def evaluate(
     Example: vinets evaluate out/vinet --data digits
     """
     from vinets.checks import one_of
-    from vinets.cli.networks import open_with_data, require_weights
     from vinets.measure import evaluate as measured
+    from vinets.pipeline.opening import open_with_data, require_weights
     from vinets.running import resolve_device
 
     seeded(seed)
     one_of("vinets", "part", part, ("test", "train"))
-    place = resolve_device("vinets", device)
+    there = resolve_device("vinets", device)
     opened, split = open_with_data(net, data, weights=weights, split_seed=split_seed, size=size)
     require_weights(opened)
     source = split.test if part == "test" else split.train
 
     with watching(quiet) as progress:
         progress.start(f"evaluating {opened.name}", len(source))
-        batches = _counted(source.batches(batch_size, device=place), progress)
-        found = measured(opened.network, batches, device=place).to_dict()
+        batches = _counted(source.batches(batch_size, device=there), progress)
+        found = measured(opened.network, batches, device=there).to_dict()
     classes = list(opened.classes or source.classes)
     facts = {"network": net, "data": data, "part": part, "classes": classes}
     if json:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from vinets.cli.late_help import EXPORT_FORMATS, EXPORT_SUFFIXES
 from vinets.cli.options import OUTPUT, Device, Json, Seed, option
 from vinets.cli.output import print_json, print_table
 
@@ -15,10 +16,14 @@ __all__ = ["export"]
 
 def export(
     net: Annotated[str, typer.Argument(help="A folder of vinets build.")],
-    out: Annotated[Path, option(OUTPUT, "--out", help="File to write; it ends in .onnx or .pt2.")],
+    out: Annotated[
+        Path, option(OUTPUT, "--out", help=f"File to write; it ends in {EXPORT_SUFFIXES}.")
+    ],
     format: Annotated[
         str | None,
-        option(OUTPUT, "--format", help="onnx or torch.", show_default="by the end of the file"),
+        option(
+            OUTPUT, "--format", help=f"{EXPORT_FORMATS}.", show_default="by the end of the file"
+        ),
     ] = None,
     opset: Annotated[
         int | None,
@@ -36,8 +41,8 @@ def export(
     Example: vinets export out/vinet --out vinet.onnx
     """
     from vinets.checks import format_bytes
-    from vinets.cli.networks import open_network
     from vinets.nn.network import CutNetwork
+    from vinets.pipeline.opening import open_network
     from vinets.running import resolve_device
 
     network: Any = open_network(net).network
@@ -45,8 +50,8 @@ def export(
         raise ValueError(f"{net} is not cut. Pass a folder that vinets build wrote.")
     from vinets.nn.export import export_network
 
-    place = resolve_device("vinets", device)
-    report = export_network(network, out, format=format, opset=opset, device=place, seed=seed)
+    there = resolve_device("vinets", device)
+    report = export_network(network, out, format=format, opset=opset, device=there, seed=seed)
     if json:
         print_json(report.to_dict())
         return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,8 +28,7 @@ from vinets.cli.options import (
 from vinets.cli.output import note, print_json, print_lines
 
 if TYPE_CHECKING:
-    from vinets.cli.points import Points
-    from vinets.ideals.base import VanishingIdeal
+    from vinets.pipeline.point_ideals import IdealSummary
 
 __all__ = ["ideal"]
 
@@ -78,8 +79,9 @@ def ideal(
 
     Example: vinets ideal iris.csv --label species --json
     """
-    from vinets.cli.ideals import make_ideal
-    from vinets.cli.points import read_points
+    from vinets.data.points import read_points
+    from vinets.ideals.choose import make_ideal
+    from vinets.pipeline.point_ideals import fit_points
 
     if out is not None and out.suffix != ".safetensors":
         raise ValueError(f"--out must end in .safetensors. Got {str(out)!r} instead.")
@@ -96,97 +98,47 @@ def ideal(
         random_state=seed,
     )
     points = read_points(file, label)
-    fitted, scaling = _fitted(points, model, scale, device)
-    count = None if everything or json else first
-    found = [_facts(name, one, points.names, count) for name, one in fitted.items()]
+    with _warnings_as_notes():
+        fitted = fit_points(points, model, scale, device)
     if out is not None:
-        for name, one in fitted.items():
-            one.generators_.save(_target(out, name))
+        fitted.save(out)
+    found = fitted.summaries(None if everything or json else first)
     if json:
         facts = {"file": str(file), "algorithm": type(model).__name__, "psi": psi}
-        facts |= {"variables": list(points.names), "scaling": scaling, "ideals": found}
-        print_json(facts)
+        told = {"variables": points.names, "scaling": fitted.scaling, "ideals": found}
+        print_json(facts | told)
         return
-    for entry in found:
-        print_lines(_lines(entry))
-    if scaling is not None:
+    for summary in found:
+        print_lines(_lines(summary))
+    if fitted.scaling is not None:
         note("The variables are scaled to [-1, 1]; --json tells their ranges.")
 
 
-def _fitted(
-    points: Points, model: VanishingIdeal, scale: str, device: str
-) -> tuple[dict[str | None, VanishingIdeal], dict[str, list[float]] | None]:
-    """The ideal of every class, or of all points under None; and the ranges before scaling."""
+@contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Every warning once, on stderr; that nothing was found is told on stdout."""
     import warnings
 
-    import torch
-
-    from vinets.checks import one_of
     from vinets.ideals.base import NoGeneratorsWarning
-    from vinets.ideals.classwise import fit_class_ideals
-    from vinets.running import resolve_device
 
-    one_of("vinets", "scale", scale, ("minmax", "none"))
-    values, scaling = points.values, None
-    if scale == "minmax":
-        low, high = values.min(0), values.max(0)
-        scaling = {"low": low.tolist(), "high": high.tolist()}
-        spread = high - low
-        values = 2 * (values - low) / (spread + (spread == 0)) - 1
-    given = torch.from_numpy(values).to(resolve_device("vinets", device))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if points.labels is None:
-            fitted: dict[str | None, VanishingIdeal] = {None: model.fit(given)}
-        else:
-            classes = fit_class_ideals(given, points.labels, model)
-            fitted = {str(name): one for name, one in classes}
-    for text in dict.fromkeys(
-        str(w.message) for w in caught if not issubclass(w.category, NoGeneratorsWarning)
-    ):
+        yield
+    told = (str(w.message) for w in caught if not issubclass(w.category, NoGeneratorsWarning))
+    for text in dict.fromkeys(told):
         note(f"Note: {text}")
-    return fitted, scaling
 
 
-def _facts(
-    name: str | None, model: VanishingIdeal, variables: tuple[str, ...], count: int | None
-) -> dict[str, Any]:
-    """What there is to tell of an ideal, with its first ``count`` generators or all."""
-    import numpy as np
-
-    from vinets.algebra.polynomials import PolynomialSet
-
-    report, generators = model.report_, model.generators_
-    if isinstance(generators, PolynomialSet) and count is not None:
-        generators = generators.select(np.arange(min(count, len(generators))))
-    return {
-        "label": name,
-        "points": report.n_points,
-        "n_terms": report.n_terms,
-        "n_generators": report.n_generators,
-        "degrees": {d.degree: d.generators for d in report.degrees if d.generators},
-        "seconds": report.seconds,
-        "generators": generators.strings(variables)[:count],
-        "mean_squares": model.mean_squares_.tolist(),
-    }
-
-
-def _lines(entry: dict[str, Any]) -> list[str]:
-    degrees = ", ".join(f"{n} of degree {d}" for d, n in entry["degrees"].items())
-    heading = "" if entry["label"] is None else f"{entry['label']}: "
+def _lines(found: IdealSummary) -> list[str]:
+    degrees = ", ".join(f"{n} of degree {d}" for d, n in found.degrees.items())
+    heading = "" if found.label is None else f"{found.label}: "
     lines = [
-        f"{heading}|G| = {entry['n_generators']}, |O| = {entry['n_terms']}; {entry['points']} "
-        f"points, {entry['seconds']:.3g} s" + (f"; {degrees}" if degrees else "")
+        f"{heading}|G| = {found.n_generators}, |O| = {found.n_terms}; {found.points} "
+        f"points, {found.seconds:.3g} s" + (f"; {degrees}" if degrees else "")
     ]
-    if not entry["n_generators"]:
+    if not found.n_generators:
         return [*lines, "  nothing vanishes: raise --psi or --max-degree"]
-    pairs = zip(entry["generators"], entry["mean_squares"], strict=False)  # the first ones
+    pairs = zip(found.generators, found.mean_squares, strict=False)  # the first ones
     shown = [f"  {text}   (mean square {value:.2g})" for text, value in pairs]
-    left = entry["n_generators"] - len(shown)
+    left = found.n_generators - len(shown)
     return [*lines, *shown, *([f"  ... and {left} more; --all prints them"] if left else [])]
-
-
-def _target(out: Path, name: str | None) -> Path:
-    from vinets.files import slug
-
-    return out if name is None else out.with_name(f"{out.stem}-{slug(name)}{out.suffix}")

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from vinets.cli.late_help import DATA_FORMATS, ORACLES
+
 __all__ = [
     "Algorithm",
     "Border",
@@ -52,11 +54,7 @@ Device = Annotated[
 
 # --- networks and data ------------------------------------------------------------------------
 
-DATA_HELP = (
-    "digits, cifar10:DIR, cifar100:DIR, a folder of images by class, X.npy,y.npy or "
-    "X.npy,y.npy,Xtest.npy,ytest.npy."
-)
-Data = Annotated[str, option(DATA, "--data", help=DATA_HELP)]
+Data = Annotated[str, option(DATA, "--data", help=f"{DATA_FORMATS}.")]
 SplitSeed = Annotated[
     int,
     option(
@@ -117,7 +115,7 @@ VariableOrder = Annotated[
 ]
 Oracle = Annotated[
     str | None,
-    option(IDEAL, "--oracle", help="bpcg, pcg, cg, agd or exact (oavi).", show_default="bpcg"),
+    option(IDEAL, "--oracle", help=f"{ORACLES} or exact (oavi).", show_default="bpcg"),
 ]
 Tau = Annotated[
     float | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from vinets.plain import as_plain
+
 if TYPE_CHECKING:
     from vinets.progress import Progress
 
-__all__ = ["note", "plain", "print_json", "print_lines", "print_table", "seeded", "watching"]
+__all__ = ["note", "print_json", "print_lines", "print_table", "seeded", "watching"]
 
 WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
 
@@ -48,7 +49,7 @@ def note(text: str, quiet: bool = False) -> None:
 
 def print_json(values: Any) -> None:
     """One JSON object on stdout; what is not a finite number becomes null."""
-    typer.echo(json.dumps(plain(values), indent=2, ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(as_plain(values), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -76,14 +77,3 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
     if not console.is_terminal:
         console.width = WIDE
     console.print(table)
-
-
-def plain(value: Any) -> Any:
-    """As JSON has it: lists, dicts with text for keys, None for what is not a finite number."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value

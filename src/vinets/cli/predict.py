@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -29,73 +29,23 @@ def predict(
 
     Example: vinets predict out/vinet holiday.png --top 5
     """
-    from vinets.cli.networks import open_network, require_weights
-    from vinets.running import resolve_device
+    from vinets.data.folders import image_files
+    from vinets.pipeline.opening import open_network
+    from vinets.pipeline.predicting import predict_images
+    from vinets.plain import as_plain
 
     seeded(seed)
-    place = resolve_device("vinets", device)
-    opened = open_network(net)
-    require_weights(opened)
-    if opened.preprocessing is None:
-        raise ValueError(
-            f"{opened.name} has no preprocessing on record, so that it is not known how an image "
-            "becomes its input. Train or build it on images."
-        )
-    files = image_files(path)
-    found: list[dict[str, Any]] = []
-    network = opened.network.to(place)
+    opened, files = open_network(net), image_files(path)
     with watching(quiet) as progress:
-        progress.start("predicting", len(files))
-        for start in range(0, len(files), batch_size):
-            some = files[start : start + batch_size]
-            inputs = [opened.preprocessing.read(file) for file in some]
-            found += _predicted(network, inputs, some, opened.classes, top)
-            progress.advance(len(some))
+        found = predict_images(
+            opened, files, top=top, batch_size=batch_size, device=device, progress=progress
+        )
     if json:
-        print_json({"network": net, "predictions": found})
+        print_json({"network": net, "predictions": as_plain(found)})
         return
     rows = [
-        [entry["path"] if rank == 0 else "", guess["name"], f"{guess['probability']:.2%}"]
-        for entry in found
-        for rank, guess in enumerate(entry["classes"])
+        [one.path if rank == 0 else "", guess.name, f"{guess.probability:.2%}"]
+        for one in found
+        for rank, guess in enumerate(one.classes)
     ]
     print_table(["image", "class", "probability"], rows, left=2)
-
-
-def image_files(path: Path) -> list[Path]:
-    """The image itself, or the images in a folder and below it, sorted."""
-    from vinets.data.files import SUFFIXES
-
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise FileNotFoundError(f"{path} does not exist. Pass an image or a folder of images.")
-    files = sorted(f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
-    if not files:
-        raise ValueError(f"{path} holds no images. Files may end in {', '.join(sorted(SUFFIXES))}.")
-    return files
-
-
-def _predicted(
-    network: Any, inputs: list[Any], files: list[Path], classes: tuple[str, ...], top: int
-) -> list[dict[str, Any]]:
-    import torch
-
-    from vinets.running import call, evaluating, logits_of
-
-    place = next(network.parameters()).device
-    with evaluating(network):
-        output = call(network, torch.cat(inputs).to(place))
-    logits = logits_of(output)
-    values, index = logits.float().softmax(1).topk(min(top, logits.shape[1]), dim=1)
-    names = classes or tuple(str(k) for k in range(logits.shape[1]))
-    return [
-        {
-            "path": str(file),
-            "classes": [
-                {"name": names[k], "probability": p}
-                for k, p in zip(row.tolist(), shares.tolist(), strict=True)
-            ],
-        }
-        for file, row, shares in zip(files, index, values, strict=True)
-    ]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vinets.cli.late_help import DATA_FORMATS
 from vinets.cli.options import (
     DATA,
-    DATA_HELP,
     OUTPUT,
     Device,
     Json,
@@ -24,14 +24,15 @@ from vinets.cli.options import (
     Weights,
     option,
 )
-from vinets.cli.output import note, plain, print_json, print_lines, print_table, seeded, watching
+from vinets.cli.output import note, print_json, print_lines, print_table, seeded, watching
+from vinets.plain import as_plain
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vinets.cli.networks import Opened
     from vinets.data import Source
     from vinets.nn.network import CutNetwork
+    from vinets.pipeline.opening import Opened
 
 __all__ = ["theory"]
 
@@ -64,7 +65,7 @@ def theory(
         option(
             DATA,
             "--data",
-            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_HELP}",
+            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_FORMATS}",
         ),
     ] = None,
     size: Size = None,
@@ -144,7 +145,7 @@ def theory(
         )
         progress.advance(1)
     named = {"model": model, "vinet": None if vinet is None else str(vinet), "data": data}
-    facts = plain(named | found.to_dict())
+    facts = as_plain(named | found.to_dict())
     if out is not None:
         _write(out, facts, opened.name, device)
         note(f"Written to {out}: theory.json, theory.html", quiet)
@@ -165,12 +166,18 @@ def _open(
     """The uncut network, an input and, where data is given, the training part."""
     from torch import Tensor
 
-    from vinets.cli.networks import open_uncut, require_weights
+    from vinets.cli.parsing import integers
+    from vinets.pipeline.opening import open_uncut, require_weights
 
     if data is not None and shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")
     opened, example, source = open_uncut(
-        model, data, shape, weights=weights, split_seed=split_seed, size=size
+        model,
+        data,
+        None if shape is None else integers("--shape", shape),
+        weights=weights,
+        split_seed=split_seed,
+        size=size,
     )
     require_weights(opened)
     if not isinstance(example, Tensor):
@@ -180,8 +187,8 @@ def _open(
 
 def _behind(folder: Path, opened: Opened, model: str, example: Tensor) -> CutNetwork:
     """The network behind the cut, which must have been made of ``model``."""
-    from vinets.cli.networks import check_inputs, open_network
     from vinets.nn.network import CutNetwork
+    from vinets.pipeline.opening import check_inputs, open_network
 
     found = open_network(str(folder))
     network = found.network

@@ -2,9 +2,11 @@
 
 from vinets.data.cifar import cifar
 from vinets.data.digits import digits
-from vinets.data.files import image_folder, npy_pair
+from vinets.data.folders import image_folder
+from vinets.data.formats import DATA_FORMATS, DataFormat
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
 from vinets.data.load import load_data
+from vinets.data.npy import npy_pair
 from vinets.data.sources import (
     DataSplit,
     Inputs,
@@ -17,7 +19,9 @@ from vinets.data.sources import (
 )
 
 __all__ = [
+    "DATA_FORMATS",
     "Augmentation",
+    "DataFormat",
     "DataSplit",
     "ImageSource",
     "Inputs",

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vinets.checks import one_of
+from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, Preprocessing, image_split
 from vinets.data.interface import DataSplit
 from vinets.data.labels import as_labels
 from vinets.data.pickles import read_pickle
-from vinets.data.sheets import has_sheets, read_sheets
+from vinets.data.sheets import has_sheets, read_sheets, sheet_labels
 
-__all__ = ["cifar", "find_cifar"]
+__all__ = ["Cifar", "cifar", "find_cifar"]
 
 PIXELS = 3 * 32 * 32
 PREPROCESSING = Preprocessing(3, (32, 32), (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
@@ -85,6 +86,36 @@ LAYOUTS = (
     ),
 )
 SHEETS = {"cifar10": (10, "batches.meta.txt"), "cifar100": (100, "fine_label_names.txt")}
+
+
+class Cifar(DataFormat):
+    """By name with the folder behind a colon, or the folder alone."""
+
+    name: ClassVar[str] = "cifar"
+    written: ClassVar[str] = "'cifar10:DIR', 'cifar100:DIR', a folder with CIFAR or WebP sheets"
+    rank: ClassVar[int] = 10
+
+    def matches(self, spec: str) -> bool:
+        return _located(spec) is not None
+
+    def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
+        found = _located(spec)
+        assert found is not None  # it matches
+        return cifar(*found)
+
+
+def _located(spec: str) -> tuple[Path, str] | None:
+    """The folder and the name of the data set that ``spec`` means."""
+    name, colon, behind = spec.partition(":")
+    if colon and name in SHEETS:
+        return Path(behind).expanduser(), name
+    folder = folder_of(spec)
+    if folder is None:
+        return None
+    if has_sheets(folder):  # the two look alike but for the labels
+        labels = sheet_labels(folder, "train")
+        return folder, "cifar100" if len(labels) and int(labels.max()) >= 10 else "cifar10"
+    return next(((folder, name) for name in SHEETS if find_cifar(folder, name)), None)
 
 
 def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 
+from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
 from vinets.data.labels import as_labels, split_positions
 
-__all__ = ["digits"]
+__all__ = ["Digits", "digits"]
+
+
+class Digits(DataFormat):
+    """The name itself."""
+
+    name: ClassVar[str] = "digits"
+    written: ClassVar[str] = "'digits'"
+    rank: ClassVar[int] = 0  # a folder of that name does not stand in its way
+
+    def matches(self, spec: str) -> bool:
+        return spec == "digits"
+
+    def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
+        return digits(seed=seed)
 
 
 def digits(seed: int = 0, test_share: float = 0.25) -> DataSplit:

@@ -19,6 +19,7 @@ __all__ = [
     "choose_per_class",
     "class_names",
     "positive_int",
+    "split_pair",
     "split_positions",
 ]
 
@@ -148,6 +149,15 @@ def split_positions(
     for k, (positions, quota) in enumerate(zip(members, quotas.tolist(), strict=True)):
         held[_shuffled(positions, seed, k)[:quota]] = True
     return (~held).nonzero().flatten(), held.nonzero().flatten()
+
+
+def split_pair(
+    owner: str, pair: tuple[Tensor, Tensor], share: float, seed: int
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Inputs (N, ...) with labels (N,) as two such pairs: the rest, and a held-out part."""
+    values, labels = pair
+    rest, held = split_positions(owner, labels, share, seed, "test_share")
+    return (values[rest], labels[rest]), (values[held], labels[held])
 
 
 def _quotas(sizes: NDArray[np.int64], share: float) -> NDArray[np.int64]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import nn
-
 from vinets.models.presets import PRESETS
 
-__all__ = ["BACKBONES", "RESNET18", "RESNET34", "Backbone", "share_removed"]
+__all__ = ["BACKBONES", "RESNET18", "RESNET34", "Backbone"]
 
 
 @dataclass(frozen=True)
@@ -108,31 +106,3 @@ RESNET34 = Backbone(
     blocks=(3, 4, 6, 3),
 )
 BACKBONES = {backbone.name: backbone for backbone in (RESNET18, RESNET34)}
-
-
-def share_removed(model: nn.Module, truncated: nn.Module) -> float:
-    """Share of the convolutions of stages 2 to 4, shortcuts included, that a cut took away.
-
-    Of the ways to count that were tried, this one gives the most of the paper's percentages.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from vinets.latent.cut import truncate
-    >>> from vinets.models import resnet18
-    >>> model = resnet18(10)
-    >>> cut = truncate(model, "layer4.0.bn1", torch.zeros(1, 3, 32, 32))
-    >>> round(share_removed(model, cut), 3)
-    0.267
-    """
-    every, kept = _convolutions(model), _convolutions(truncated)
-    return 1 - len(kept) / len(every)
-
-
-def _convolutions(network: nn.Module) -> set[str]:
-    stages = ("layer2", "layer3", "layer4")
-    return {
-        name
-        for name, module in network.named_modules()
-        if isinstance(module, nn.Conv2d) and name.split(".")[0] in stages
-    }

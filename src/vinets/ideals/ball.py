@@ -27,7 +27,6 @@ from vinets.oracles import (
 
 __all__ = ["OracleLog", "outside_ball", "sparse_solutions"]
 
-SPARSE = ("cg", "pcg", "bpcg")
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
 
 
@@ -91,8 +90,9 @@ def outside_ball(
 ) -> tuple[int, int] | None:
     """Settle the candidates whose least-squares coefficients leave the ball.
 
-    Those that vanish inside the ball get their coefficients in ``tail`` and ``value``. Returns the
-    set and position of the first that does not, or None.
+    The solutions are written into ``tail`` and ``value`` in place: whoever called reads its
+    generators from there. Returns the set and position of the first candidate that does not vanish
+    inside the ball, or None.
     """
     at = _entries(doubtful)
     problem = _problem(factor, block, prefix, at, rule.radius)
@@ -120,16 +120,17 @@ def sparse_solutions(
 ) -> None:
     """Re-solve every generator with the oracle; keep what still vanishes.
 
-    The sparse oracles start from zero and stop as soon as they vanish (weak boosting: the closed
-    form has decided, and stands in where the oracle falls short). ``agd`` starts from the closed
-    form (full boosting).
+    Sparse oracles start from zero and stop as soon as they vanish (weak boosting: the closed form
+    has decided, and stands in where the oracle falls short). Others start from the closed form
+    (full boosting). The coefficients that are kept are written into ``tail`` and their mean
+    squares into ``value``, for both belong to the block that the caller goes on with.
     """
     at = _entries(vanished)
     if len(at[0]) == 0:
         return
     problem = _problem(factor, block, prefix, at, rule.radius)
-    solver = ORACLES[rule.oracle]
-    if rule.oracle in SPARSE:
+    solver = ORACLES[rule.oracle]()
+    if solver.sparse:
         solution = solve(problem, solver, target=rule.psi, max_steps=SPARSE_STEPS)
     else:
         solution = solve(problem, solver, start=tail[at])

@@ -8,10 +8,10 @@ not trace is wrapped instead: a hook ends the forward pass at the cut, and the p
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
@@ -19,9 +19,61 @@ from torch import Tensor, fx, nn
 from vinets.checks import parameter_error
 from vinets.running import Inputs, call
 
-__all__ = ["CutPoint", "StoppedNetwork", "cut_points", "resolve_cut", "truncate"]
+__all__ = [
+    "Counting",
+    "CutPoint",
+    "StoppedNetwork",
+    "all_convolutions",
+    "cut_points",
+    "paper_convolutions",
+    "resolve_cut",
+    "share_removed",
+    "truncate",
+]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+PAPER_STAGES = ("layer2", "layer3", "layer4")
+
+Counting: TypeAlias = Callable[[str, nn.Module], bool]
+"""Whether a layer, by name and module, counts when shares of layers are told."""
+
+
+def all_convolutions(name: str, module: nn.Module) -> bool:
+    """Count every convolution, shortcuts included."""
+    return isinstance(module, CONVOLUTIONS)
+
+
+def paper_convolutions(name: str, module: nn.Module) -> bool:
+    """Count the convolutions of stages 2 to 4 of a ResNet, shortcuts included.
+
+    Of the ways to count that were tried, this one gives the most of the paper's percentages.
+    """
+    return all_convolutions(name, module) and name.split(".")[0] in PAPER_STAGES
+
+
+def share_removed(
+    model: nn.Module, truncated: nn.Module, counted: Counting = all_convolutions
+) -> float:
+    """Share of the counted layers of ``model`` that are gone from ``truncated``, in [0, 1].
+
+    Examples
+    --------
+    >>> from vinets.models import resnet18
+    >>> model = resnet18(10)
+    >>> part = truncate(model, "layer4.0.bn1")
+    >>> f"{share_removed(model, part):.1%}, {share_removed(model, part, paper_convolutions):.1%}"
+    '20.0%, 26.7%'
+    """
+    part = truncated.model if isinstance(truncated, StoppedNetwork) else truncated
+    kept = [name for name, module in part.named_modules() if counted(name, module)]
+    return _share_removed(dict(model.named_modules()), kept, counted)
+
+
+def _share_removed(
+    layers: Mapping[str, nn.Module], kept: Collection[str], counted: Counting
+) -> float:
+    every = [name for name, module in layers.items() if counted(name, module)]
+    return 1 - sum(name in kept for name in every) / len(every) if every else 0.0
 
 
 @dataclass(frozen=True)
@@ -40,7 +92,7 @@ class CutPoint:
         Parameters and multiply-adds (convolutions and linear layers) that the truncated network
         still needs.
     removed : float
-        Share of the convolutional layers that the cut removes, in [0, 1].
+        Share of the counted layers that the cut removes, in [0, 1]; see :func:`share_removed`.
     """
 
     index: int
@@ -51,7 +103,9 @@ class CutPoint:
     removed: float
 
 
-def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
+def cut_points(
+    model: nn.Module, example: Inputs, counted: Counting = all_convolutions
+) -> list[CutPoint]:
     """List every place where ``model`` can be cut.
 
     A place is a module with a tensor as its output: each layer at its first call, and each block
@@ -63,6 +117,8 @@ def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
         The network; it is not changed, and runs in eval mode.
     example : Tensor or mapping of Tensor
         A batch of inputs; one is enough.
+    counted : callable, default=all_convolutions
+        The layers of which :attr:`CutPoint.removed` tells the share.
 
     Examples
     --------
@@ -73,21 +129,20 @@ def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
     model = _twin(model)
     places, macs = _places(model, example)
     needed = _needed(model, list(macs))
-    total = sum(isinstance(model.get_submodule(name), CONVOLUTIONS) for name in macs)
+    layers = {name: model.get_submodule(name) for name in macs}
     points = []
     for index, (name, shape) in enumerate(places.items()):
         inside = [needed[k] for k in macs if k == name or k.startswith(f"{name}.")]
         within = set().union(*inside)
         kept = [k for k in macs if k in within]
-        convolutions = sum(isinstance(model.get_submodule(k), CONVOLUTIONS) for k in kept)
         points.append(
             CutPoint(
                 index,
                 name,
                 shape,
-                sum(p.numel() for k in kept for p in model.get_submodule(k).parameters()),
+                sum(p.numel() for k in kept for p in layers[k].parameters()),
                 sum(macs[k] for k in kept),
-                1 - convolutions / total if total else 0.0,
+                _share_removed(layers, kept, counted),
             )
         )
     return points
@@ -165,6 +220,8 @@ class _Tracer(fx.Tracer):
 
 
 def _trace(model: nn.Module, keep: tuple[str, ...] = ()) -> fx.GraphModule | None:
+    # Besides its own error, fx raises what a network makes of stand-ins for tensors. The network
+    # itself has done nothing wrong yet, and can run untraced.
     try:
         return fx.GraphModule(model, _Tracer(keep).trace(model))
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError):
@@ -174,7 +231,8 @@ def _trace(model: nn.Module, keep: tuple[str, ...] = ()) -> fx.GraphModule | Non
 def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
     """A copy that shares its tensors with ``model``, without modules that run behind ``name``.
 
-    Given up, and ``model`` returned as it is, if the copy then computes something else.
+    Given up, and ``model`` returned as it is, if the copy then computes something else, or misses a
+    module that is read without being called: its weights, or the length of a list.
     """
     copy = _twin(model)
     called: set[str] = set()
@@ -198,7 +256,7 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
     try:
         with torch.no_grad():
             after = call(StoppedNetwork(copy, name), example)
-    except Exception:
+    except (AttributeError, TypeError):  # what reading from an Identity raises, and nothing else
         return model
     return copy if _equal(before, after) else model
 

@@ -1,20 +1,22 @@
 """Networks to start from: by name, made again from a record, and with weights from a file."""
 
-from vinets.models.libraries import import_torchvision
+from vinets.models.libraries import LIBRARIES, Library
 from vinets.models.presets import PRESETS, Preset, preset
 from vinets.models.resnet import ResNet, resnet18, resnet34
 from vinets.models.small import DigitsNet, digits_cnn
-from vinets.models.sources import create_model, rebuild, source_of
+from vinets.models.sources import channel_options, create_model, rebuild, source_of, spec_of
 from vinets.models.weights import load_weights, save_weights
 
 __all__ = [
+    "LIBRARIES",
     "PRESETS",
     "DigitsNet",
+    "Library",
     "Preset",
     "ResNet",
+    "channel_options",
     "create_model",
     "digits_cnn",
-    "import_torchvision",
     "load_weights",
     "preset",
     "rebuild",
@@ -22,4 +24,5 @@ __all__ = [
     "resnet34",
     "save_weights",
     "source_of",
+    "spec_of",
 ]

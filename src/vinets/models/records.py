@@ -1,8 +1,8 @@
 """The record of how a network was made: what it may hold, and what is refused.
 
 A record holds no weights and no code. It may come from a file that nobody vouches for: the library
-is from a fixed list, the name is a plain word that the library looks up in its registry, and
-options that would fetch weights or code are refused.
+is one that is registered here, the name is a plain word that the library looks up in its own list,
+and options that would fetch weights or code are refused.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import reprlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from vinets.checks import parameter_error
+from vinets.models.libraries.base import LIBRARIES, libraries
 
-__all__ = ["Record", "checked_record", "nested_items", "plain", "without_fetching"]
+__all__ = ["ModelRecord", "checked_record", "nested_items", "plain", "without_fetching"]
 
-Record = dict[str, Any]
+ModelRecord: TypeAlias = dict[str, Any]
+"""The keys library, name and options; plain JSON values."""
 
-LIBRARIES = ("vinets", "timm", "torchvision", "transformers")
 DEEPEST = 20  # nesting of options
 
 # Options that name weights, files or code to fetch. They shape no network: records go without.
@@ -33,7 +34,7 @@ FETCHING = frozenset(
 )
 
 
-def checked_record(source: Any) -> Record:
+def checked_record(source: Any) -> ModelRecord:
     """A copy of ``source`` if it is a record that may be built, else one sentence."""
     accepted = "a dict with the keys library, name and options"
     if not isinstance(source, dict) or set(source) != {"library", "name", "options"}:
@@ -41,8 +42,9 @@ def checked_record(source: Any) -> Record:
             "rebuild", "source", accepted, reprlib.repr(source), "See source_of(model)."
         )
     library, name, options = source["library"], source["name"], source["options"]
-    if library not in LIBRARIES:
-        accepted = f"a record whose library is one of {', '.join(LIBRARIES)}"
+    if not isinstance(library, str) or library not in LIBRARIES:
+        known = ", ".join(each.name for each in libraries())
+        accepted = f"a record whose library is one of {known}"
         raise parameter_error("rebuild", "source", accepted, reprlib.repr(library))
     if not isinstance(name, str) or not name.replace("_", "").replace(".", "").isalnum():
         accepted = "a record whose name has letters, digits, dots and underscores only"

@@ -8,33 +8,17 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vinets.checks import optional_positive_int, parameter_error
-from vinets.models.libraries import (
-    build_timm,
-    build_torchvision,
-    build_transformers,
-    import_transformers,
-    torchvision_classifiers,
-)
-from vinets.models.records import Record, checked_record, plain, without_fetching
-from vinets.models.resnet import ResNet, resnet18, resnet34
-from vinets.models.small import DigitsNet, digits_cnn
+from vinets.models.libraries import LIBRARIES, Library, libraries
+from vinets.models.records import ModelRecord, checked_record, plain, without_fetching
 
-__all__ = ["create_model", "rebuild", "source_of"]
-
-OWN: dict[str, Callable[..., nn.Module]] = {
-    "resnet18": resnet18,
-    "resnet34": resnet34,
-    "resnet": ResNet,
-    "digits_cnn": digits_cnn,
-}
-PREFIXES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
+__all__ = ["channel_options", "create_model", "rebuild", "source_of", "spec_of"]
 
 
 # --- making -----------------------------------------------------------------------------------
@@ -49,6 +33,7 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
         ``"resnet18"``, ``"resnet34"`` or ``"digits_cnn"``; ``"timm:NAME"`` and
         ``"torchvision:NAME"``, which need the extra ``vision``; or ``"hf:CLASS"``, a class of
         transformers such as ``"hf:ViTForImageClassification"``, which needs the extra ``hf``.
+        Other packages may add to these, see :class:`vinets.models.Library`.
     num_classes : int or None, default=None
         Outputs of the last layer; None leaves the default of the network.
     **options
@@ -64,21 +49,41 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
     """
     library, name = _parsed(spec)
     count = optional_positive_int("create_model", "num_classes", num_classes)
-    if library == "transformers":
-        config = options.get("config", {})
-        if not isinstance(config, dict):
-            raise parameter_error("create_model", "config", "a dict", config, "See its to_dict().")
-        options["config"] = {**config, **({} if count is None else {"num_labels": count})}
-    elif count is not None:
-        options["num_classes"] = count
-    model = _built({"library": library, "name": name, "options": options})
+    if count is not None:
+        options = library.with_classes(options, count)
+    model = _built({"library": library.name, "name": name, "options": options})
     kept = plain(without_fetching(options))
     if kept is not None:
-        model.vinets_source = {"library": library, "name": name, "options": kept}  # type: ignore[assignment]
+        model.vinets_source = {"library": library.name, "name": name, "options": kept}  # type: ignore[assignment]
     return model
 
 
-def rebuild(source: dict[str, Any]) -> nn.Module:
+def channel_options(spec: str, channels: int) -> dict[str, Any]:
+    """Options for :func:`create_model` that fit a network to grey or coloured images.
+
+    Empty where the network has no such option.
+
+    Examples
+    --------
+    >>> channel_options("timm:resnet18", 1), channel_options("resnet18", 1)
+    ({'in_chans': 1}, {})
+    """
+    library, name = _parsed(spec)
+    return library.with_channels(name, channels)
+
+
+def spec_of(source: ModelRecord) -> str:
+    """The name for :func:`create_model` of the network that a record describes.
+
+    Examples
+    --------
+    >>> spec_of({"library": "transformers", "name": "ViTModel", "options": {}})
+    'hf:ViTModel'
+    """
+    return LIBRARIES[source["library"]]().spec(source["name"])
+
+
+def rebuild(source: ModelRecord) -> nn.Module:
     """Make the network that a record describes, with random weights.
 
     Parameters
@@ -93,24 +98,26 @@ def rebuild(source: dict[str, Any]) -> nn.Module:
     return model
 
 
-def _parsed(spec: str) -> tuple[str, str]:
+def _parsed(spec: str) -> tuple[Library, str]:
+    known = libraries()
+    by_name = [library for library in known if not library.prefix]
     if isinstance(spec, str):
-        prefix, colon, name = spec.partition(":")
-        if colon and prefix in PREFIXES and name:
-            return PREFIXES[prefix], name
-        if spec in OWN:
-            return "vinets", spec
-    near = difflib.get_close_matches(str(spec), OWN, n=2)
-    raise parameter_error(
-        "create_model",
-        "spec",
-        f"one of {', '.join(OWN)}, or timm:NAME, torchvision:NAME, hf:CLASS",
-        spec,
-        f"The nearest names are {', '.join(near)}." if near else "",
+        prefix, _, name = spec.partition(":")
+        for library in known:
+            if name and library.prefix == prefix:
+                return library, name
+        for library in by_name:
+            if spec in library.names():
+                return library, spec
+    near = difflib.get_close_matches(
+        str(spec), [name for library in by_name for name in library.names()], n=2
     )
+    accepted = ", ".join(library.written for library in known)
+    hint = f"The nearest names are {', '.join(near)}." if near else ""
+    raise parameter_error("create_model", "spec", f"one of {accepted}", spec, hint)
 
 
-def _built(record: Record) -> nn.Module:
+def _built(record: ModelRecord) -> nn.Module:
     """Build what ``record`` names; whatever a library raises becomes one sentence."""
     try:
         return _build(record)
@@ -124,23 +131,16 @@ def _built(record: Record) -> nn.Module:
         ) from error
 
 
-def _build(record: Record) -> nn.Module:
-    name, options = record["name"], copy.deepcopy(record["options"])
-    if record["library"] == "timm":
-        return build_timm(name, options)
-    if record["library"] == "torchvision":
-        return build_torchvision(name, options)
-    if record["library"] == "transformers":
-        return build_transformers(name, options)
-    if name not in OWN:
-        raise ValueError(f"the name must be one of {', '.join(OWN)}")
-    return OWN[name](**options)
+def _build(record: ModelRecord) -> nn.Module:
+    # A copy, for some libraries put their defaults into the options they are given.
+    options = copy.deepcopy(record["options"])
+    return LIBRARIES[record["library"]]().build(record["name"], options)
 
 
 # --- describing -------------------------------------------------------------------------------
 
 
-def source_of(model: nn.Module) -> dict[str, Any] | None:
+def source_of(model: nn.Module) -> ModelRecord | None:
     """The record from which ``model`` can be made again, without its weights.
 
     A network that :func:`create_model` or :func:`rebuild` made has kept it. For others of this
@@ -155,6 +155,7 @@ def source_of(model: nn.Module) -> dict[str, Any] | None:
 
     Examples
     --------
+    >>> from vinets.models import resnet18
     >>> source_of(resnet18(5))["options"]
     {'blocks': [2, 2, 2, 2], 'num_classes': 5, 'maxpool': True}
     >>> source_of(nn.Linear(2, 2)) is None
@@ -176,7 +177,7 @@ def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     return {k: tuple(v.shape) for k, v in model.state_dict().items() if isinstance(v, Tensor)}
 
 
-def _twin(record: Record) -> nn.Module:
+def _twin(record: ModelRecord) -> nn.Module:
     """The network of ``record``, without memory for its weights where that is possible."""
     with torch.random.fork_rng(devices=[]):
         try:
@@ -188,55 +189,6 @@ def _twin(record: Record) -> nn.Module:
 
 def _candidates(model: nn.Module) -> Iterator[Any]:
     yield getattr(model, "vinets_source", None)
-    library = type(model).__module__.partition(".")[0]
-    if type(model) is ResNet:
-        yield _own("resnet", model)
-    elif type(model) is DigitsNet:
-        yield _own("digits_cnn", model)
-    elif library == "timm":
-        yield from _from_timm(model)
-    elif library == "torchvision":
-        yield from _from_torchvision(model)
-    elif library == "transformers":
-        yield from _from_transformers(model)
-
-
-def _own(name: str, model: ResNet | DigitsNet) -> Record:
-    options = dict(model.arguments)
-    if isinstance(model.fc, nn.Linear):  # it may have been replaced
-        options["num_classes"] = model.fc.out_features
-    return {"library": "vinets", "name": name, "options": options}
-
-
-def _from_timm(model: Any) -> Iterator[Record]:
-    settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
-    name = settings.get("architecture") if isinstance(settings, dict) else None
-    known: Record = {"num_classes": getattr(model, "num_classes", None)}
-    known["in_chans"] = getattr(model, "in_chans", None)
-    shaping: Record = {"img_size": getattr(getattr(model, "patch_embed", None), "img_size", None)}
-    pool = getattr(model, "global_pool", None)
-    shaping["global_pool"] = pool if isinstance(pool, str) else None
-    for options in ({**known, **shaping}, known):  # some networks take no image size
-        told = {key: value for key, value in options.items() if value is not None}
-        yield {"library": "timm", "name": name, "options": told}
-
-
-def _from_torchvision(model: Any) -> Iterator[Record]:
-    file = type(model).__module__
-    if file.endswith(".regnet"):  # these take memory to try, and there are fifteen of them
-        return
-    last = next(reversed(_shapes(model).values()), ())
-    options: Record = {"num_classes": last[0]} if last else {}
-    if "image_size" in vars(model):  # vision transformers
-        options["image_size"] = model.image_size
-    for name, home in torchvision_classifiers().items():
-        if home == file:
-            yield {"library": "torchvision", "name": name, "options": options}
-
-
-def _from_transformers(model: Any) -> Iterator[Record]:
-    transformers = import_transformers()
-    name = type(model).__name__
-    if name in transformers.__all__ and getattr(transformers, name) is type(model):
-        config = without_fetching(model.config.to_dict())
-        yield {"library": "transformers", "name": name, "options": {"config": config}}
+    for library in libraries():
+        for name, options in library.candidates(model):
+            yield {"library": library.name, "name": name, "options": options}

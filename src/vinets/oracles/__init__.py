@@ -14,7 +14,7 @@ exact zeros, "pcg" for fewer of them sooner; "agd" to improve a warm start; "cg"
 ...     owner=torch.tensor([0]),
 ...     radius=1.0,
 ... )
->>> solution = solve(problem, ORACLES["bpcg"])
+>>> solution = solve(problem, ORACLES["bpcg"]())
 >>> solution.coefficients.round(decimals=4).tolist()
 [[-0.1667, 0.0]]
 >>> solution.summary().per_status
@@ -23,23 +23,13 @@ exact zeros, "pcg" for fewer of them sooner; "agd" to improve a warm start; "cg"
 
 from __future__ import annotations
 
-from typing import Any
-
 from .accelerated import AcceleratedGradient
 from .closed_form import least_squares, solve_exact
 from .frank_wolfe import BlendedPairwise, FrankWolfe, PairwiseFrankWolfe
 from .loop import solve
 from .problem import LeastSquaresBatch
 from .solution import Solution, Status, Summary
-from .solver import Solver
-
-ORACLES: dict[str, Solver[Any]] = {
-    "cg": FrankWolfe(),
-    "pcg": PairwiseFrankWolfe(),
-    "bpcg": BlendedPairwise(),
-    "agd": AcceleratedGradient(),
-}
-"""Solvers by the names the papers use; "exact" is :func:`solve_exact`."""
+from .solver import ORACLES, RowState, Solver
 
 __all__ = [
     "ORACLES",
@@ -48,6 +38,7 @@ __all__ = [
     "FrankWolfe",
     "LeastSquaresBatch",
     "PairwiseFrankWolfe",
+    "RowState",
     "Solution",
     "Solver",
     "Status",

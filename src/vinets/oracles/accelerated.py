@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from . import l1_ball
 from .problem import LeastSquaresBatch
-from .solver import RowState
+from .solver import RowState, Solver
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Momentum(RowState):
 
 
 @dataclass(frozen=True)
-class AcceleratedGradient:
+class AcceleratedGradient(Solver[Momentum]):
     r"""FISTA ("agd"): projected gradient steps from an extrapolated point.
 
     .. math:: c^+ = P_{\text{ball}}\bigl(y - \lambda_{\max}(G)^{-1} (G y + b)\bigr), \qquad
@@ -39,6 +40,8 @@ class AcceleratedGradient:
     O'Donoghue, Candes: Adaptive restart for accelerated gradient schemes. Found. Comput. Math.
     2015.
     """
+
+    name: ClassVar[str] = "agd"
 
     def init(self, problem: LeastSquaresBatch, start: Tensor) -> Momentum:
         """No momentum at ``start``."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,11 +13,14 @@ from . import active_set
 from .active_set import ActiveSet, Move
 from .correction import correct
 from .problem import LeastSquaresBatch
+from .solver import Solver
 
 
 @dataclass(frozen=True)
-class _VertexSolver(ABC):
+class _VertexSolver(Solver[ActiveSet]):
     """What the three solvers share: all but the choice of the move."""
+
+    sparse: ClassVar[bool] = True
 
     corrections: int = 0
 
@@ -54,6 +58,8 @@ class FrankWolfe(_VertexSolver):
     Jaggi: Revisiting Frank-Wolfe: projection-free sparse convex optimization. ICML 2013.
     """
 
+    name: ClassVar[str] = "cg"
+
     def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
         """Move from the whole point to the best vertex."""
         toward, score = active_set.best_of_all(state)
@@ -75,6 +81,8 @@ class PairwiseFrankWolfe(_VertexSolver):
     Lacoste-Julien, Jaggi: On the global linear convergence of Frank-Wolfe optimization variants.
     NeurIPS 2015.
     """
+
+    name: ClassVar[str] = "pcg"
 
     corrections: int = 16
 
@@ -110,6 +118,8 @@ class BlendedPairwise(_VertexSolver):
     Tsuji, Tanaka, Pokutta: Pairwise conditional gradients without swap steps and sparser kernel
     herding. ICML 2022.
     """
+
+    name: ClassVar[str] = "bpcg"
 
     corrections: int = 16
 

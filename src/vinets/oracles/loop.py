@@ -53,7 +53,7 @@ def solve(
     problem
         The problems.
     solver
-        For instance an entry of ``ORACLES``.
+        For instance ``ORACLES["bpcg"]()``.
     start
         Points to start from, shape (N, o), projected to the ball first; zero if None.
     target

@@ -1,11 +1,14 @@
-"""The contract between a solver and the loop."""
+"""The contract between a solver and the loop, and the solvers by name."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from torch import Tensor
+
+from vinets.registry import Registry
 
 from .problem import LeastSquaresBatch
 
@@ -21,28 +24,48 @@ class RowState:
 
 State = TypeVar("State", bound=RowState)
 
+ORACLES: Registry[type[Solver[Any]]] = Registry("oracle", "vinets.oracles")
+"""Classes of solvers by the names the papers use; "exact" is :func:`solve_exact`."""
 
-class Solver(Protocol[State]):
+
+class Solver(ABC, Generic[State]):
     """A small immutable object; all that changes lives in its state.
 
-    A state belongs to the call that receives it: ``step`` and ``refresh`` may reuse its memory.
+    A state belongs to the call that receives it: ``step`` and ``refresh`` may reuse its memory. A
+    subclass with a ``name`` is an oracle: ``OAVI(oracle=name)`` makes one without arguments.
+
+    Attributes
+    ----------
+    name : str
+        What to call it.
+    sparse : bool, default=False
+        Whether few coefficients are nonzero as long as few steps were taken from 0. Such an oracle
+        starts there and stops as soon as its polynomial vanishes; others start at the optimum.
     """
 
+    name: ClassVar[str]
+    sparse: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "name" in vars(cls):  # what several solvers share has none
+            ORACLES.add(cls.name, cls)
+
+    @abstractmethod
     def init(self, problem: LeastSquaresBatch, start: Tensor) -> State:
         """State at ``start`` (N, o), a point of the ball."""
-        ...
 
+    @abstractmethod
     def step(self, problem: LeastSquaresBatch, state: State) -> State:
         """One iteration of every row, without waiting for the device."""
-        ...
 
+    @abstractmethod
     def refresh(self, problem: LeastSquaresBatch, state: State) -> State:
         """Recompute what ``step`` only updates; called after each termination test.
 
         May improve the points as well, if that never raises a value.
         """
-        ...
 
+    @abstractmethod
     def coefficients(self, problem: LeastSquaresBatch, state: State) -> Tensor:
         """Current points, shape (N, o)."""
-        ...

@@ -1,7 +1,8 @@
-"""Open what a MODEL or NET argument names: a folder, or a network by name."""
+"""Open a network, from a folder or by name, and the data that it is used on."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from vinets.cli.folders import DESCRIPTION, read_backbone
-from vinets.cli.parsing import integers
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
-from vinets.models import create_model, load_weights
+from vinets.data.formats import Size
+from vinets.models import channel_options, create_model, load_weights, spec_of
 from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, example_inputs
+from vinets.nn.uncut import DESCRIPTION, read_uncut
 from vinets.pipeline.experiment import identify
 from vinets.running import call, evaluating, tensors_of
 
@@ -39,10 +40,10 @@ class Opened:
     name : str
         For tables.
     network : Module
-        A :class:`CutNetwork`, folded, or a whole network.
+        A :class:`CutNetwork`, folded, or an uncut network.
     architecture : str or None
-        Name of the whole network, as for ``create_model``, where it is known.
-    inputs : dict or None
+        Name of the uncut network, as for ``create_model``, where it is known.
+    inputs : mapping or None
         Shapes and dtypes of its inputs.
     classes : tuple of str
         Names of the classes; empty where they are not known.
@@ -50,18 +51,18 @@ class Opened:
         How an image becomes an input.
     trained : bool
         False for random weights.
-    trained_on : dict or None
+    trained_on : mapping or None
         The data it was trained on; see :func:`vinets.pipeline.experiment.identify`.
     """
 
     name: str
     network: nn.Module
     architecture: str | None = None
-    inputs: dict[str, Any] | None = None
+    inputs: Mapping[str, Any] | None = None
     classes: tuple[str, ...] = ()
     preprocessing: Preprocessing | None = None
     trained: bool = True
-    trained_on: dict[str, Any] | None = None
+    trained_on: Mapping[str, Any] | None = None
 
     @property
     def is_cut(self) -> bool:
@@ -70,8 +71,8 @@ class Opened:
 
 
 def open_network(
-    spec: str,
-    weights: Path | None = None,
+    spec: str | Path,
+    weights: str | Path | None = None,
     num_classes: int | None = None,
     channels: int | None = None,
 ) -> Opened:
@@ -79,28 +80,29 @@ def open_network(
 
     Parameters
     ----------
-    spec : str
+    spec : str or Path
         A folder that ``vinets train`` or ``save_pretrained`` wrote, or a name for
         :func:`vinets.models.create_model`.
-    weights : Path or None, default=None
+    weights : str, Path or None, default=None
         A safetensors file, for a name.
     num_classes, channels : int or None, default=None
         Of the data, for a name; None leaves the default of the network.
     """
-    folder = Path(spec).expanduser()
+    folder, name = Path(spec).expanduser(), str(spec)
     if folder.is_dir():
         if weights is not None:
-            raise ValueError(f"{folder} has its own weights. Leave out --weights.")
+            raise ValueError(f"{folder} has its own weights. Leave out the weights.")
         return _open_folder(folder)
-    if folder.exists() or (":" not in spec and "/" in spec):
+    if folder.exists() or (":" not in name and "/" in name):
         raise FileNotFoundError(
             f"{spec} is not a folder. Pass one that vinets train or vinets build wrote, or the "
-            "name of a network with --weights."
+            "name of a network with its weights."
         )
-    model = create_model(spec, num_classes, **_channels(spec, channels))
+    fitted = {} if channels is None else channel_options(name, channels)
+    model = create_model(name, num_classes, **fitted)
     if weights is not None:
         load_weights(model, weights)
-    return Opened(spec, model.eval(), spec, trained=weights is not None)
+    return Opened(name, model.eval(), name, trained=weights is not None)
 
 
 def _open_folder(folder: Path) -> Opened:
@@ -110,19 +112,18 @@ def _open_folder(folder: Path) -> Opened:
         record = network.record
         given = record.preprocessing
         preprocessing = None if given is None else Preprocessing.from_dict(given)
-        known = _architecture(record.source)
+        known = None if record.source is None else spec_of(record.source)
         return Opened(name, network, known, record.inputs, record.classes, preprocessing)
     if (folder / DESCRIPTION).is_file():
-        whole = read_backbone(folder)
-        known, model = _architecture(whole.source), whole.model.eval()
+        uncut = read_uncut(folder)
         return Opened(
             name,
-            model,
-            known,
-            whole.inputs,
-            whole.classes,
-            whole.preprocessing,
-            trained_on=whole.training.get("data"),
+            uncut.model.eval(),
+            spec_of(uncut.source),
+            uncut.inputs,
+            uncut.classes,
+            uncut.preprocessing,
+            trained_on=uncut.training.get("data"),
         )
     raise FileNotFoundError(
         f"{folder} holds no network: neither {DESCRIPTION} of vinets train nor {CONFIG} of "
@@ -130,34 +131,34 @@ def _open_folder(folder: Path) -> Opened:
     )
 
 
-def _architecture(source: dict[str, Any] | None) -> str | None:
-    """The name to give to ``create_model``."""
-    if source is None:
-        return None
-    prefix = {"vinets": "", "transformers": "hf:"}.get(source["library"], f"{source['library']}:")
-    return f"{prefix}{source['name']}"
-
-
-def _channels(spec: str, channels: int | None) -> dict[str, int]:
-    """The option that fits a network to grey or coloured images, where it has one."""
-    if channels is None:
-        return {}
-    if spec == "digits_cnn":
-        return {"channels": channels}
-    return {"in_chans": channels} if spec.startswith("timm:") and channels != 3 else {}
-
-
 def open_with_data(
-    spec: str,
-    data: str,
+    spec: str | Path,
+    data: str | Path,
     *,
-    weights: Path | None = None,
+    weights: str | Path | None = None,
     split_seed: int = 0,
-    size: int | None = None,
+    size: Size = None,
 ) -> tuple[Opened, DataSplit]:
     """Open a network and the data it is used on, and check that they fit.
 
     Images are normalised as the network knows it, whatever the statistics of this data are.
+
+    Parameters
+    ----------
+    spec, weights
+        As for :func:`open_network`.
+    data : str or Path
+        A data set, as for :func:`vinets.data.load_data`.
+    split_seed : int, default=0
+        Seed of the test split, where the data has none of its own.
+    size : (H, W), int or None, default=None
+        Size of the images in a folder.
+
+    Raises
+    ------
+    ValueError
+        If the network has other classes, does not take such inputs, or was trained on another
+        split of this data.
     """
     split = load_data(data, seed=split_seed, size=size)
     example = split.train.example()
@@ -169,10 +170,10 @@ def open_with_data(
             "Pass the data that it was trained for."
         )
     known, here = opened.trained_on, identify(split)
-    if isinstance(known, dict) and known.get("name") == here["name"] and known != here:
+    if isinstance(known, Mapping) and known.get("name") == here["name"] and known != here:
         raise ValueError(
             f"{opened.name} was trained on another split of {split.name}, so that a test would "
-            "see what it was trained on. Pass the --split-seed of its training."
+            "see what it was trained on. Pass the split_seed (--split-seed) of its training."
         )
     if opened.preprocessing is not None:
         split = replace(
@@ -185,17 +186,17 @@ def open_with_data(
 
 
 def open_uncut(
-    spec: str,
-    data: str | None,
-    shape: str | None,
+    spec: str | Path,
+    data: str | Path | None = None,
+    shape: tuple[int, ...] | None = None,
     *,
-    weights: Path | None = None,
+    weights: str | Path | None = None,
     split_seed: int = 0,
-    size: int | None = None,
+    size: Size = None,
 ) -> tuple[Opened, Inputs, Source | None]:
-    """Open a whole network with an example of its inputs: of data, of ``--shape``, or its own.
+    """Open an uncut network with an example of its inputs: of data, of ``shape``, or its own.
 
-    With data, its training part comes along.
+    With data, its training part comes along; see :func:`open_with_data`.
     """
     if data is not None:
         opened, split = open_with_data(
@@ -205,7 +206,7 @@ def open_uncut(
         example = split.train.example()
     else:
         opened, source = open_network(spec, weights), None
-        example = example_for(opened, None if shape is None else integers("--shape", shape))
+        example = example_for(opened, shape)
     if opened.is_cut:
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
     return opened, example, source
@@ -244,8 +245,8 @@ def example_for(opened: Opened, shape: tuple[int, ...] | None) -> Inputs:
         example = example_inputs(opened.inputs)
     else:
         raise ValueError(
-            f"The shape of the inputs of {opened.name} is not known. Pass --shape, such as "
-            "--shape 3,32,32, or --data."
+            f"The shape of the inputs of {opened.name} is not known. Pass the shape of one input, "
+            "such as 3,32,32, or data."
         )
     check_inputs(opened, example)
     return example
@@ -255,6 +256,6 @@ def require_weights(opened: Opened) -> None:
     """Raise for a network with random weights."""
     if not opened.trained:
         raise ValueError(
-            f"{opened.name} has random weights. Pass --weights FILE.safetensors, or a folder that "
-            "vinets train wrote."
+            f"{opened.name} has random weights. Pass its weights, a .safetensors file, or a folder "
+            "that vinets train wrote."
         )

@@ -1,4 +1,4 @@
-"""Networks for other runtimes: ONNX files and programs of :mod:`torch.export`.
+"""Write a network for another runtime, and keep the file only if it computes the same.
 
 A file is run before it is kept: its logits have to agree with those of the network, at several
 batch sizes, or nothing is left on the disk.
@@ -7,36 +7,27 @@ batch sizes, or nothing is left on the disk.
 from __future__ import annotations
 
 import copy
-import importlib
-import json
 import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch import Tensor
 
 from vinets.checks import one_of, optional_positive_int, parameter_error
-from vinets.latent.cut import StoppedNetwork
-from vinets.latent.reader import first_tensor
+from vinets.nn.export.formats import EXPORT_FORMATS, ExportFormat, Runner, by_position
 from vinets.nn.network import CutNetwork, example_inputs
 
-__all__ = ["FORMATS", "ExportReport", "export_network"]
+__all__ = ["ExportReport", "export_network"]
 
-FORMATS = ("onnx", "torch")
-SUFFIXES = {".onnx": "onnx", ".pt2": "torch"}
 TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir")
-
-Runner = Callable[[tuple[Tensor, ...]], Tensor]
 
 
 @dataclass(frozen=True)
@@ -47,8 +38,8 @@ class ExportReport:
     ----------
     path : Path
         The file.
-    format : {"onnx", "torch"}
-        What it is.
+    format : str
+        What it is; see :data:`EXPORT_FORMATS`.
     size : int
         Its length in bytes.
     largest_difference : float
@@ -57,7 +48,7 @@ class ExportReport:
     batch_sizes : tuple of int
         Sizes of the batches that were compared.
     opset : int or None
-        Version of the ONNX operators; None for ``"torch"``.
+        Version of the operators, where the format has versions.
     """
 
     path: Path
@@ -95,9 +86,9 @@ def export_network(
         It is not changed, and may lie on any device.
     path : path
         The file, replaced if it exists.
-    format : {"onnx", "torch"} or None, default=None
-        ``"torch"`` is for :func:`torch.export.load`; the program takes its inputs by position.
-        None goes by the suffix, ``.onnx`` or ``.pt2``.
+    format : str or None, default=None
+        A name of :data:`EXPORT_FORMATS`: ``"onnx"``, or ``"torch"`` for :func:`torch.export.load`,
+        whose program takes its inputs by position. None goes by the suffix, ``.onnx`` or ``.pt2``.
     opset : int or None, default=None
         Version of the ONNX operators; None is the exporter's own choice.
     batch_sizes : sequence of int, default=(1, 2, 7)
@@ -120,20 +111,17 @@ def export_network(
         raise parameter_error("export_network", "network", "a CutNetwork", type(network).__name__)
     target, kind = Path(path), _format(Path(path), format)
     sizes = _sizes(batch_sizes)
-    optional_positive_int("export_network", "opset", opset)
-    if kind == "torch" and opset is not None:
-        raise parameter_error("export_network", "opset", "None unless the format is onnx", opset)
+    _check_opset(kind, opset)
     if target.is_dir():
         raise parameter_error("export_network", "path", "the name of a file", str(path))
-    if kind == "onnx":
-        _packages()
+    kind.require()
     plain = copy.deepcopy(network.folded()).cpu().eval()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as folder, _quiet():
-        made = Path(folder) / f"network{'.onnx' if kind == 'onnx' else '.pt2'}"
+        made = Path(folder) / f"network{kind.suffix}"
         try:
-            version = (_write_onnx if kind == "onnx" else _write_program)(plain, made, opset)
-            run = (_run_onnx if kind == "onnx" else _run_program)(made)
+            version = kind.write(plain, made, opset)
+            run = kind.runner(made)
             reference = plain if str(device) == "cpu" else copy.deepcopy(plain).to(device)
             difference = max(_difference(reference, run, size, device, seed) for size in sizes)
         except Exception as error:  # exporters raise whatever comes to their minds
@@ -143,109 +131,12 @@ def export_network(
                 f"The exported network differs from the network by {difference:.2g} of the largest "
                 f"logit, more than {TOLERANCE:g}. Nothing was written."
             )
-        report = ExportReport(target, kind, made.stat().st_size, difference, sizes, version)
+        report = ExportReport(target, kind.name, made.stat().st_size, difference, sizes, version)
         os.replace(made, target)
     return report
 
 
-# --- writing ----------------------------------------------------------------------------------
-
-
-def _write_program(network: CutNetwork, path: Path, opset: int | None) -> None:
-    metadata = {"metadata.json": json.dumps(_metadata(network))}
-    torch.export.save(_program(network), str(path), extra_files=metadata)
-
-
-def _write_onnx(network: CutNetwork, path: Path, opset: int | None) -> int:
-    names = [name or "input" for name in network.record.inputs]
-    onnx = torch.onnx.export(
-        _program(network),
-        input_names=names,
-        output_names=["logits"],
-        opset_version=opset,
-        dynamo=True,
-        verbose=False,
-    )
-    assert onnx is not None  # only the old exporter returns nothing
-    onnx.model.metadata_props.update({k: json.dumps(v) for k, v in _metadata(network).items()})
-    onnx.save(str(path), external_data=False)
-    return int(onnx.model.opset_imports[""])
-
-
-def _metadata(network: CutNetwork) -> dict[str, Any]:
-    record = network.record
-    return {"classes": list(record.classes), "preprocessing": record.preprocessing}
-
-
-def _program(network: CutNetwork) -> torch.export.ExportedProgram:
-    """The network as a graph of tensor operations, its inputs by position, of any batch size."""
-    inputs = _by_position(example_inputs(network.record.inputs, batch=2))  # 1 would be specialised
-    with torch.no_grad():
-        module = _Positional(network, inputs).eval()
-        batch = torch.export.Dim("batch")
-        shapes = (tuple({0: batch} for _ in inputs),)  # one argument, *inputs
-        return torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
-
-
-class _Positional(nn.Module):
-    """The network as a function of tensors."""
-
-    def __init__(self, network: CutNetwork, inputs: tuple[Tensor, ...]) -> None:
-        super().__init__()
-        self.backbone: nn.Module = _Backbone(network.backbone, tuple(network.record.inputs))
-        if isinstance(network.backbone, StoppedNetwork):
-            self.backbone = _recorded(self.backbone, inputs)
-        self.reader, self.head = network.reader, network.head
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.head(self.reader(self.backbone(*inputs)))
-
-
-class _Backbone(nn.Module):
-    """The backbone as a function of tensors, given in the order of their ``names``."""
-
-    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
-        super().__init__()
-        self.model, self.names = model, names
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        if self.names == ("",):
-            return first_tensor(self.model(*inputs))
-        return first_tensor(self.model(**dict(zip(self.names, inputs, strict=True))))
-
-
-def _recorded(backbone: nn.Module, inputs: tuple[Tensor, ...]) -> nn.Module:
-    """The operations of one pass, for a backbone whose pass is ended by an exception.
-
-    Exporters keep a stack of the modules that they are in, and would lose count.
-    """
-    trace = make_fx(
-        backbone,
-        tracing_mode="symbolic",
-        pre_dispatch=True,  # whole operators, such as attention
-        _allow_non_fake_inputs=True,  # the weights
-    )
-    return trace(*inputs)
-
-
 # --- checking ---------------------------------------------------------------------------------
-
-
-def _run_program(path: Path) -> Runner:
-    module = torch.export.load(str(path)).module()
-    return lambda inputs: module(*inputs)
-
-
-def _run_onnx(path: Path) -> Runner:
-    runtime = importlib.import_module("onnxruntime")
-    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    names = [given.name for given in session.get_inputs()]
-
-    def run(inputs: tuple[Tensor, ...]) -> Tensor:
-        values = {name: t.numpy() for name, t in zip(names, inputs, strict=True)}
-        return torch.from_numpy(session.run(["logits"], values)[0])
-
-    return run
 
 
 @torch.no_grad()
@@ -255,7 +146,7 @@ def _difference(
     """Largest difference of the logits on a random batch, relative to the largest logit."""
     zeros = example_inputs(network.record.inputs, batch=size)
     generator = torch.Generator().manual_seed(seed + size)
-    inputs = tuple(_random(t, generator) for t in _by_position(zeros))
+    inputs = tuple(_random(t, generator) for t in by_position(zeros))
     there = [t.to(device) for t in inputs]
     if isinstance(zeros, Tensor):
         expected = network(*there).cpu()
@@ -280,18 +171,23 @@ def _random(like: Tensor, generator: torch.Generator) -> Tensor:
 # --- the rest ---------------------------------------------------------------------------------
 
 
-def _by_position(inputs: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
-    return (inputs,) if isinstance(inputs, Tensor) else tuple(inputs.values())
-
-
-def _format(path: Path, format: str | None) -> str:
+def _format(path: Path, format: str | None) -> ExportFormat:
+    known = sorted(EXPORT_FORMATS)  # whichever file was imported first
     if format is not None:
-        return one_of("export_network", "format", format, FORMATS)
-    if path.suffix.lower() not in SUFFIXES:
-        accepted = "a file name that ends in .onnx or .pt2"
-        remedy = "Other names need format='onnx' or format='torch'."
+        return EXPORT_FORMATS[one_of("export_network", "format", format, known)]()
+    suffixes = {EXPORT_FORMATS[name].suffix: EXPORT_FORMATS[name] for name in known}
+    if path.suffix.lower() not in suffixes:
+        accepted = f"a file name that ends in {' or '.join(suffixes)}"
+        remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known)}."
         raise parameter_error("export_network", "path", accepted, str(path), remedy)
-    return SUFFIXES[path.suffix.lower()]
+    return suffixes[path.suffix.lower()]()
+
+
+def _check_opset(format: ExportFormat, opset: int | None) -> None:
+    optional_positive_int("export_network", "opset", opset)
+    if opset is not None and not format.takes_opset:
+        some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
+        raise parameter_error("export_network", "opset", f"None unless the format is {some}", opset)
 
 
 def _sizes(batch_sizes: Sequence[int]) -> tuple[int, ...]:
@@ -303,25 +199,13 @@ def _sizes(batch_sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(batch_sizes)
 
 
-def _packages() -> None:
-    for name in PACKAGES:
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"Export to ONNX needs {error.name}, which is not installed. "
-                'Install it with: pip install "vinets[onnx]".'
-            ) from None
-
-
-def _failed(kind: str, error: BaseException) -> ValueError:
+def _failed(format: ExportFormat, error: BaseException) -> ValueError:
     cause = error
     while cause.__cause__ is not None:  # exporters wrap what went wrong in advice
         cause = cause.__cause__
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     reason = lines[0].rstrip(".") if lines else type(cause).__name__
-    name = "ONNX" if kind == "onnx" else "torch.export"
-    return ValueError(f"The network could not be exported to {name}: {reason}.")
+    return ValueError(f"The network could not be exported to {format.title}: {reason}.")
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""The folder that ``vinets train`` writes: what the network is, and its weights."""
+"""The folder of an uncut network: what the network is, and its weights."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,19 @@ from typing import Any
 from torch import nn
 
 from vinets.data.images import Preprocessing
-from vinets.files import write_json
+from vinets.files import read_json, write_json
 from vinets.models import load_weights, rebuild, save_weights
+from vinets.models.records import ModelRecord
 from vinets.nn.network import example_inputs
 
-__all__ = ["DESCRIPTION", "Backbone", "read_backbone", "write_backbone"]
+__all__ = ["DESCRIPTION", "UncutNetwork", "read_uncut", "write_uncut"]
 
-FORMAT, VERSION = "vinets.backbone", 1
+FORMAT, VERSION = "vinets.backbone", 1  # a name that is in files, whatever the word is here
 DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
-class Backbone:
+class UncutNetwork:
     """A whole network with what is needed to use it.
 
     Parameters
@@ -41,31 +41,31 @@ class Backbone:
     """
 
     model: nn.Module
-    source: dict[str, Any]
+    source: ModelRecord
     inputs: dict[str, Any]
     classes: tuple[str, ...]
     preprocessing: Preprocessing | None
     training: dict[str, Any]
 
 
-def write_backbone(folder: Path, backbone: Backbone) -> None:
+def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
     """Write the weights, then the description that makes the folder complete."""
-    save_weights(backbone.model, folder / WEIGHTS)
-    given = backbone.preprocessing
+    save_weights(uncut.model, folder / WEIGHTS)
+    given = uncut.preprocessing
     description = {
         "format": FORMAT,
         "version": VERSION,
-        "source": backbone.source,
-        "inputs": backbone.inputs,
-        "classes": list(backbone.classes),
+        "source": uncut.source,
+        "inputs": uncut.inputs,
+        "classes": list(uncut.classes),
         "preprocessing": None if given is None else given.to_dict(),
-        "training": backbone.training,
+        "training": uncut.training,
     }
     write_json(folder / DESCRIPTION, description)
 
 
-def read_backbone(folder: Path) -> Backbone:
-    """Read what :func:`write_backbone` wrote; other files are refused in one sentence."""
+def read_uncut(folder: Path) -> UncutNetwork:
+    """Read what :func:`write_uncut` wrote; other files are refused in one sentence."""
     path = folder / DESCRIPTION
     values = _read(path)
     try:
@@ -81,14 +81,13 @@ def read_backbone(folder: Path) -> Backbone:
             f"{path} does not describe a network that this release can make: {error}"
         ) from None
     load_weights(model, folder / WEIGHTS)
-    return Backbone(model, source, inputs, classes, preprocessing, values.get("training") or {})
+    told = values.get("training")
+    training = told if isinstance(told, dict) else {}
+    return UncutNetwork(model, source, inputs, classes, preprocessing, training)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not readable JSON: {error}.") from None
+    values = read_json(path)
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise ValueError(f"{path} does not describe a network of vinets.")
     if values.get("version") != VERSION:

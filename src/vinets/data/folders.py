@@ -1,33 +1,46 @@
-"""Data sets in plain files: folders of images, and ``.npy`` arrays."""
+"""Images in files, one folder for each class."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
 from vinets.checks import format_bytes, parameter_error
-from vinets.data.arrays import read_array
+from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
-from vinets.data.labels import as_labels, positive_int, split_positions
+from vinets.data.labels import positive_int, split_pair
 from vinets.data.pixels import image_size, read_image
-from vinets.data.tensors import TensorSource
 
-__all__ = ["image_folder", "npy_pair"]
+__all__ = ["ImageFolder", "image_files", "image_folder"]
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"}
+
+
+class ImageFolder(DataFormat):
+    """A folder of images by class."""
+
+    name: ClassVar[str] = "images"
+    written: ClassVar[str] = "a folder of images by class"
+    rank: ClassVar[int] = 90  # any folder that no other format knows
+    resizes: ClassVar[bool] = True
+
+    def matches(self, spec: str) -> bool:
+        return folder_of(spec) is not None
+
+    def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
+        return image_folder(Path(spec).expanduser(), size=size, seed=seed)
 
 
 def image_folder(
     directory: str | Path,
     *,
-    size: tuple[int, int] | int | None = None,
+    size: Size = None,
     channels: int = 3,
     seed: int = 0,
     test_share: float = 0.2,
@@ -78,60 +91,11 @@ def image_folder(
         parts.append((_read_images(paths, channels, wanted, report), labels))
         done += len(paths)
     train, test = (
-        parts if len(parts) == 2 else _held_out("image_folder", parts[0], test_share, seed)
+        parts if len(parts) == 2 else split_pair("image_folder", parts[0], test_share, seed)
     )
     augmentation = augmentation or Augmentation.for_size(wanted)
     name = Path(directory).resolve().name
     return image_split(name, train, test, classes=classes, augmentation=augmentation)
-
-
-def npy_pair(
-    inputs: str | Path,
-    labels: str | Path,
-    test_inputs: str | Path | None = None,
-    test_labels: str | Path | None = None,
-    *,
-    seed: int = 0,
-    test_share: float = 0.2,
-    augmentation: Augmentation | None = None,
-) -> DataSplit:
-    """Inputs and labels of ``.npy`` files.
-
-    Parameters
-    ----------
-    inputs : str or Path
-        uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, or floating
-        features (N, ...), which become float32.
-    labels : str or Path
-        Integers 0..K-1, shape (N,).
-    test_inputs, test_labels : str, Path or None, default=None
-        What to test on; None holds out a part of the examples, stratified by class.
-    seed : int, default=0
-        Seed of the split.
-    test_share : float, default=0.2
-        Share to hold out.
-    augmentation : Augmentation or None, default=None
-        For images; None takes :meth:`Augmentation.for_size`.
-    """
-    if (test_inputs is None) != (test_labels is None):
-        raise ValueError("npy_pair needs both test_inputs and test_labels, or neither.")
-    train = _read_pair(inputs, labels)
-    if test_inputs is not None and test_labels is not None:
-        test = _read_pair(test_inputs, test_labels)
-    else:
-        train, test = _held_out("npy_pair", train, test_share, seed)
-    if train[0].shape[1:] != test[0].shape[1:] or train[0].dtype != test[0].dtype:
-        raise ValueError(
-            f"{test_inputs} must hold the same kind of inputs as {inputs}. "
-            f"Got {_kind(test[0])} and {_kind(train[0])}."
-        )
-    name = Path(inputs).stem
-    if train[0].dtype == torch.uint8:
-        height, width = train[0].shape[2:]
-        augmentation = augmentation or Augmentation.for_size((height, width))
-        return image_split(name, train, test, classes=None, augmentation=augmentation)
-    training = TensorSource(*train)
-    return DataSplit(name, training, TensorSource(*test, training.classes))
 
 
 def _roots(directory: Path) -> tuple[Path, ...]:
@@ -157,6 +121,18 @@ def _class_folders(root: Path) -> tuple[str, ...]:
 
 def _folders(root: Path) -> list[str]:
     return sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def image_files(path: Path) -> list[Path]:
+    """The image itself, or the images in a folder and below it, sorted."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path} does not exist. Pass an image or a folder of images.")
+    files = sorted(_image_files(path))
+    if not files:
+        raise ValueError(f"{path} holds no images. Files may end in {', '.join(sorted(SUFFIXES))}.")
+    return files
 
 
 def _image_files(folder: Path) -> Iterator[Path]:
@@ -211,41 +187,3 @@ def _counted(
     progress: Callable[[int, int], None], before: int, total: int
 ) -> Callable[[int], None]:
     return lambda done: progress(before + done, total)
-
-
-def _held_out(
-    owner: str, pair: tuple[Tensor, Tensor], share: float, seed: int
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    values, labels = pair
-    rest, held = split_positions(owner, labels, share, seed, "test_share")
-    return (values[rest], labels[rest]), (values[held], labels[held])
-
-
-def _read_pair(inputs: str | Path, labels: str | Path) -> tuple[Tensor, Tensor]:
-    array = read_array(inputs)
-    if array.dtype == np.uint8 and array.ndim in (3, 4):
-        values = _as_images(inputs, torch.from_numpy(array))
-    elif array.dtype.kind == "f" and array.ndim >= 2:
-        values = torch.from_numpy(array.astype(np.float32))
-        if not bool(torch.isfinite(values).all()):
-            raise ValueError(f"{inputs} must hold finite float32 numbers. Some are not.")
-    else:
-        raise ValueError(
-            f"{inputs} must hold uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W), or "
-            f"floating features (N, ...). Got {array.dtype} of shape {array.shape} instead."
-        )
-    return values, as_labels(f"npy_pair ({labels})", read_array(labels), count=len(values))
-
-
-def _as_images(path: str | Path, array: Tensor) -> Tensor:
-    if array.ndim == 3:
-        return array.unsqueeze(1)
-    if array.shape[1] in (1, 3):
-        return array
-    if array.shape[3] in (1, 3):
-        return array.permute(0, 3, 1, 2).contiguous()
-    raise ValueError(f"{path} must hold images of 1 or 3 channels. Got {_kind(array)} instead.")
-
-
-def _kind(values: Tensor) -> str:
-    return f"{values.dtype} of shape {tuple(values.shape)}"

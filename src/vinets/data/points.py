@@ -39,8 +39,9 @@ class Points:
     labels: NDArray[Any] | None
 
 
-def read_points(path: Path, label: str | None = None) -> Points:
+def read_points(path: str | Path, label: str | None = None) -> Points:
     """Read points, and the column ``label`` (a name or a number from 0) as their classes."""
+    path = Path(path)
     if path.suffix.lower() == ".npy":
         return _from_array(path, label)
     header, rows = _table(path)
@@ -116,7 +117,7 @@ def _column(path: Path, label: str, header: list[str] | None, width: int) -> int
         return int(label)
     named = f"one of {', '.join(header)}, or " if header else ""
     raise ValueError(
-        f"--label must be {named}a number from 0 to {width - 1}, a column of {path}. "
+        f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
         f"Got {label!r} instead."
     )
 
@@ -135,7 +136,7 @@ def _number(path: Path, line: int, row: list[str], column: int, titles: list[str
     got = repr(cell) if cell else "nothing"
     raise ValueError(
         f"{path} must hold finite numbers. Row {line}, column {column + 1} ({titles[column]}) has "
-        f"{got}. Drop or fill such rows, or name a column of classes by --label."
+        f"{got}. Drop or fill such rows, or name the column as the label, if it holds classes."
     )
 
 

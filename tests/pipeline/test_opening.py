@@ -7,10 +7,37 @@ import numpy as np
 import pytest
 import torch
 
-from vinets.cli.networks import open_network, open_with_data
 from vinets.data import load_data
-from vinets.models import digits_cnn, save_weights
+from vinets.models import digits_cnn, save_weights, source_of
 from vinets.nn import VINet
+from vinets.nn.network import input_fields
+from vinets.nn.uncut import UncutNetwork, write_uncut
+from vinets.pipeline import build
+from vinets.pipeline.experiment import identify
+from vinets.pipeline.opening import open_network, open_uncut, open_with_data
+
+DIGITS = load_data("digits")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """The folder of an uncut network, as a training leaves it."""
+    model, train = digits_cnn(), DIGITS.train
+    folder = tmp_path_factory.mktemp("opening") / "base"
+    training = {"data": identify(DIGITS)}
+    inputs = input_fields(train.example())
+    parts = (source_of(model), inputs, train.classes, train.preprocessing, training)
+    write_uncut(folder, UncutNetwork(model, *parts))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def vinet(base):
+    """The folder of a VI-Net made of it."""
+    small = {"n_components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
+    net = build(open_network(base).network, DIGITS.train, "relu3", **small)[0]
+    net.save_pretrained(base.parent / "vinet")
+    return base.parent / "vinet"
 
 
 def test_every_kind_of_argument_is_recognised(base, vinet, tmp_path):
@@ -69,12 +96,23 @@ def test_a_damaged_description_is_refused_in_one_sentence(base, tmp_path, change
         open_network(str(folder))
 
 
+def test_an_uncut_network_comes_with_an_example_of_its_inputs(base, vinet):
+    shapes = [tuple(open_uncut(base, *told)[1].shape[1:]) for told in ((), ("digits",))]
+    assert shapes == [(1, 8, 8), (1, 8, 8)]
+    opened, example, source = open_uncut("digits_cnn", shape=(1, 6, 6))
+    assert not opened.trained and example.shape == (1, 1, 6, 6) and source is None
+    with pytest.raises(ValueError, match="Pass the shape of one input"):
+        open_uncut("digits_cnn")
+    with pytest.raises(ValueError, match="is cut already"):
+        open_uncut(vinet)
+
+
 def test_what_is_no_network_is_refused(base, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"neither network\.json"):
         open_network(str(tmp_path))
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         open_network(str(tmp_path / "nothing"))
-    with pytest.raises(ValueError, match="Leave out --weights"):
+    with pytest.raises(ValueError, match="Leave out the weights"):
         open_network(str(base), tmp_path / "w.safetensors")
     with pytest.raises(ValueError, match="can run code"):
         open_network("digits_cnn", tmp_path / "w.pt")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vinets.cli.points import read_points
+from vinets.data.points import read_points
 
 
 def written(folder, text: str, name: str = "points.csv"):

@@ -1,0 +1,68 @@
+"""How a data set is written in one string, as on a command line: one class a format."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+from vinets.data.interface import DataSplit
+from vinets.registry import Registry
+
+__all__ = ["DATA_FORMATS", "DataFormat", "Size", "by_rank", "folder_of", "written_formats"]
+
+Size: TypeAlias = tuple[int, int] | int | None
+"""Height and width of images, one number for both, or None to leave them as they are."""
+
+DATA_FORMATS: Registry[type[DataFormat]] = Registry("data format", "vinets.data")
+
+
+class DataFormat(ABC):
+    """One way to write a data set; a subclass with a ``name`` is known to ``load_data``.
+
+    Attributes
+    ----------
+    name : str
+        What to call the format.
+    written : str
+        How a data set is written in it, for the help and for complaints.
+    rank : int, default=50
+        Formats of lower rank are asked first. The package has names and prefixes below 50, and
+        what takes any folder or file above.
+    resizes : bool, default=False
+        Whether it takes a size.
+    """
+
+    name: ClassVar[str]
+    written: ClassVar[str]
+    rank: ClassVar[int] = 50
+    resizes: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "name" in vars(cls):
+            DATA_FORMATS.add(cls.name, cls)
+
+    @abstractmethod
+    def matches(self, spec: str) -> bool:
+        """Whether ``spec`` is written in this format; the data itself may be missing or bad."""
+
+    @abstractmethod
+    def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
+        """The data set; ``seed`` is that of the split, where it has none of its own."""
+
+
+def by_rank() -> list[type[DataFormat]]:
+    """All formats in the order in which they are asked."""
+    return sorted(DATA_FORMATS.values(), key=lambda kind: kind.rank)
+
+
+def written_formats() -> str:
+    """How data sets may be written, in one line."""
+    return ", ".join(kind.written for kind in by_rank())
+
+
+def folder_of(spec: str) -> Path | None:
+    """The folder that ``spec`` names, if there is one."""
+    folder = Path(spec).expanduser()
+    return folder if spec and folder.is_dir() else None

@@ -1,0 +1,117 @@
+"""Inputs and labels in ``.npy`` files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vinets.data.arrays import read_array
+from vinets.data.formats import DataFormat, Size
+from vinets.data.images import Augmentation, image_split
+from vinets.data.interface import DataSplit
+from vinets.data.labels import as_labels, split_pair
+from vinets.data.tensors import TensorSource
+
+__all__ = ["NpyFiles", "npy_pair"]
+
+
+class NpyFiles(DataFormat):
+    """``X.npy,y.npy``, of which a part is held out, or with ``Xtest.npy,ytest.npy`` behind them."""
+
+    name: ClassVar[str] = "npy"
+    written: ClassVar[str] = "'X.npy,y.npy' or 'X.npy,y.npy,Xtest.npy,ytest.npy'"
+    rank: ClassVar[int] = 95  # a folder may have commas in its name
+
+    def matches(self, spec: str) -> bool:
+        paths = _paths(spec)
+        return len(paths) in (2, 4) and all(path.suffix == ".npy" for path in paths)
+
+    def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
+        return npy_pair(*_paths(spec), seed=seed)
+
+
+def _paths(spec: str) -> list[Path]:
+    return [Path(part.strip()).expanduser() for part in spec.split(",")]
+
+
+def npy_pair(
+    inputs: str | Path,
+    labels: str | Path,
+    test_inputs: str | Path | None = None,
+    test_labels: str | Path | None = None,
+    *,
+    seed: int = 0,
+    test_share: float = 0.2,
+    augmentation: Augmentation | None = None,
+) -> DataSplit:
+    """Inputs and labels of ``.npy`` files.
+
+    Parameters
+    ----------
+    inputs : str or Path
+        uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, or floating
+        features (N, ...), which become float32.
+    labels : str or Path
+        Integers 0..K-1, shape (N,).
+    test_inputs, test_labels : str, Path or None, default=None
+        What to test on; None holds out a part of the examples, stratified by class.
+    seed : int, default=0
+        Seed of the split.
+    test_share : float, default=0.2
+        Share to hold out.
+    augmentation : Augmentation or None, default=None
+        For images; None takes :meth:`Augmentation.for_size`.
+    """
+    if (test_inputs is None) != (test_labels is None):
+        raise ValueError("npy_pair needs both test_inputs and test_labels, or neither.")
+    train = _read_pair(inputs, labels)
+    if test_inputs is not None and test_labels is not None:
+        test = _read_pair(test_inputs, test_labels)
+    else:
+        train, test = split_pair("npy_pair", train, test_share, seed)
+    if train[0].shape[1:] != test[0].shape[1:] or train[0].dtype != test[0].dtype:
+        raise ValueError(
+            f"{test_inputs} must hold the same kind of inputs as {inputs}. "
+            f"Got {_kind(test[0])} and {_kind(train[0])}."
+        )
+    name = Path(inputs).stem
+    if train[0].dtype == torch.uint8:
+        height, width = train[0].shape[2:]
+        augmentation = augmentation or Augmentation.for_size((height, width))
+        return image_split(name, train, test, classes=None, augmentation=augmentation)
+    training = TensorSource(*train)
+    return DataSplit(name, training, TensorSource(*test, training.classes))
+
+
+def _read_pair(inputs: str | Path, labels: str | Path) -> tuple[Tensor, Tensor]:
+    array = read_array(inputs)
+    if array.dtype == np.uint8 and array.ndim in (3, 4):
+        values = _as_images(inputs, torch.from_numpy(array))
+    elif array.dtype.kind == "f" and array.ndim >= 2:
+        values = torch.from_numpy(array.astype(np.float32))
+        if not bool(torch.isfinite(values).all()):
+            raise ValueError(f"{inputs} must hold finite float32 numbers. Some are not.")
+    else:
+        raise ValueError(
+            f"{inputs} must hold uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W), or "
+            f"floating features (N, ...). Got {array.dtype} of shape {array.shape} instead."
+        )
+    return values, as_labels(f"npy_pair ({labels})", read_array(labels), count=len(values))
+
+
+def _as_images(path: str | Path, array: Tensor) -> Tensor:
+    if array.ndim == 3:
+        return array.unsqueeze(1)
+    if array.shape[1] in (1, 3):
+        return array
+    if array.shape[3] in (1, 3):
+        return array.permute(0, 3, 1, 2).contiguous()
+    raise ValueError(f"{path} must hold images of 1 or 3 channels. Got {_kind(array)} instead.")
+
+
+def _kind(values: Tensor) -> str:
+    return f"{values.dtype} of shape {tuple(values.shape)}"

@@ -1,0 +1,9 @@
+"""Libraries of networks, one file each; an optional one is imported when it is first needed.
+
+Names are looked up in the list of the library, so that a name never becomes a path, an address or
+an arbitrary attribute.
+"""
+
+from vinets.models.libraries.base import LIBRARIES, Library, Options, libraries
+
+__all__ = ["LIBRARIES", "Library", "Options", "libraries"]

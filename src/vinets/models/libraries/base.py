@@ -1,0 +1,110 @@
+"""What every library of networks can do."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any, ClassVar, TypeAlias
+
+from torch import nn
+
+from vinets.registry import Registry
+
+__all__ = ["LIBRARIES", "Library", "Options", "imported", "libraries", "not_installed", "unknown"]
+
+Options: TypeAlias = dict[str, Any]
+"""Arguments of a network by name: plain JSON values where they come from a record."""
+
+LIBRARIES: Registry[type[Library]] = Registry("library", "vinets.models.libraries")
+
+
+class Library(ABC):
+    """Networks by name; a subclass with a ``name`` is known to ``create_model`` and ``rebuild``.
+
+    Attributes
+    ----------
+    name : str
+        Name of the library in records, and of the package that its networks are defined in.
+    prefix : str
+        What stands before the colon in ``create_model("prefix:network")``; empty for networks that
+        are called by their names alone.
+    written : str
+        How its networks are written, for the help and for complaints.
+    """
+
+    name: ClassVar[str]
+    prefix: ClassVar[str]
+    written: ClassVar[str]
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "name" in vars(cls):
+            LIBRARIES.add(cls.name, cls)
+
+    @abstractmethod
+    def names(self) -> Iterable[str]:
+        """Names of the networks, for hints."""
+
+    @abstractmethod
+    def build(self, name: str, options: Options) -> nn.Module:
+        """Build a network, with random weights unless ``options`` ask for others.
+
+        The name may come from a file that nobody vouches for: look it up, never import it. What
+        this raises becomes one sentence.
+        """
+
+    @abstractmethod
+    def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
+        """Names and options that may give ``model`` again, the likeliest first.
+
+        Nothing for a network of another library. Every candidate is tried, so that guesses do no
+        harm.
+        """
+
+    def with_classes(self, options: Options, count: int) -> Options:
+        """The options with so many outputs of the last layer."""
+        return {**options, "num_classes": count}
+
+    def with_channels(self, name: str, channels: int) -> Options:
+        """Options that fit a network to images of so many channels, where it has one for that."""
+        return {}
+
+    def spec(self, name: str) -> str:
+        """What to give to ``create_model`` for the network ``name``."""
+        return f"{self.prefix}:{name}" if self.prefix else name
+
+    def defines(self, model: nn.Module) -> bool:
+        """Whether the class of ``model`` comes from the package of this library."""
+        return type(model).__module__.partition(".")[0] == self.name
+
+
+def libraries() -> list[Library]:
+    """One of each, by prefix: the same order whichever file was imported first."""
+    return sorted((kind() for kind in LIBRARIES.values()), key=lambda library: library.prefix)
+
+
+def imported(module: str, library: str, extra: str) -> ModuleType:
+    """Import a module that the networks of ``library`` need and that ``extra`` installs."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise not_installed(error.name or module, library, extra) from None
+
+
+def not_installed(module: str, library: str, extra: str) -> ModuleNotFoundError:
+    """The error for a missing module: who needs it, and how to install it."""
+    return ModuleNotFoundError(
+        f"Networks of {library} need {module}, which is not installed. "
+        f'Install it with: pip install "vinets[{extra}]".',
+        name=module,
+    )
+
+
+def unknown(library: Library, name: str) -> ValueError:
+    """The error for a name that the library does not have."""
+    near = difflib.get_close_matches(name, list(library.names()), n=3)
+    hint = f"; the nearest names are {', '.join(near)}" if near else ""
+    return ValueError(f"{library.name} has no network of that name{hint}")

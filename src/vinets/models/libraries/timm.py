@@ -1,0 +1,61 @@
+"""Networks of timm."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any, ClassVar
+
+from torch import nn
+
+from vinets.models.libraries.base import Library, Options, imported, not_installed, unknown
+from vinets.models.libraries.torchvision import import_torchvision
+
+__all__ = ["Timm", "import_timm"]
+
+
+class Timm(Library):
+    """``timm:NAME``, which needs the extra ``vision``."""
+
+    name: ClassVar[str] = "timm"
+    prefix: ClassVar[str] = "timm"
+    written: ClassVar[str] = "timm:NAME"
+
+    def names(self) -> Iterable[str]:
+        known: list[str] = import_timm().list_models()
+        return known
+
+    def build(self, name: str, options: Options) -> nn.Module:
+        timm: Any = import_timm()
+        if ":" in name or "/" in name or not timm.is_model(name):
+            raise unknown(self, name)
+        return timm.create_model(name, **{"pretrained": False, **options})
+
+    def candidates(self, model: Any) -> Iterator[tuple[str | None, Options]]:
+        if not self.defines(model):
+            return
+        settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
+        name = settings.get("architecture") if isinstance(settings, dict) else None
+        pool = getattr(model, "global_pool", None)
+        known: Options = {
+            "num_classes": getattr(model, "num_classes", None),
+            "in_chans": getattr(model, "in_chans", None),
+        }
+        shaping: Options = {
+            "img_size": getattr(getattr(model, "patch_embed", None), "img_size", None),
+            "global_pool": pool if isinstance(pool, str) else None,
+        }
+        for options in ({**known, **shaping}, known):  # some networks take no image size
+            yield name, {key: value for key, value in options.items() if value is not None}
+
+    def with_channels(self, name: str, channels: int) -> Options:
+        return {} if channels == 3 else {"in_chans": channels}
+
+
+def import_timm() -> ModuleType:
+    """Import timm, and torchvision before it: timm would stop where its operators do not fit."""
+    if importlib.util.find_spec("timm") is None:
+        raise not_installed("timm", "timm", "vision")
+    import_torchvision("timm")
+    return imported("timm", "timm", extra="vision")

@@ -1,0 +1,85 @@
+"""Classifiers of torchvision."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from types import ModuleType
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from vinets.models.libraries.base import Library, Options, imported, unknown
+
+__all__ = ["Torchvision", "import_torchvision"]
+
+
+class Torchvision(Library):
+    """``torchvision:NAME``, which needs the extra ``vision``.
+
+    Networks for detection and segmentation are left out: they fetch the weights of a backbone.
+    """
+
+    name: ClassVar[str] = "torchvision"
+    prefix: ClassVar[str] = "torchvision"
+    written: ClassVar[str] = "torchvision:NAME"
+
+    def names(self) -> Iterable[str]:
+        return _homes()
+
+    def build(self, name: str, options: Options) -> nn.Module:
+        if name not in _homes():
+            raise unknown(self, name)
+        models = importlib.import_module("torchvision.models")
+        return models.get_model(name, **{"weights": None, **options})
+
+    def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
+        file = type(model).__module__
+        # Regnets take memory to try, and there are fifteen of them.
+        if not self.defines(model) or file.endswith(".regnet"):
+            return
+        shapes = [v.shape for v in model.state_dict().values() if isinstance(v, Tensor)]
+        options: Options = {"num_classes": shapes[-1][0]} if shapes and shapes[-1] else {}
+        if "image_size" in vars(model):  # vision transformers
+            options["image_size"] = model.image_size
+        for name, home in _homes().items():
+            if home == file:
+                yield name, options
+
+
+def _homes() -> dict[str, str]:
+    """Names of the classifiers, each with the module that defines it."""
+    import_torchvision()
+    models: Any = importlib.import_module("torchvision.models")
+    names = models.list_models(module=models)
+    return {name: models.get_model_builder(name).__module__ for name in names}
+
+
+def import_torchvision(library: str = "torchvision") -> ModuleType:
+    """Import torchvision, also where its compiled operators do not fit this build of torch.
+
+    Such a torchvision stops with "operator torchvision::nms does not exist". The networks need
+    none of these operators, so it is enough to declare them.
+
+    Parameters
+    ----------
+    library : str, default="torchvision"
+        Whose networks need it, for the complaint where it is not installed.
+    """
+    try:
+        return imported("torchvision", library, extra="vision")
+    except RuntimeError as error:
+        if "torchvision::nms" not in str(error):
+            raise
+    _declare_operators()
+    return importlib.import_module("torchvision")
+
+
+@cache  # the declaration lasts as long as the object, and may be made once only
+def _declare_operators() -> torch.library.Library:
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library

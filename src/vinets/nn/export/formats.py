@@ -1,0 +1,148 @@
+"""What every export format can do, and the graph that they start from."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from vinets.latent.cut import StoppedNetwork
+from vinets.latent.reader import first_tensor
+from vinets.nn.network import CutNetwork, example_inputs
+from vinets.registry import Registry
+
+__all__ = [
+    "EXPORT_FORMATS",
+    "ExportFormat",
+    "Runner",
+    "by_position",
+    "metadata_of",
+    "program_of",
+]
+
+Runner: TypeAlias = Callable[[tuple[Tensor, ...]], Tensor]
+"""From inputs by position, on the CPU, to logits."""
+
+EXPORT_FORMATS: Registry[type[ExportFormat]] = Registry("export format", "vinets.nn.export")
+
+
+class ExportFormat(ABC):
+    """A kind of file; a subclass with a ``name`` is known to ``export_network``.
+
+    Attributes
+    ----------
+    name : str
+        What to call it.
+    title : str
+        Its name in a sentence.
+    suffix : str
+        How its files end, with the dot.
+    packages : tuple of str, default=()
+        Modules that have to be installed.
+    extra : str, default=""
+        The extra of this package that installs them.
+    takes_opset : bool, default=False
+        Whether its operators have versions to choose from.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    suffix: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]] = ()
+    extra: ClassVar[str] = ""
+    takes_opset: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "name" in vars(cls):
+            EXPORT_FORMATS.add(cls.name, cls)
+
+    @abstractmethod
+    def write(self, network: CutNetwork, path: Path, opset: int | None) -> int | None:
+        """Write a folded network in eval mode on the CPU; return the version of the operators.
+
+        Whatever this raises becomes one sentence.
+        """
+
+    @abstractmethod
+    def runner(self, path: Path) -> Runner:
+        """Read the file, and run it: what :meth:`write` wrote is checked by this."""
+
+    def require(self) -> None:
+        """Raise, with what to install, unless all packages are there."""
+        for package in self.packages:
+            try:
+                importlib.import_module(package)
+            except ModuleNotFoundError as error:
+                raise ModuleNotFoundError(
+                    f"Export to {self.title} needs {error.name}, which is not installed. "
+                    f'Install it with: pip install "vinets[{self.extra}]".'
+                ) from None
+
+
+def metadata_of(network: CutNetwork) -> dict[str, Any]:
+    """What a file should tell about the network: its classes and its preprocessing, for JSON."""
+    record = network.record
+    return {"classes": list(record.classes), "preprocessing": record.preprocessing}
+
+
+def by_position(inputs: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
+    """Inputs in their order, without their names."""
+    return (inputs,) if isinstance(inputs, Tensor) else tuple(inputs.values())
+
+
+def program_of(network: CutNetwork) -> torch.export.ExportedProgram:
+    """The network as a graph of tensor operations, its inputs by position, of any batch size."""
+    inputs = by_position(example_inputs(network.record.inputs, batch=2))  # 1 would be specialised
+    with torch.no_grad():
+        module = _Positional(network, inputs).eval()
+        batch = torch.export.Dim("batch")
+        shapes = (tuple({0: batch} for _ in inputs),)  # one argument, *inputs
+        return torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
+
+
+class _Positional(nn.Module):
+    """The network as a function of tensors."""
+
+    def __init__(self, network: CutNetwork, inputs: tuple[Tensor, ...]) -> None:
+        super().__init__()
+        self.backbone: nn.Module = _Backbone(network.backbone, tuple(network.record.inputs))
+        if isinstance(network.backbone, StoppedNetwork):
+            self.backbone = _recorded(self.backbone, inputs)
+        self.reader, self.head = network.reader, network.head
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.head(self.reader(self.backbone(*inputs)))
+
+
+class _Backbone(nn.Module):
+    """The backbone as a function of tensors, given in the order of their ``names``."""
+
+    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        if self.names == ("",):
+            return first_tensor(self.model(*inputs))
+        return first_tensor(self.model(**dict(zip(self.names, inputs, strict=True))))
+
+
+def _recorded(backbone: nn.Module, inputs: tuple[Tensor, ...]) -> nn.Module:
+    """The operations of one pass, for a backbone whose pass is ended by an exception.
+
+    Exporters keep a stack of the modules that they are in, and would lose count.
+    """
+    trace = make_fx(
+        backbone,
+        tracing_mode="symbolic",
+        pre_dispatch=True,  # whole operators, such as attention
+        _allow_non_fake_inputs=True,  # the weights
+    )
+    return trace(*inputs)

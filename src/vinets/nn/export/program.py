@@ -1,0 +1,30 @@
+"""Programs of :mod:`torch.export`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+
+from vinets.nn.export.formats import ExportFormat, Runner, metadata_of, program_of
+from vinets.nn.network import CutNetwork
+
+__all__ = ["Program"]
+
+
+class Program(ExportFormat):
+    """A file for :func:`torch.export.load`; the program takes its inputs by position."""
+
+    name: ClassVar[str] = "torch"
+    title: ClassVar[str] = "torch.export"
+    suffix: ClassVar[str] = ".pt2"
+
+    def write(self, network: CutNetwork, path: Path, opset: int | None) -> None:
+        metadata = {"metadata.json": json.dumps(metadata_of(network))}
+        torch.export.save(program_of(network), str(path), extra_files=metadata)
+
+    def runner(self, path: Path) -> Runner:
+        module = torch.export.load(str(path)).module()
+        return lambda inputs: module(*inputs)

@@ -1,0 +1,131 @@
+"""Ideals of the points in a table: of all of them, or of every class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.checks import one_of
+from vinets.data.points import Points
+from vinets.files import slug
+from vinets.ideals.base import VanishingIdeal
+from vinets.ideals.classwise import fit_class_ideals
+from vinets.running import resolve_device
+
+__all__ = ["IdealSummary", "PointIdeals", "fit_points"]
+
+
+@dataclass(frozen=True)
+class IdealSummary:
+    """What there is to tell of an ideal.
+
+    Attributes
+    ----------
+    label : str or None
+        The class, None for the ideal of all points.
+    points, n_terms, n_generators : int
+        Points that it was fitted to, and the sizes of the order ideal and of the generators.
+    degrees : dict
+        Generators by degree.
+    seconds : float
+        Duration of the fit.
+    generators : list of str
+        The generators, or the first of them.
+    mean_squares : list of float
+        Of every generator, on the points.
+    """
+
+    label: str | None
+    points: int
+    n_terms: int
+    n_generators: int
+    degrees: dict[int, int]
+    seconds: float
+    generators: list[str]
+    mean_squares: list[float]
+
+
+@dataclass(frozen=True, eq=False)
+class PointIdeals:
+    """Fitted ideals of points.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the variables.
+    ideals : dict
+        The ideal of every class, or of all points under None.
+    scaling : dict or None
+        Lists ``low`` and ``high``, the ranges of the variables before they were scaled to [-1, 1];
+        None where they were not.
+    """
+
+    names: tuple[str, ...]
+    ideals: dict[str | None, VanishingIdeal]
+    scaling: dict[str, list[float]] | None
+
+    def summaries(self, count: int | None = None) -> list[IdealSummary]:
+        """A summary of every ideal, with its first ``count`` generators or all."""
+        return [_summary(label, one, self.names, count) for label, one in self.ideals.items()]
+
+    def save(self, path: Path) -> None:
+        """Write the generators to a safetensors file, or to one for every class beside it."""
+        for label, one in self.ideals.items():
+            name = path.name if label is None else f"{path.stem}-{slug(label)}{path.suffix}"
+            one.generators_.save(path.with_name(name))
+
+
+def fit_points(
+    points: Points,
+    model: VanishingIdeal,
+    scale: str = "minmax",
+    device: torch.device | str = "auto",
+) -> PointIdeals:
+    """Fit an ideal to points, or one to every class where they have classes.
+
+    Parameters
+    ----------
+    points : Points
+        See :func:`vinets.data.points.read_points`.
+    model : VanishingIdeal
+        The algorithm with its parameters.
+    scale : {"minmax", "none"}, default="minmax"
+        Whether every variable is scaled to [-1, 1] before, over all classes alike.
+    device : device or str, default="auto"
+        Where to fit.
+    """
+    one_of("fit_points", "scale", scale, ("minmax", "none"))
+    values, scaling = points.values, None
+    if scale == "minmax":
+        low, high = values.min(0), values.max(0)
+        scaling = {"low": low.tolist(), "high": high.tolist()}
+        spread = high - low
+        values = 2 * (values - low) / (spread + (spread == 0)) - 1  # constants go to -1
+    given = torch.from_numpy(values).to(resolve_device("fit_points", device))
+    if points.labels is None:
+        return PointIdeals(points.names, {None: model.fit(given)}, scaling)
+    classes = fit_class_ideals(given, points.labels, model)
+    return PointIdeals(points.names, {str(name): one for name, one in classes}, scaling)
+
+
+def _summary(
+    label: str | None, model: VanishingIdeal, names: tuple[str, ...], count: int | None
+) -> IdealSummary:
+    report, generators = model.report_, model.generators_
+    if isinstance(generators, PolynomialSet) and count is not None:
+        # Only those that are asked for are written out, for there may be thousands.
+        generators = generators.select(np.arange(min(count, len(generators))))
+    return IdealSummary(
+        label,
+        report.n_points,
+        report.n_terms,
+        report.n_generators,
+        {d.degree: d.generators for d in report.degrees if d.generators},
+        report.seconds,
+        generators.strings(names)[:count],
+        model.mean_squares_.tolist(),
+    )

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.data import Augmentation, ImageSource, TensorSource, load_data, npy_pair
+
+RANDOM = np.random.default_rng(0)
+IMAGES = RANDOM.integers(256, size=(10, 8, 9, 3), dtype=np.uint8)
+LABELS = np.array([0, 1] * 5)
+
+
+def write_arrays(folder, **arrays):
+    paths = []
+    for name, array in arrays.items():
+        paths.append(folder / f"{name}.npy")
+        np.save(paths[-1], array)
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("stored", "channels_first"),
+    [
+        (IMAGES[..., 0], IMAGES[..., :1].transpose(0, 3, 1, 2)),
+        (IMAGES, IMAGES.transpose(0, 3, 1, 2)),
+        (IMAGES.transpose(0, 3, 1, 2), IMAGES.transpose(0, 3, 1, 2)),
+    ],
+)
+def test_arrays_of_images_in_any_order_of_axes(tmp_path, stored, channels_first):
+    x, y = write_arrays(tmp_path, x=stored, y=LABELS)
+    data = load_data(f"{x},{y},{x},{y}")
+    assert isinstance(data.train, ImageSource) and data.name == "x"
+    np.testing.assert_array_equal(data.train.images.numpy(), channels_first)
+    np.testing.assert_array_equal(data.test.labels.numpy(), LABELS)
+    held = load_data(f"{x}, {y}").test
+    assert held.labels.bincount().tolist() == [1, 1] and held.augmentation is None
+    assert data.train.augmentation == Augmentation(padding=1)
+
+
+def test_arrays_of_features_become_float32(tmp_path):
+    features = RANDOM.normal(size=(10, 4)).astype(">f8")
+    data = npy_pair(*write_arrays(tmp_path, x=features, y=LABELS), seed=2)
+    assert isinstance(data.train, TensorSource) and data.train.inputs.dtype == torch.float32
+    both = torch.cat([data.train.inputs, data.test.inputs]).numpy()
+    expected = features.astype(np.float32)
+    np.testing.assert_array_equal(both[both[:, 0].argsort()], expected[expected[:, 0].argsort()])
+
+
+def test_bad_arrays_are_refused_in_one_sentence(tmp_path):
+    good = write_arrays(tmp_path, x=np.ones((10, 2)), y=LABELS)
+    for bad in (np.ones((10, 2), int), np.ones(10), np.ones((10, 2, 5, 2), np.uint8)):
+        write_arrays(tmp_path, bad=bad)
+        with pytest.raises(ValueError, match=r"bad.npy must hold"):
+            npy_pair(tmp_path / "bad.npy", good[1])
+    write_arrays(tmp_path, nan=np.full((10, 2), np.nan), short=LABELS[:9], real=LABELS / 2)
+    with pytest.raises(ValueError, match=r"nan.npy must hold finite"):
+        npy_pair(tmp_path / "nan.npy", good[1])
+    with pytest.raises(ValueError, match=r"short.npy.*as many as the examples"):
+        npy_pair(good[0], tmp_path / "short.npy")
+    with pytest.raises(ValueError, match=r"real.npy.*integers 0..K-1"):
+        npy_pair(good[0], tmp_path / "real.npy")
+    with pytest.raises(FileNotFoundError, match=r"none.npy does not exist"):
+        npy_pair(tmp_path / "none.npy", good[1])
+    with pytest.raises(ValueError, match="both test_inputs and test_labels"):
+        npy_pair(*good, good[0])
+    write_arrays(tmp_path, wide=np.ones((10, 3)))
+    with pytest.raises(ValueError, match=r"wide.npy must hold the same kind of inputs"):
+        npy_pair(*good, tmp_path / "wide.npy", good[1])
+
+
+def test_files_that_hold_no_array_of_numbers_are_refused(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones((1000, 2)))
+    header = path.read_bytes()[:128].replace(b"(1000, 2)", b"(9999999999, 9)")
+    np.savez(tmp_path / "z.npz", a=np.ones(2))
+    np.save(tmp_path / "o.npy", np.array([{}, None]), allow_pickle=True)
+    damaged = [b"", b"text", header, pickle.dumps([1]), (tmp_path / "z.npz").read_bytes()]
+    for content in [*damaged, (tmp_path / "o.npy").read_bytes()]:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"x.npy must be a .npy file of numbers"):
+            npy_pair(path, path)
