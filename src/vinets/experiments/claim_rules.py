@@ -23,7 +23,7 @@ from vinets.experiments.table_efficiency import TABLE_EFFICIENCY
 from vinets.experiments.table_generators import TABLE_GENERATORS
 from vinets.measure.dimension import dimension_correlation
 from vinets.report.formats import number
-from vinets.report.schema import Figure, Row, Table
+from vinets.report.values import Figure, Row, Table
 
 __all__ = ["SOURCES", "Results", "Rule"]
 

@@ -10,7 +10,7 @@ from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
 from vinets.experiments.claim_rules import SOURCES, Results, Rule
 from vinets.experiments.plan import Experiment, Plan
 from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Column, Row, Table
+from vinets.report.values import Column, Row, Table
 
 __all__ = ["ALL", "CLAIMS", "Claim"]
 
@@ -18,7 +18,7 @@ COLUMNS = (
     Column("where", "in the paper"),
     Column("claim", "it says"),
     Column("found", "here"),
-    Column("verdict", "holds"),
+    Column("verdict", "holds", better="yes"),
 )
 TEXT = (
     "Our words for what the paper says of each table and figure, what the same experiment gave "

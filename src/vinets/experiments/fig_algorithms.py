@@ -8,7 +8,7 @@ from vinets.experiments.backbones import RESNET34
 from vinets.experiments.fig_pruning import ALGORITHMS, pruned_run
 from vinets.experiments.plan import REMOVED, Experiment, Plan, accuracy_figure, line
 from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Axis, Figure
+from vinets.report.values import Axis, Figure
 
 __all__ = ["FIG_ALGORITHMS"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
 from vinets.experiments.plan import READINGS, Experiment, Plan, accuracy_figure, spread
 from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Column, Figure, Row, Table
+from vinets.report.values import Column, Figure, Row, Table
 
 __all__ = ["FIG_BASELINES", "MEAN_SQUARE"]
 

@@ -8,7 +8,7 @@ from vinets.experiments.backbones import Backbone
 from vinets.experiments.plan import Experiment, Plan, line
 from vinets.experiments.runs import Run, Store
 from vinets.measure.dimension import dimension_correlation
-from vinets.report.schema import Axis, Column, Figure, Row, Table
+from vinets.report.values import Axis, Column, Figure, Row, Table
 
 __all__ = ["FIG_DIMENSION"]
 

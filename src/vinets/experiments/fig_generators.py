@@ -7,7 +7,7 @@ from typing import Any
 from vinets.experiments.backbones import RESNET34
 from vinets.experiments.plan import Experiment, Plan, line
 from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Axis, Figure
+from vinets.report.values import Axis, Figure
 
 __all__ = ["FIG_GENERATORS"]
 

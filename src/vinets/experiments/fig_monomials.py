@@ -7,7 +7,7 @@ from typing import Any
 from vinets.experiments.plan import REMOVED, Experiment, Plan, line
 from vinets.experiments.runs import Run, Store
 from vinets.experiments.tasks import RATIOS
-from vinets.report.schema import Axis, Figure, Rule
+from vinets.report.values import Axis, Figure, Level
 
 __all__ = ["FIG_MONOMIALS"]
 
@@ -41,9 +41,9 @@ def result(plan: Plan, store: Store) -> dict[str, Any]:
             for ratio in RATIOS
         ]
         count = Axis("monomials", log=True, format=",.0f")
-        rules = (Rule("variables", plan.scale.components),)
+        levels = (Level("variables", plan.scale.components),)
         name = f"monomials-{backbone.data}"
-        figures.append(Figure(name, backbone.caption, REMOVED, count, tuple(series), rules=rules))
+        figures.append(Figure(name, backbone.caption, REMOVED, count, tuple(series), levels=levels))
     return {"text": TEXT, "figures": tuple(figures)}
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.runs import FULL, QUICK, Run, Scale, Store
-from vinets.report.schema import Axis, Figure, Rule, Series
+from vinets.report.values import Axis, Figure, Level, Series
 
 __all__ = ["READINGS", "REMOVED", "Experiment", "Plan", "accuracy_figure", "line", "spread"]
 
@@ -67,7 +67,7 @@ class Experiment:
         The runs that it needs.
     result : callable
         ``text``, ``tables``, ``figures`` and ``notes`` made of their results, as
-        :class:`vinets.report.schema.Experiment` takes them.
+        :class:`vinets.report.ExperimentResult` takes them.
     """
 
     name: str
@@ -102,8 +102,8 @@ def accuracy_figure(name: str, title: str, found: Mapping[str, Trainings]) -> Fi
     series = tuple(_accuracies(head, trainings) for head, trainings in found.items())
     first = next(iter(next(iter(found.values())).values()))[0]
     accuracy = Axis("test accuracy in %", format=".2f")
-    rules = (Rule("uncut network", 100 * first["uncut"]),)
-    return Figure(name, title, REMOVED, accuracy, series, rules=rules)
+    levels = (Level("uncut network", 100 * first["uncut"]),)
+    return Figure(name, title, REMOVED, accuracy, series, levels=levels)
 
 
 def _accuracies(name: str, found: Trainings) -> Series:

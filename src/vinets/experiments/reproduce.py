@@ -36,10 +36,11 @@ from vinets.experiments.table_generators import TABLE_GENERATORS
 from vinets.experiments.world import Folders
 from vinets.files import write_json
 from vinets.measure import machine
+from vinets.plain import as_plain
 from vinets.progress import Lines, Progress, progress_of
-from vinets.report import schema
 from vinets.report.figures import save_figure
 from vinets.report.reading import read_results
+from vinets.report.values import ExperimentResult
 from vinets.running import resolve_device
 
 __all__ = ["EXPERIMENTS", "reproduce"]
@@ -167,7 +168,7 @@ def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[s
     records = [store.record(run) for run in runs]
     took = [record["took"] for record in records]
     machines = {json.dumps(record["machine"]): record["machine"] for record in records}
-    found = schema.Experiment(
+    found = ExperimentResult(
         experiment.name,
         experiment.title,
         order=list(EXPERIMENTS).index(experiment.name) + 1,
@@ -177,10 +178,11 @@ def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[s
         seeds=tuple(sorted({run.seed for run in runs})),
         settings=asdict(plan.scale),
         seconds=None if None in took else sum(took),
+        machines=tuple(machines.values()),
         **experiment.result(plan, store),
     )
     path = store.folder / f"{experiment.name}.json"
-    write_json(path, found.to_dict() | {"machines": list(machines.values())})
+    write_json(path, as_plain(found))
     return path
 
 

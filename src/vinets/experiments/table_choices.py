@@ -8,7 +8,7 @@ from vinets.experiments.backbones import Backbone
 from vinets.experiments.plan import Experiment, Plan
 from vinets.experiments.runs import Run, Store
 from vinets.experiments.table_efficiency import MONOMIALS, PER_CLASS
-from vinets.report.schema import Column, Row, Table
+from vinets.report.values import Column, Row, Table
 
 __all__ = ["TABLE_CHOICES"]
 

@@ -10,7 +10,7 @@ from vinets.experiments.paper import SPEEDS, UNCUT, VARIANTS
 from vinets.experiments.plan import Experiment, Plan, spread
 from vinets.experiments.runs import Run, Store
 from vinets.experiments.tasks import SAVED
-from vinets.report.schema import Column, Row, Table
+from vinets.report.values import Column, Row, Table
 
 __all__ = ["TABLE_EFFICIENCY", "variant_run"]
 

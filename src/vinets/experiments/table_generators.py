@@ -9,7 +9,7 @@ from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import GENERATORS
 from vinets.experiments.plan import READINGS, Experiment, Plan
 from vinets.experiments.runs import Run, Store
-from vinets.report.schema import Column, Row, Table
+from vinets.report.values import Column, Row, Table
 
 __all__ = ["TABLE_GENERATORS"]
 
