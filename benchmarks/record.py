@@ -6,15 +6,30 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from vinets.files import slug
 from vinets.measure import machine
+from vinets.report import Column, Row, Table, print_table
 
 RESULTS = Path(__file__).parent / "results"
+FORMATS = {  # of floats, by what the name of a column looks like; the first that fits
+    "log10_tau*": ".3g",
+    "log10_*": ".2f",
+    "*ahead_points": "+.2f",
+    "*_points": ".2f",
+    "zeros*": ".1%",
+    "agreement*": ".1%",
+    "*share": ".1%",
+    "speed_ratio": ".2f×",
+    "*ratio": ",.1f×",
+    "paper_seconds": ",.2f",
+}
 
 
 def seconds(run: Callable[[], Any], repeats: int = 5, warmup: int = 1) -> float:
@@ -50,16 +65,17 @@ def keep(name: str, rows: Sequence[dict[str, Any]], out: Path | None = None, **f
 
 def show(title: str, rows: Sequence[dict[str, Any]]) -> None:
     """Print rows with the keys of the first as columns."""
-    columns = list(rows[0])
-    cells = [[_cell(row.get(c)) for c in columns] for row in rows]
-    widths = [max(len(c), *(len(r[i]) for r in cells)) for i, c in enumerate(columns)]
-    print(f"\n{title}")
-    print("  ".join(c.ljust(w) for c, w in zip(columns, widths, strict=True)))
-    for row in cells:
-        print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)), flush=True)
+    columns = tuple(column(key, key, rows) for key in rows[0])
+    print_table(Table(slug(title), title, columns, tuple(map(Row, rows))))
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "" if value is None else str(value)
+def column(key: str, label: str, rows: Iterable[Mapping[str, Any]]) -> Column:
+    """A column of measured values; its format follows from its name and from what it holds."""
+    kinds = {type(row.get(key)) for row in rows}
+    form = None
+    if float in kinds:
+        patterns = ((pattern, form) for pattern, form in FORMATS.items() if fnmatch(key, pattern))
+        form = next(patterns, ("", ".3g"))[1]
+    elif int in kinds:
+        form = ","
+    return Column(key, label, form)

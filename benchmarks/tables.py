@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import RESULTS
-from vinets.report.formats import number
+from benchmarks.record import RESULTS, column
+from vinets.files import read_json
+from vinets.plain import from_plain
+from vinets.report import Column, ExperimentResult, Row, Table, markdown
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -224,56 +226,60 @@ PAPER: dict[str, tuple[str, str]] = {
 
 def render(name: str) -> str:
     """The table of one result file, with a line on where it was made."""
-    record = json.loads((RESULTS / f"{FILES.get(name, name)}.json").read_text())
-    columns = COLUMNS[name]
-    lines = ["| " + " | ".join(columns.values()) + " |", "|" + "---|" * len(columns)]
-    for row in filter(SHOWN.get(name), record["rows"]):
-        lines.append("| " + " | ".join(_cell(key, row.get(key)) for key in columns) + " |")
-    made = [record["command"], record.get("gpu") or record["processor"], f"torch {record['torch']}"]
-    return "\n".join([*lines, "", f"<small>`{made[0]}`, {made[1]}, {made[2]}.</small>"])
+    record = read_json(RESULTS / f"{FILES.get(name, name)}.json")
+    rows = [_shown(row) for row in filter(SHOWN.get(name), record["rows"])]
+    columns = tuple(column(key, label, rows) for key, label in COLUMNS[name].items())
+    table = Table(name, name, columns, tuple(map(Row, rows)))
+    return _with_source(table, [record["command"]], record)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without what is missing; tau itself, not its logarithm."""
+    known = {key: value for key, value in row.items() if value is not None}
+    return {key: 10**v if key.startswith("log10_tau") else v for key, v in known.items()}
 
 
 def render_builds(name: str) -> str:
-    """Accuracy, stored numbers and speed of all heads behind two cuts."""
-    runs = {
-        title: json.loads((RESULTS / f"{file}.json").read_text())
-        for title, file in BUILDS[name].items()
-    }
-    titles = ["accuracy, %", "numbers", "images/s"][: 2 if name.endswith("short") else 3]
-    header = ["network", *(f"{title}: {column}" for title in runs for column in titles)]
-    lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
-    tables = [{row["name"]: row for row in [run["uncut"], *run["rows"]]} for run in runs.values()]
-    for head in tables[0]:
-        cells = [f"**{head}**" if head == "VI-Net" else head]
-        for table in tables:
-            row = table[head]
-            speed = f"{row['images_per_second']:,.0f} ± {row['images_per_second_std']:,.0f}"
-            every = [f"{100 * row['accuracy']:.2f}", f"{row['parameters']:,}", speed]
-            cells += every[: len(titles)]
-        lines.append("| " + " | ".join(cells) + " |")
-    commands = [f"`{' '.join(w for w in run['command'] if w != '-q')}`" for run in runs.values()]
+    """Accuracy, parameters and speed of all heads behind two cuts."""
+    runs = {title: read_json(RESULTS / f"{file}.json") for title, file in BUILDS[name].items()}
+    columns, rows = [Column("network")], {}
+    for title, run in runs.items():
+        columns += [
+            Column(f"{title} accuracy", f"{title}: accuracy, %", ".2f"),
+            Column(f"{title} parameters", f"{title}: parameters", ","),
+            Column(f"{title} speed", f"{title}: images/s", ",.0f", f"{title} std"),
+        ][: 2 if name.endswith("short") else 3]
+        for head in (run["uncut"], *run["rows"]):
+            rows.setdefault(head["name"], {"network": head["name"]}).update(
+                {
+                    f"{title} accuracy": 100 * head["accuracy"],
+                    f"{title} parameters": head["parameters"],
+                    f"{title} speed": head["images_per_second"],
+                    f"{title} std": head["images_per_second_std"],
+                }
+            )
+    marked = tuple(Row(row, marked=head == "VI-Net") for head, row in rows.items())
+    commands = [" ".join(w for w in run["command"] if w != "-q") for run in runs.values()]
     machine = next(iter(runs.values()))["machine"]
-    made = f"{machine['gpu'] or machine['processor']}, torch {machine['torch']}, one seed"
-    return "\n".join([*lines, "", f"<small>{'<br>'.join(commands)}<br>{made}.</small>"])
+    return _with_source(Table(name, name, tuple(columns), marked), commands, machine, ", one seed")
 
 
 def render_paper(name: str) -> str:
     """A table of an experiment: our numbers, those of the paper in brackets."""
     experiment, wanted = PAPER[name]
-    record = json.loads((RESULTS / "paper" / f"{experiment}.json").read_text())
-    table = next(each for each in record["tables"] if each["id"] == wanted)
-    columns = table["columns"]
-    lines = ["| " + " | ".join(column["label"] for column in columns) + " |"]
-    lines.append("|---|" + "".join("---:|" if c["format"] else "---|" for c in columns[1:]))
-    section = None
-    for row in table["rows"]:
-        if row["section"] != section:
-            section = row["section"]
-            lines.append(f"| **{section}** |" + " |" * (len(columns) - 1))
-        lines.append("| " + " | ".join(_paper_cell(column, row) for column in columns) + " |")
-    machine = record["machine"]
-    made = f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}"
-    return "\n".join([*lines, "", f"<small>`{' '.join(record['command'])}`, {made}.</small>"])
+    path = RESULTS / "paper" / f"{experiment}.json"
+    result = from_plain(ExperimentResult, read_json(path), path.name)
+    table = next(each for each in result.tables if each.id == wanted)
+    return _with_source(table, [" ".join(result.command)], result.machine)
+
+
+def _with_source(
+    table: Table, commands: Iterable[str], machine: Mapping[str, Any], more: str = ""
+) -> str:
+    """The table, and in small print the commands that made it and on which machine."""
+    made = f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}{more}."
+    lines = "<br>".join([*(f"`{command}`" for command in commands), made])
+    return f"{markdown(table)}\n\n<small>{lines}</small>"
 
 
 def render_calls(name: str) -> str:
@@ -288,36 +294,6 @@ def render_calls(name: str) -> str:
         f"{min(call['jobs'] for call in calls)} to {max(call['jobs'] for call in calls)} processes "
         f"side by side on one {machine['gpu']}."
     )
-
-
-def _paper_cell(column: dict[str, Any], row: dict[str, Any]) -> str:
-    form, values, paper = column["format"], row["values"], row.get("paper", {})
-    ours, theirs = values.get(column["name"]), paper.get(column["name"])
-    text = "" if ours is None else number(ours, form, values.get(column.get("std")))
-    return text if theirs is None else f"{text} ({number(theirs, form)})"
-
-
-def _cell(key: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        if key.startswith("log10_"):
-            return f"{10**value:.3g}" if key.startswith("log10_tau") else f"{value:.2f}"
-        if key.endswith("_points"):
-            return f"{value:+.2f}" if "ahead" in key else f"{value:.2f}"
-        if key.startswith(("zeros", "agreement")) or key.endswith("share"):
-            return f"{100 * value:.1f} %"
-        if key.endswith("ratio"):
-            digits = 0 if value >= 10 else 2 if key == "speed_ratio" else 1
-            return f"{value:,.{digits}f}×"
-        if key == "paper_seconds":
-            return f"{value:,.2f}"
-        return f"{value:.3g}"
-    return str(value).replace("||", "‖")  # two bars would end the cell
 
 
 def fill(text: str) -> str:

@@ -367,7 +367,7 @@ def draw(path: Path, onto: Callable[[Any], None]) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from vinets.report.svg import STYLE
+    from vinets.palette import STYLE
 
     with rc_context(STYLE | {"figure.facecolor": "white"}):
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")

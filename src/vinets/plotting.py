@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from vinets.algebra.compositions import CompositionSet
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.ideals.classwise import ClassIdeals
+from vinets.palette import INK, color_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +33,6 @@ __all__ = [
 
 Polynomials: TypeAlias = PolynomialSet | CompositionSet
 
-COLORS = ("#c1440e", "#2a6f97", "#6a8d3f", "#7b4b94", "#b08900", "#3d3d3d")
-POINTS = "#1b2a41"
 WINDOW = (-1.2, 1.2)
 LIGHT = np.array([0.36, -0.48, 0.8])  # from above, of length 1
 
@@ -78,11 +77,11 @@ def plot_zero_sets(
     values = polynomials.evaluate(grid)  # (resolution^2, N)
     if points is not None:
         cloud = np.asarray(points)
-        ax.scatter(cloud[:, 0], cloud[:, 1], s=8, color=POINTS, alpha=0.45, linewidths=0)
+        ax.scatter(cloud[:, 0], cloud[:, 1], s=8, color=INK, alpha=0.45, linewidths=0)
     for j in chosen:
         height = values[:, j].reshape(across.shape)
         if height.min() < 0 < height.max():
-            color = COLORS[j % len(COLORS)]
+            color = color_of(j)
             ax.contour(across, up, height, levels=[0.0], colors=[color], linewidths=1.8)
     ax.set(xlim=window, ylim=window, aspect="equal", xlabel="$x_0$", ylabel="$x_1$")
     return ax
@@ -122,10 +121,10 @@ def plot_zero_surface(
     (j,) = _positions(polynomials, index)
     ax = _new_axes(projection="3d") if ax is None else ax
     if points is not None:
-        ax.scatter(*np.asarray(points).T, s=4, color=POINTS, alpha=0.5, linewidths=0)
+        ax.scatter(*np.asarray(points).T, s=4, color=INK, alpha=0.5, linewidths=0)
     triangles = zero_triangles(polynomials, index=j, window=window, resolution=resolution)
     if len(triangles):
-        _add_surface(ax, triangles, COLORS[j % len(COLORS)])
+        _add_surface(ax, triangles, color_of(j))
     ax.set(xlim=window, ylim=window, zlim=window)
     ax.set(xlabel="$x_0$", ylabel="$x_1$", zlabel="$x_2$")
     ax.locator_params(nbins=3)  # more labels run into each other at the corners
@@ -328,7 +327,7 @@ def plot_scores(
     ax = _new_axes() if ax is None else ax
     every, chosen = (np.concatenate([np.ravel(s) for s in part]) for part in (scores, kept))
     edges = np.histogram_bin_edges(every[np.isfinite(every)], bins=40).tolist()
-    for values, color, label in ((every, COLORS[1], "found"), (chosen, COLORS[0], "kept")):
+    for values, color, label in ((every, color_of(1), "found"), (chosen, color_of(0), "kept")):
         ax.hist(values, edges, color=color, alpha=0.75, label=f"{label}: {len(values):,}")
     ax.set(xlabel="pruning score", ylabel="generators", yscale="log")
     ax.legend()

@@ -32,15 +32,16 @@ def report(
 
     Example: vinets report out/results
     """
-    from vinets.report import read_results, results_page
+    from vinets.files import write_text
+    from vinets.report import html, read_results, results_page
 
     experiments = read_results(results)
-    text = results_page(experiments, title)
     page = results / "report.html" if out is None else out
     if page.is_dir():
         raise ValueError(f"{page} is a folder. Pass the name of a file with --out.")
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8", errors="replace")
+    # A text of JSON may hold half a pair of surrogates, which no file can.
+    text = html(results_page(experiments, title)).encode("utf-8", "replace").decode("utf-8")
+    write_text(page, text)
     if json:
         names = [experiment.experiment for experiment in experiments]
         print_json({"page": str(page), "experiments": names})

@@ -6,13 +6,13 @@ import math
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinets.cli.late_help import DATA_FORMATS
 from vinets.cli.options import (
     DATA,
+    DATA_HELP,
     OUTPUT,
     Device,
     Json,
@@ -24,20 +24,20 @@ from vinets.cli.options import (
     Weights,
     option,
 )
-from vinets.cli.output import note, print_json, print_lines, print_table, seeded, watching
-from vinets.plain import as_plain
+from vinets.cli.output import note, print_json, seeded, watching
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from vinets.cli.networks import Opened
     from vinets.data import Source
     from vinets.nn.network import CutNetwork
-    from vinets.pipeline.opening import Opened
 
 __all__ = ["theory"]
 
 ADVICE = "Advice"
 BATCH = 256
+PICTURES = "There are figures, too: --out FOLDER writes them as a page."
 
 
 def theory(
@@ -65,7 +65,7 @@ def theory(
         option(
             DATA,
             "--data",
-            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_FORMATS}",
+            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_HELP}",
         ),
     ] = None,
     size: Size = None,
@@ -113,6 +113,10 @@ def theory(
     """
     from vinets.checks import one_of, parameter_error
     from vinets.cli.parsing import cut_of
+    from vinets.files import write_json, write_text
+    from vinets.measure import machine
+    from vinets.plain import as_plain
+    from vinets.report import html, print_page, theory_page
     from vinets.running import resolve_device
     from vinets.theory import study
     from vinets.theory.split import CONSTANTS
@@ -144,15 +148,18 @@ def theory(
             monomials_wanted=monomials,
         )
         progress.advance(1)
+    about, command = machine(device), shlex.join(["vinets", *sys.argv[1:]])
     named = {"model": model, "vinet": None if vinet is None else str(vinet), "data": data}
     facts = as_plain(named | found.to_dict())
+    page = theory_page(found, f"Spectral complexity of {opened.name}", command, about)
     if out is not None:
-        _write(out, facts, opened.name, device)
+        write_json(out / "theory.json", {"command": command, "machine": about} | facts)
+        write_text(out / "theory.html", html(page))
         note(f"Written to {out}: theory.json, theory.html", quiet)
     if json:
         print_json(facts)
         return
-    _show(facts)
+    print_page(page, PICTURES if out is None else f"The figures are in {out / 'theory.html'}.")
 
 
 def _open(
@@ -166,18 +173,12 @@ def _open(
     """The uncut network, an input and, where data is given, the training part."""
     from torch import Tensor
 
-    from vinets.cli.parsing import integers
-    from vinets.pipeline.opening import open_uncut, require_weights
+    from vinets.cli.networks import open_uncut, require_weights
 
     if data is not None and shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")
     opened, example, source = open_uncut(
-        model,
-        data,
-        None if shape is None else integers("--shape", shape),
-        weights=weights,
-        split_seed=split_seed,
-        size=size,
+        model, data, shape, weights=weights, split_seed=split_seed, size=size
     )
     require_weights(opened)
     if not isinstance(example, Tensor):
@@ -187,8 +188,8 @@ def _open(
 
 def _behind(folder: Path, opened: Opened, model: str, example: Tensor) -> CutNetwork:
     """The network behind the cut, which must have been made of ``model``."""
+    from vinets.cli.networks import check_inputs, open_network
     from vinets.nn.network import CutNetwork
-    from vinets.pipeline.opening import check_inputs, open_network
 
     found = open_network(str(folder))
     network = found.network
@@ -211,67 +212,3 @@ def _drawn(source: Source, count: int, seed: int) -> Source:
         return source
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
     return source.subset(order[:count].sort().values)
-
-
-def _write(folder: Path, facts: dict[str, Any], name: str, device: str) -> None:
-    from vinets.files import write_json
-    from vinets.measure import machine
-    from vinets.report.theory_page import theory_page
-
-    about, command = machine(device), shlex.join(["vinets", *sys.argv[1:]])
-    page = theory_page(facts, f"Spectral complexity of {name}", command, about)
-    write_json(folder / "theory.json", {"command": command, "machine": about} | facts)
-    (folder / "theory.html").write_text(page, encoding="utf-8")
-
-
-def _show(facts: dict[str, Any]) -> None:
-    """Tables and sentences in the order of the page."""
-    from vinets.report.theory_page import kappa_sentence
-
-    network = facts["network"]
-    _show_layers("uncut network", facts, "uncut")
-    if network is not None:
-        _show_layers("network behind the cut", facts, "network")
-        print_lines([kappa_sentence(facts)])
-        _show_bounds(network["bounds"])
-    _show_advice(facts["advice"])
-    if facts["corollary"] is not None:
-        _show_margins(facts["corollary"])
-
-
-def _show_layers(name: str, facts: dict[str, Any], side: str) -> None:
-    from vinets.report.theory_page import LAYER_COLUMNS, layer_cells
-
-    print_table(LAYER_COLUMNS, layer_cells(facts, side), left=3)
-    log = facts[side]["log10_R"]
-    print_lines([f"R of the {name} = {'0' if log is None else f'10^{log:.3f}'}"])
-
-
-def _show_bounds(bounds: dict[str, Any] | None) -> None:
-    from vinets.report.theory_page import BOUND_COLUMNS, bound_cells
-
-    if bounds is not None:
-        print_table(BOUND_COLUMNS, bound_cells(bounds), left=2)
-
-
-def _show_advice(advice: dict[str, Any]) -> None:
-    from vinets.report.theory_page import SCOPE, advice_cells
-
-    print_lines(
-        [
-            f"Largest tau with kappa <= 1 by the {advice['constant']} bound (* from "
-            f"{advice['tau']:g} on), lambda_1 = {advice['lambda_1']:.4g}, "
-            f"lambda_2 = {advice['lambda_2']:.4g}:"
-        ]
-    )
-    print_table(*advice_cells(advice), left=0)
-    print_lines([advice["sentence"], SCOPE])
-
-
-def _show_margins(corollary: dict[str, Any]) -> None:
-    from vinets.report.theory_page import corollary_sentence, margin_cells
-
-    count = corollary["uncut"]["margins"]["examples"]
-    print_lines(["", f"Quantiles of the margins of {count:,} training examples:"])
-    print_table(*margin_cells(corollary))
-    print_lines([corollary_sentence(corollary)])

@@ -18,7 +18,7 @@ COLUMNS = (
     Column("where", "in the paper"),
     Column("claim", "it says"),
     Column("found", "here"),
-    Column("verdict", "holds"),
+    Column("verdict", "holds", better="yes"),
 )
 TEXT = (
     "Our words for what the paper says of each table and figure, what the same experiment gave "

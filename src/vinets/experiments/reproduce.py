@@ -181,10 +181,10 @@ def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[s
         machine=next(iter(machines.values()), {}),
         seeds=tuple(sorted({trial.seed for trial in trials})),
         settings=_settings(plan),
+        machines=tuple(machines.values()),
         seconds=None if None in took else sum(each or 0.0 for each in took),
     )
-    values = as_plain(result) | {"machines": list(machines.values())}
-    return write_json(store.folder / f"{experiment.name}.json", values)
+    return write_json(store.folder / f"{experiment.name}.json", as_plain(result))
 
 
 def _settings(plan: Plan) -> dict[str, object]:

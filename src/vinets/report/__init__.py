@@ -1,34 +1,56 @@
-"""Results as pages of HTML, as drawings inside them and as tables on the terminal."""
+"""Results as tables, figures and pages, and three ways to show them: terminal, Markdown, HTML."""
 
-from vinets.report.demo_page import demo_html, print_outcome
-from vinets.report.duels import Duel, duel, standings
-from vinets.report.figures import draw_figure, save_figure
+from vinets.report.comparisons import comparison_table
+from vinets.report.demo_page import demo_page
+from vinets.report.duels import Duel, duel, duels_of, standings
+from vinets.report.figures import can_draw, draw_figure, save_figure
+from vinets.report.html import html
+from vinets.report.markdown import markdown
 from vinets.report.reading import read_results
 from vinets.report.results_page import results_page
-from vinets.report.schema import Axis, Column, Experiment, Figure, Row, Rule, Series, Table
-from vinets.report.svg import can_draw, drawing
-from vinets.report.terminal import as_characters, print_table
+from vinets.report.terminal import as_characters, print_page, print_table
+from vinets.report.theory_page import theory_page
+from vinets.report.values import (
+    Axis,
+    Column,
+    Drawing,
+    ExperimentResult,
+    Figure,
+    Level,
+    Page,
+    Row,
+    Section,
+    Series,
+    Table,
+)
 
 __all__ = [
     "Axis",
     "Column",
+    "Drawing",
     "Duel",
-    "Experiment",
+    "ExperimentResult",
     "Figure",
+    "Level",
+    "Page",
     "Row",
-    "Rule",
+    "Section",
     "Series",
     "Table",
     "as_characters",
     "can_draw",
-    "demo_html",
+    "comparison_table",
+    "demo_page",
     "draw_figure",
-    "drawing",
     "duel",
-    "print_outcome",
+    "duels_of",
+    "html",
+    "markdown",
+    "print_page",
     "print_table",
     "read_results",
     "results_page",
     "save_figure",
     "standings",
+    "theory_page",
 ]

@@ -2,268 +2,327 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from vinets.report.charts import draw_accuracy, draw_parts, draw_training
-from vinets.report.duels import LEVEL, Duel, duel, standings
-from vinets.report.page import (
-    Markup,
-    beside,
-    code,
-    facts,
-    figure,
-    listing,
-    page,
-    paragraph,
-    section,
-    table,
+import numpy as np
+from numpy.typing import NDArray
+
+from vinets.pipeline.comparison import Comparison, NetworkResult
+from vinets.pipeline.report import Pictures
+from vinets.plotting import plot_generators, plot_points, plot_scores
+from vinets.report.comparisons import (
+    accuracy_figure,
+    comparison_table,
+    draw_parts,
+    training_figure,
 )
-from vinets.report.results import COLUMNS, result_cells, signed
-from vinets.report.svg import can_draw, drawing
-from vinets.report.theory_charts import draw_layers
-from vinets.report.theory_page import LAYERS_CAPTION, MEANING, layers_text
+from vinets.report.duels import LEVEL, duels_of, standings
+from vinets.report.formats import number
+from vinets.report.theory_charts import layers_figure, power
+from vinets.report.theory_page import LAYERS_TEXT, MEANING
+from vinets.report.values import (
+    Beside,
+    Block,
+    Bullets,
+    Code,
+    Column,
+    Drawing,
+    Fact,
+    Facts,
+    Page,
+    Row,
+    Section,
+    Table,
+    Text,
+    Value,
+    facts_table,
+)
+from vinets.theory.complexity import Complexity
+from vinets.theory.networks import CutComplexity
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["demo_html", "duels_of", "print_outcome", "summary"]
+__all__ = ["ComplexityFacts", "DemoResult", "ExampleResult", "demo_page", "outcome_page"]
 
 TITLE = "VI-Nets on handwritten digits"
-NARROW, WIDE = (5.6, 3.8), (10.4, 4.2)  # inches
-SEEN = "The network that was cut has seen these images, the heads have not."
-NO_FIGURES = (
-    'The figures are missing because matplotlib is not installed: pip install "vinets[plots]".'
-)
+WIDE = 9.0  # inches
+SEEN = "The network that was cut has seen the held-out images, the heads have not."
 
 
-def demo_html(
-    results: Mapping[str, Any], drawings: Mapping[str, Callable[[Axes], Any]] | None = None
-) -> str:
-    """The page as HTML.
+@dataclass(frozen=True)
+class ExampleResult:
+    """What the saved VI-Net says of one test image.
 
-    Parameters
+    Attributes
     ----------
-    results : dict
-        What ``results.json`` holds.
-    drawings : dict or None, default=None
-        ``points``, ``generators`` and ``scores``: pictures of the saved network, each a function
-        that draws on the axes it is given. Without matplotlib the page has no figures at all.
+    index : int
+        Of the image.
+    label, prediction : str
+        Its class, and the one that the network says.
+    probabilities : dict
+        Of every class.
+    picture : str
+        The image as lines of characters.
     """
-    sections = [
-        _accuracies(results),
-        _duels(results),
-        _inside(results, drawings or {}),
-        _parameters(results),
-        _complexity(results["theory"]),
-        _one_image(results),
-        _repeat(results),
-    ]
-    lead = [paragraph(summary(results)), _tiles(results), listing(standings(duels_of(results)))]
-    if not can_draw():
-        lead.append(paragraph(NO_FIGURES))
-    versions = results["machine"]
+
+    index: int
+    label: str
+    prediction: str
+    probabilities: Mapping[str, float]
+    picture: str
+
+
+@dataclass(frozen=True)
+class ComplexityFacts:
+    """Spectral complexity of the uncut network and of the VI-Net behind every cut."""
+
+    uncut: Complexity
+    cuts: Mapping[str, CutComplexity]
+
+
+@dataclass(frozen=True, eq=False)
+class DemoResult:
+    """What the demo found.
+
+    Attributes
+    ----------
+    command : str
+        How to repeat it.
+    machine : dict
+        See :func:`vinets.measure.machine`.
+    seed, seeds : int
+        The first seed, and how many there are.
+    batch : int
+        Images a pass where speed was measured.
+    data : str
+        Name of the data.
+    train, test : int
+        How many images there are.
+    comparisons : tuple of Comparison
+        One a cut, the earliest first.
+    theory : ComplexityFacts
+        Of the networks of the first seed.
+    saved : str
+        Cut of the VI-Net that was saved.
+    example : ExampleResult
+        What it says of one image.
+    settings : dict
+        By cut: names and values.
+    seconds : float
+        All of it.
+    pictures : Pictures or None
+        Of the saved VI-Net.
+    plane : ndarray of shape (m, 2) or None
+        First two principal components of its latents.
+    """
+
+    command: str
+    machine: Mapping[str, object]
+    seed: int
+    seeds: int
+    batch: int
+    data: str
+    train: int
+    test: int
+    comparisons: tuple[Comparison, ...]
+    theory: ComplexityFacts
+    saved: str
+    example: ExampleResult
+    settings: Mapping[str, Mapping[str, str]]
+    seconds: float
+    pictures: Pictures | None = field(default=None, metadata={"plain": False})
+    plane: NDArray[np.float64] | None = field(default=None, metadata={"plain": False})
+
+    @property
+    def best(self) -> Comparison:
+        """At the cut of the saved VI-Net."""
+        return next(one for one in self.comparisons if one.cut == self.saved)
+
+
+def demo_page(result: DemoResult) -> Page:
+    """The page of the demo."""
     known = ("vinets", "python", "torch", "numpy")
-    footer = ", ".join(f"{name} {versions[name]}" for name in known)
-    return page(TITLE, lead, sections, f"{footer}. Seed {results['seed']}.")
+    versions = ", ".join(f"{name} {result.machine[name]}" for name in known)
+    sections = (
+        _accuracies(result),
+        _duels(result),
+        _inside(result),
+        _parameters(result),
+        _complexity(result.theory),
+        _one_image(result.example),
+        _repeat(result),
+    )
+    return Page(TITLE, _lead(result), sections, f"{versions}. Seed {result.seed}.")
 
 
-def summary(results: Mapping[str, Any]) -> str:
+def outcome_page(result: DemoResult) -> Page:
+    """The demo in short, for a terminal that has its tables already: outcome and one image."""
+    took = Text(f"{number(result.seconds, '.0f')} seconds in all.")
+    image = _one_image(result.example)
+    return Page(TITLE, _lead(result), (Section(image.title, (*image.blocks, took)),))
+
+
+def _lead(result: DemoResult) -> tuple[Block, ...]:
+    duels = tuple(standings(duels_of(result.comparisons)))
+    return (Text(summary(result)), _facts(result), Bullets(duels))
+
+
+def summary(result: DemoResult) -> str:
     """What happened, in a few sentences."""
-    uncut, saved, tests = results["uncut"], _saved(results), results["data"]["test"]
-    gap = 100 * (saved["accuracy"] - uncut["accuracy"])
+    uncut, saved = result.best.uncut, result.best.networks[0]
+    gap = 100 * (saved.accuracy - uncut.accuracy)
     often = "as often as" if abs(gap) < 0.005 else f"{'more' if gap > 0 else 'less'} often than"
-    share = saved["parameters"] / uncut["parameters"]
+    share = saved.parameters / uncut.parameters
     size = f"{1 - share:.0%} fewer" if share < 1 else f"{share - 1:.0%} more"
-    speed = saved["images_per_second"] / _cut(results, saved["cut"])["uncut"]["images_per_second"]
-    seeds = results["seeds"]
+    ratio = _speed_ratio(saved, uncut)
+    speed = "" if ratio is None else f" and takes {ratio:.2f} times as many images per second"
     return (
-        f"A small convolutional network was trained on {results['data']['train']:,} images of "
-        f"handwritten digits and cut at {len(results['cuts'])} places. Behind each cut stand "
+        f"A small convolutional network was trained on {number(result.train, ',')} images of "
+        f"handwritten digits and cut at {len(result.comparisons)} places. Behind each cut stand "
         "polynomials that nearly vanish on one class each (the VI-Net) or another head, all "
-        f"trained alike on the same latents. On {tests:,} test images the uncut network is right "
-        f"in {uncut['accuracy']:.2%} of cases. The VI-Net that was best on held-out training "
-        f"images, cut at {saved['cut']}, is right in {saved['accuracy']:.2%}, {often} the uncut "
-        f"one. It stores {size} numbers and takes {speed:.2f} times as many images per second."
-        + (f" Accuracies are means over {seeds} seeds." if seeds > 1 else "")
+        f"trained alike on the same latents. On {number(result.test, ',')} test images the uncut "
+        f"network is right in {uncut.accuracy:.2%} of cases. The VI-Net that was best on held-out "
+        f"training images, cut at {result.saved}, is right in {saved.accuracy:.2%}, {often} the "
+        f"uncut one. It stores {size} parameters{speed}."
+        + (f" Accuracies are means over {result.seeds} seeds." if result.seeds > 1 else "")
     )
 
 
-def print_outcome(results: Mapping[str, Any]) -> None:
-    """The same in short on the terminal: summary, standings and one image."""
-    width = min(100, shutil.get_terminal_size().columns)
-    for text in (summary(results), *standings(duels_of(results))):
-        print(f"\n{textwrap.fill(text, width)}")
-    example = results["example"]
-    top = sorted(example["probabilities"].items(), key=lambda pair: -pair[1])[:3]
-    print(f"\n{example['picture']}\n")
-    print(f"Test image {example['index']} is a {example['label']}. The saved VI-Net, loaded again:")
-    print("  " + ", ".join(f"{name} with {p:.1%}" for name, p in top))
-    print(f"\n{results['seconds']:.0f} seconds in all.")
+def _speed_ratio(network: NetworkResult, uncut: NetworkResult) -> float | None:
+    if network.speed is None or uncut.speed is None:
+        return None
+    return network.speed.mean / uncut.speed.mean
 
 
-def duels_of(results: Mapping[str, Any]) -> list[Duel]:
-    """The VI-Net against every baseline behind every cut."""
-    found = []
-    for cut in results["cuts"]:
-        ours, *baselines = _rows(results, cut["cut"])
-        found += [duel(ours, baseline) for baseline in baselines]
-    return found
+def _facts(result: DemoResult) -> Facts:
+    uncut, saved = result.best.uncut, result.best.networks[0]
+    gap = number(100 * (saved.accuracy - uncut.accuracy), "+.2f")
+    share = number(saved.parameters / uncut.parameters, ".0%")
+    facts = [
+        Fact("Test accuracy", number(saved.accuracy, ".2%"), f"{gap} points to the uncut network"),
+        Fact("Parameters", number(saved.parameters, ","), f"{share} of the uncut network"),
+    ]
+    ratio = _speed_ratio(saved, uncut)
+    if saved.speed is not None and ratio is not None:
+        remark = f"{number(ratio, '.2f')} × the uncut network"
+        facts.append(Fact("Images per second", number(saved.speed.mean, ",.0f"), remark))
+    tried = f"of {len(result.comparisons)} that were tried"
+    return Facts((*facts, Fact("Cut", result.saved, tried)))
 
 
-def _tiles(results: Mapping[str, Any]) -> Markup:
-    uncut, saved = results["uncut"], _saved(results)
-    beside_it = _cut(results, saved["cut"])["uncut"]["images_per_second"]
-    gap = signed(100 * (saved["accuracy"] - uncut["accuracy"]))
-    return facts(
-        [
-            ("Test accuracy", f"{saved['accuracy']:.2%}", f"{gap} points to the uncut network"),
-            (
-                "Stored numbers",
-                f"{saved['parameters']:,}",
-                f"{saved['parameters'] / uncut['parameters']:.0%} of the uncut network",
-            ),
-            (
-                "Images per second",
-                f"{saved['images_per_second']:,.0f}",
-                f"{saved['images_per_second'] / beside_it:.2f} × the uncut network",
-            ),
-            ("Cut", saved["cut"], f"of {len(results['cuts'])} that were tried"),
-        ]
-    )
-
-
-def _accuracies(results: Mapping[str, Any]) -> Markup:
-    tables = []
-    for cut in results["cuts"]:
-        caption = f"Cut at {cut['cut']}: {cut['channels']} channels at {cut['positions']} positions"
-        uncut = results["uncut"] | cut["uncut"]
-        cells = result_cells(_rows(results, cut["cut"]), uncut)
-        tables.append(table(caption, COLUMNS, cells, marked=(1,)))
+def _accuracies(result: DemoResult) -> Section:
     text = (
         "Accuracy on the test images, the difference Δ to the uncut network in percentage points, "
-        "numbers stored by each part, images per second in batches of "
-        f"{results['batch']} (all networks of a table take turns on the same machine), and seconds "
+        "parameters of each part, images per second in batches of "
+        f"{result.batch} (all networks of a table take turns on the same machine), and seconds "
         "to build and train the head, without the latents that all heads share."
     )
-    chart = _picture(
-        "accuracy",
-        f"Test accuracy of every head against the cut, from {results['cuts'][0]['cut']} to "
-        f"{results['cuts'][-1]['cut']}; the tables below hold the numbers.",
-        "Accuracy against the cut. The dashed line is the uncut network.",
-        lambda ax: draw_accuracy(ax, results["rows"], results["uncut"]["accuracy"]),
-        size=WIDE,
-    )
-    return section("Accuracy, size and speed", paragraph(text), *chart, *tables)
+    tables = map(comparison_table, result.comparisons)
+    blocks: tuple[Block, ...] = (Text(text), accuracy_figure(result.comparisons), *tables)
+    return Section("Accuracy, size and speed", blocks)
 
 
-def _duels(results: Mapping[str, Any]) -> Markup:
-    duels = duels_of(results)
-    cuts = [cut["cut"] for cut in results["cuts"]]
-    found = {(d.baseline, d.cut): str(d) for d in duels}
-    baselines = dict.fromkeys(d.baseline for d in duels)
-    rows = [[baseline, *(found.get((baseline, cut), "") for cut in cuts)] for baseline in baselines]
+def _duels(result: DemoResult) -> Section:
+    duels = duels_of(result.comparisons)
+    rows: dict[str, dict[str, Value]] = {}
+    for one in duels:
+        rows.setdefault(one.baseline, {"baseline": one.baseline})[one.cut] = str(one)
     text = (
-        f"Errors of the VI-Net and of the baseline on the same {results['data']['test']:,} images, "
+        f"Errors of the VI-Net and of the baseline on the same {number(result.test, ',')} images, "
         "and the probability p of a difference this large if both were equally good (exact sign "
         f"test over the images on which they differ). It wins or loses if p is below {LEVEL}, else "
         f"the matter is open. About {LEVEL * len(duels):.1g} of {len(duels)} such tests would fall "
         "below this by chance alone."
     )
-    caption = "Errors of the VI-Net to those of the baseline"
-    return section("Against each baseline", paragraph(text), table(caption, ["", *cuts], rows))
-
-
-def _inside(results: Mapping[str, Any], drawings: Mapping[str, Callable[[Axes], Any]]) -> Markup:
-    cut = _cut(results, results["saved"]["cut"])
-    histories = results["histories"][cut["cut"]]
-    captions = {
-        "points": (
-            "Scatter plot of the latents of training images by digit.",
-            "First two principal components of the latents, coloured by digit.",
-        ),
-        "scores": (
-            "Histogram of pruning scores of all generators and of those kept.",
-            "Pruning scores; the generators of each class with the highest are kept. A high score "
-            "means large on the points of every other class.",
-        ),
-        "generators": (
-            "Heat map of the mean size of every kept generator on every class.",
-            "Mean size of every kept generator (column) on the points of every digit (row) before "
-            "training, relative to its largest: dark is small, and belongs on the diagonal.",
-        ),
-    }
-    wide = {"generators": WIDE}
-    pictures = {
-        name: _picture(name, *captions[name], drawings[name], size=wide.get(name, NARROW))
-        for name in captions
-        if name in drawings
-    }
-    curves = [
-        picture
-        for field, label, note in (
-            ("loss", "training loss", ""),
-            ("validation_loss", "loss on the held-out part", SEEN),
-        )
-        for picture in _picture(
-            field,
-            f"Curves of the {label} by epoch for every head.",
-            f"Training of the heads: {label}. The marker shows the weights that were kept. {note}",
-            partial(draw_training, histories=histories, field=field, label=label),
-        )
-    ]
-    return section(
-        f"Inside the VI-Net cut at {cut['cut']}",
-        code(cut["report"]),
-        beside(*pictures.get("points", ()), *pictures.get("scores", ())),
-        *pictures.get("generators", ()),
-        beside(*curves),
+    table = Table(
+        "duels",
+        "Errors of the VI-Net to those of the baseline",
+        (Column("baseline"), *(Column(one.cut) for one in result.comparisons)),
+        tuple(map(Row, rows.values())),
     )
+    return Section("Against each baseline", (Text(text), table))
 
 
-def _parameters(results: Mapping[str, Any]) -> Markup:
-    rows = results["rows"]
-    chart = _picture(
-        "parts",
-        "Stacked bars of the numbers stored by each part of every network; the tables of results "
-        "hold the numbers.",
-        "Numbers stored by backbone, projection, monomials, coefficients and linear layers. All "
-        "layers of the heads that have no polynomials count as linear.",
-        lambda ax: draw_parts(ax, rows, results["uncut"]["parameters"]),
-        size=(WIDE[0], 1.2 + 0.24 * len(rows)),
+def _inside(result: DemoResult) -> Section:
+    best = result.best
+    curves = (training_figure(best, "loss"), training_figure(best, "validation_loss"))
+    drawn = tuple(curve for curve in curves if curve is not None)
+    text = Text(f"The mark on a curve shows the weights that were kept. {SEEN}")
+    blocks: tuple[Block, ...] = (Code(str(best.build)), *_pictures(result))
+    if drawn:
+        blocks = (*blocks, Beside(drawn), text)
+    return Section(f"Inside the VI-Net cut at {result.saved}", blocks)
+
+
+def _pictures(result: DemoResult) -> tuple[Block, ...]:
+    """Drawings of the saved VI-Net, where its points were kept."""
+    shown, plane, classes = result.pictures, result.plane, list(result.example.probabilities)
+    if shown is None or plane is None:
+        return ()
+    points = Drawing(
+        "points",
+        "Scatter plot of the latents of training images by digit.",
+        "First two principal components of the latents, coloured by digit.",
+        partial(plot_points, plane, shown.labels, classes),
     )
+    scores = Drawing(
+        "scores",
+        "Histogram of pruning scores of all generators and of those kept.",
+        "Pruning scores; the generators of each class with the highest are kept. A high score "
+        "means large on the points of every other class.",
+        partial(plot_scores, shown.scores, shown.kept),
+    )
+    generators = Drawing(
+        "generators",
+        "Heat map of the mean size of every kept generator on every class.",
+        "Mean size of every kept generator (column) on the points of every digit (row) before "
+        "training, relative to its largest: dark is small, and belongs on the diagonal.",
+        partial(plot_generators, shown.means, shown.owners, classes),
+        (WIDE, 4.0),
+    )
+    return (Beside((points, scores)), generators)
+
+
+def _parameters(result: DemoResult) -> Section:
+    bars = 1 + sum(len(one.networks) for one in result.comparisons)
     text = "The networks are counted as they run: batch normalisation is folded into the heads."
-    return section("Where the parameters are", paragraph(text), *chart)
-
-
-def _complexity(theory: Mapping[str, Any]) -> Markup:
-    uncut, cuts = theory["uncut"], theory["cuts"]
-    networks = {f"VI-Net cut at {cut}": found for cut, found in cuts.items()}
-    chart = _picture(
-        "complexity",
-        layers_text(uncut, networks),
-        LAYERS_CAPTION,
-        lambda ax: draw_layers(ax, uncut, networks),
-        size=WIDE,
+    chart = Drawing(
+        "parts",
+        "Stacked bars of the parameters of each part of every network; the tables of results "
+        "hold the numbers.",
+        "Parameters of backbone, projection, monomials, coefficients and linear layers. All "
+        "layers of the heads that have no polynomials count as linear.",
+        partial(draw_parts, comparisons=result.comparisons),
+        (WIDE, 1.4 + 0.24 * bars),
     )
-    rows = [["uncut network", _power(uncut["log10_R"]), "", "", "", ""]]
-    for name, found in networks.items():
-        bounds = found["bounds"]
-        rows.append(
-            [
-                name,
-                _power(found["log10_R"]),
-                _power(found["log10_kappa"]),
-                _power(found["log10_R_guaranteed"]),
-                "yes" if bounds["holds"] else "NO",
-                f"{max(bound['tightness'] for bound in bounds['bounds']):.2g}",
-            ]
-        )
-    columns = ["", "R", "κ", "R for all inputs", "bounds hold", "tightest bound"]
-    larger = sum((found["log10_kappa"] or 0) > 0 for found in cuts.values())
+    return Section("Where the parameters are", (Text(text), chart))
+
+
+def _complexity(theory: ComplexityFacts) -> Section:
+    uncut, cuts = theory.uncut, theory.cuts
+    rows = [Row({"network": "uncut network", "R": power(uncut.log10_R)})]
+    larger = 0
+    for cut, found in cuts.items():
+        log, bounds = found.whole.log10_R - uncut.log10_R, found.head.bounds
+        larger += math.isfinite(log) and log > 0
+        values: dict[str, Value] = {
+            "network": f"VI-Net cut at {cut}",
+            "R": power(found.whole.log10_R),
+            "kappa": log,
+            "guaranteed": power(found.guaranteed.log10_R),
+        }
+        if bounds is not None:
+            values |= {"hold": bounds.holds, "tightest": max(b.tightness for b in bounds.bounds)}
+        rows.append(Row(values))
+    columns = (
+        Column("network"),
+        Column("R", format=""),
+        Column("kappa", "κ", "10^.2f"),
+        Column("guaranteed", "R for all inputs", ""),
+        Column("hold", "bounds hold", better="yes"),
+        Column("tightest", "tightest bound", ".2g"),
+    )
     text = (
         f"R is larger than that of the uncut network for {larger} of {len(cuts)} VI-Nets. "
         "κ is R of the VI-Net over R of the uncut network. The theorem behind R assumes variables "
@@ -272,72 +331,51 @@ def _complexity(theory: Mapping[str, Any]) -> Markup:
         "over bound."
     )
     caption = "Spectral complexity of the networks of the first seed"
-    return section(
-        "Spectral complexity",
-        paragraph(MEANING),
-        *chart,
-        paragraph(text),
-        table(caption, columns, rows),
+    networks = {f"cut at {cut}": found.whole for cut, found in cuts.items()}
+    blocks = (
+        Text(MEANING),
+        layers_figure(uncut, networks),
+        Text(LAYERS_TEXT),
+        Text(text),
+        Table("complexity", caption, columns, tuple(rows)),
     )
+    return Section("Spectral complexity", blocks)
 
 
-def _power(log10: float | None) -> str:
-    return "" if log10 is None else f"10^{log10:.2f}"
-
-
-def _one_image(results: Mapping[str, Any]) -> Markup:
-    example = results["example"]
-    order = sorted(example["probabilities"], key=example["probabilities"].get, reverse=True)
-    rows = [[f"digit {name}", f"{example['probabilities'][name]:.2%}"] for name in order[:5]]
-    right = "rightly" if example["prediction"] == example["label"] else "wrongly"
+def _one_image(example: ExampleResult) -> Section:
+    order = sorted(example.probabilities.items(), key=lambda pair: -pair[1])
+    right = "rightly" if example.prediction == example.label else "wrongly"
     text = (
-        f"The VI-Net was saved, loaded again and asked about test image {example['index']}, a "
-        f"{example['label']}. It says {example['prediction']}, {right}."
+        f"The VI-Net was saved, loaded again and asked about test image {example.index}, a "
+        f"{example.label}. It says {example.prediction}, {right}."
     )
-    picture = code(example["picture"], f"A handwritten {example['label']} of 8 by 8 pixels")
-    answers = table("Most probable classes", ["", "probability"], rows)
-    return section("One image", paragraph(text), beside(picture, answers))
+    answers = Table.from_rows(
+        "answers",
+        "Most probable classes",
+        ["class", Column("probability", format=".2%")],
+        [(f"digit {name}", probability) for name, probability in order[:5]],
+    )
+    picture = Code(example.picture, f"A handwritten {example.label} of 8 by 8 pixels")
+    return Section("One image", (Text(text), Beside((picture, answers))))
 
 
-def _repeat(results: Mapping[str, Any]) -> Markup:
+def _repeat(result: DemoResult) -> Section:
     text = "The same command gives the same networks on the same versions; only times differ."
-    machine = [
-        [name, str(value)] for name, value in results["machine"].items() if value is not None
-    ]
-    cuts = {cut["cut"]: cut["settings"] for cut in results["cuts"]}
-    names = dict.fromkeys(name for settings in cuts.values() for name in settings)
-    settings = [[name, *(str(cuts[cut].get(name, "")) for cut in cuts)] for name in names]
-    return section(
-        "How to repeat it",
-        paragraph(text),
-        code(results["command"]),
-        beside(
-            table("Settings by cut", ["", *cuts], settings),
-            table("Versions and machine", ["", "value"], machine),
+    names = dict.fromkeys(name for settings in result.settings.values() for name in settings)
+    settings = Table(
+        "settings",
+        "Settings by cut",
+        (Column("setting"), *(Column(cut) for cut in result.settings)),
+        tuple(
+            Row(
+                {"setting": name}
+                | {c: own[name] for c, own in result.settings.items() if name in own}
+            )
+            for name in names
         ),
     )
-
-
-def _picture(
-    name: str,
-    alt: str,
-    caption: str,
-    draw: Callable[[Axes], Any],
-    size: tuple[float, float] = NARROW,
-) -> list[Markup]:
-    """The figure, or nothing where matplotlib is missing."""
-    if not can_draw():
-        return []
-    return [figure(drawing(name, alt, draw, size=size), caption, wide=size != NARROW)]
-
-
-def _rows(results: Mapping[str, Any], cut: str) -> list[dict[str, Any]]:
-    return [row for row in results["rows"] if row["cut"] == cut]
-
-
-def _cut(results: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return next(cut for cut in results["cuts"] if cut["cut"] == name)
-
-
-def _saved(results: Mapping[str, Any]) -> dict[str, Any]:
-    return _rows(results, results["saved"]["cut"])[0]
+    known = [(name, str(value)) for name, value in result.machine.items() if value is not None]
+    machine = facts_table("machine", "Versions and machine", known)
+    return Section(
+        "How to repeat it", (Text(text), Code(result.command), Beside((settings, machine)))
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from scipy.stats import binomtest
 
-__all__ = ["LEVEL", "Duel", "duel", "standings"]
+from vinets.pipeline.comparison import Comparison, NetworkResult
+from vinets.report.formats import number
+
+__all__ = ["LEVEL", "Duel", "duel", "duels_of", "standings"]
 
 LEVEL = 0.05
 
@@ -43,30 +45,39 @@ class Duel:
         return "wins" if self.ours < self.theirs else "loses"
 
     def __str__(self) -> str:
-        p = f"p = {self.p:.2g}" if self.p >= 0.001 else "p < 0.001"
+        p = f"p = {number(self.p, '.2g')}" if self.p >= 0.001 else "p < 0.001"
         return f"{self.outcome}, {self.ours:g} to {self.theirs:g} ({p})"
 
 
-def duel(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Duel:
-    """Compare two rows of the results by ``wrong``: per seed, the examples answered wrongly.
+def duel(cut: str, ours: NetworkResult, theirs: NetworkResult) -> Duel:
+    """Compare two networks behind a cut by the examples that each seed answers wrongly.
 
     Examples
     --------
-    >>> ours = {"cut": "pool", "name": "VI-Net", "wrong": [[3]]}
-    >>> theirs = {"cut": "pool", "name": "MLP", "wrong": [[3, 5, 8]]}
-    >>> result = duel(ours, theirs)
+    >>> ours = NetworkResult("VI-Net", {}, (0.9,), wrong=((3,),))
+    >>> theirs = NetworkResult("MLP", {}, (0.7,), wrong=((3, 5, 8),))
+    >>> result = duel("pool", ours, theirs)
     >>> result.ours, result.theirs, result.p, result.outcome
     (1.0, 3.0, 0.5, 'open')
     """
     balance: Counter[int] = Counter()
-    for sign, row in ((1, theirs), (-1, ours)):
-        for seed in row["wrong"]:
+    for sign, network in ((1, theirs), (-1, ours)):
+        for seed in network.wrong:
             for example in seed:
                 balance[example] += sign
     better = sum(count > 0 for count in balance.values())
     worse = sum(count < 0 for count in balance.values())
     p = binomtest(better, better + worse).pvalue if better + worse else 1.0
-    return Duel(ours["cut"], theirs["name"], _errors(ours), _errors(theirs), float(p))
+    return Duel(cut, theirs.name, _errors(ours), _errors(theirs), float(p))
+
+
+def duels_of(comparisons: Iterable[Comparison]) -> list[Duel]:
+    """The VI-Net against every baseline behind every cut."""
+    return [
+        duel(comparison.cut, comparison.networks[0], baseline)
+        for comparison in comparisons
+        for baseline in comparison.networks[1:]
+    ]
 
 
 def standings(duels: Sequence[Duel]) -> list[str]:
@@ -89,8 +100,8 @@ def standings(duels: Sequence[Duel]) -> list[str]:
     return sentences
 
 
-def _errors(row: Mapping[str, Any]) -> float:
-    return sum(len(seed) for seed in row["wrong"]) / len(row["wrong"])
+def _errors(network: NetworkResult) -> float:
+    return sum(map(len, network.wrong)) / len(network.wrong)
 
 
 def _listed(items: Sequence[str]) -> str:

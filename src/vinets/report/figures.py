@@ -1,55 +1,91 @@
-"""Figures of experiments by matplotlib, the extra ``plots``; pages draw the same themselves."""
+"""Pictures by matplotlib, the extra ``plots``: figures as files, drawings as SVG inside a page."""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterable
+import re
+from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vinets.report.charts import COLORS, GREY, MARKERS, OURS
-from vinets.report.schema import Axis, Figure, Series
+from vinets.palette import COLORS, GREY, INK, OURS, STYLE, color_of, looks, marker_of
+from vinets.report.formats import number
+from vinets.report.values import Axis, Drawing, Figure, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_figure", "save_figure", "series_looks"]
+__all__ = ["can_draw", "draw_figure", "legend_above", "save_figure", "svg"]
 
-SIZE = (6.4, 4.2)  # inches
-STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e3e7ec",
-    "grid.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "vinets",  # equal figures, equal files
+SIZE = (6.4, 4.4)  # inches
+ON_PAGE: dict[Any, Any] = {
+    **{f"{part}.color": INK for part in ("text", "xtick", "ytick")},
+    **{"axes.edgecolor": INK, "axes.labelcolor": INK},
+    **{"axes.facecolor": "none", "figure.facecolor": "none"},
+    "savefig.dpi": 150,  # of what is drawn as pixels
 }
 
 
-def series_looks(names: Iterable[str]) -> list[int]:
-    """A number for the look of every series: 0 for the VI-Net, 1, 2, ... for the others.
+def can_draw() -> bool:
+    """Whether matplotlib, the extra ``plots``, is installed."""
+    return find_spec("matplotlib") is not None
 
-    Only the first VI-Net stands out. Where a figure compares several, the others need colours of
-    their own.
 
-    Examples
-    --------
-    >>> series_looks(["linear head", "VI-Net", "VI-Net, OAVI", "MLP"])
-    [1, 0, 2, 3]
-    """
-    looks: list[int] = []
-    for name in names:
-        is_ours = name.startswith("VI-Net") and 0 not in looks
-        looks.append(0 if is_ours else sum(look > 0 for look in looks) + 1)
-    return looks
+def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Path]:
+    """Write ``stem.png``, at 150 dots an inch, and ``stem.svg`` into ``folder``; return both."""
+    rc_context, canvas = _matplotlib()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    png, svg_file = folder / f"{stem}.png", folder / f"{stem}.svg"
+    with rc_context(STYLE | {"axes.grid": True}):
+        sheet = canvas(figsize=SIZE, layout="constrained")
+        draw_figure(sheet.add_subplot(), figure)
+        sheet.savefig(png, dpi=150)
+        sheet.savefig(svg_file, metadata={"Date": None})
+    return png, svg_file
+
+
+def svg(drawing: Drawing) -> str:
+    """The SVG element of a drawing, in the colours of the page around it."""
+    rc_context, canvas = _matplotlib()
+    file = io.StringIO()
+    with rc_context(STYLE | ON_PAGE):
+        sheet = canvas(figsize=drawing.size, layout="constrained")
+        drawing.draw(sheet.add_subplot())
+        sheet.savefig(file, format="svg")
+    return _inlined(file.getvalue(), drawing.id, drawing.alt)
+
+
+def _matplotlib() -> tuple[Any, Any]:
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure as Canvas
+    except ImportError as error:
+        raise ImportError(
+            "Figures need matplotlib, which is not installed. Install the extra 'plots': "
+            'pip install "vinets[plots]".'
+        ) from error
+    return rc_context, Canvas
+
+
+def _inlined(text: str, name: str, alt: str) -> str:
+    """The SVG element of a file, without name spaces and metadata, which HTML does not need."""
+    body = text[text.index("<svg") :].strip()
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    body = re.sub(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"', "", body)
+    body = body.replace("xlink:href=", "href=").replace(INK, "currentColor")
+    for index, color in enumerate((OURS, *COLORS)):  # those of dark screens, where it is dark
+        body = body.replace(color, f"var(--series-{index})")
+    body = body.replace(GREY, "var(--quiet)")
+    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
+    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" ', 1)
 
 
 def draw_figure(ax: Axes, figure: Figure) -> None:
-    """Draw series, with one standard deviation to both sides, and rules.
+    """Draw series, with one standard deviation to both sides, and levels.
 
     Parameters
     ----------
@@ -58,50 +94,35 @@ def draw_figure(ax: Axes, figure: Figure) -> None:
     figure : Figure
         What to draw. Values that a logarithmic axis cannot show are left out.
     """
-    looks = series_looks(one.name for one in figure.series)
-    for one, look in zip(figure.series, looks, strict=True):
+    for one, look in zip(figure.series, looks(one.name for one in figure.series), strict=True):
         _draw_series(ax, figure, one, look)
-    for rule in figure.rules:
-        if rule.y > 0 or not figure.y.log:
-            ax.axhline(rule.y, color=GREY, linestyle="--", linewidth=1.3, label=rule.name)
+    for level in figure.levels:
+        if level.y > 0 or not figure.y.log:
+            ax.axhline(level.y, color=GREY, linestyle="--", linewidth=1.3, label=level.name)
     for part, axis in (("x", figure.x), ("y", figure.y)):
         _set_axis(ax, part, axis)
-    ax.set_title(figure.title, fontsize=11, loc="left")
-    if figure.series or figure.rules:
-        ax.legend(fontsize=9)
+    if figure.series or figure.levels:
+        legend_above(ax)
+    ax.figure.suptitle(figure.title, fontsize=11, x=0.02, ha="left")
 
 
-def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Path]:
-    """Write ``stem.png``, at 150 dots an inch, and ``stem.svg`` into ``folder``; return both."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure as Canvas
-    except ImportError as error:
-        raise ImportError(
-            "Figures of experiments need matplotlib, which is not installed. Install the extra "
-            "'plots': pip install \"vinets[plots]\"."
-        ) from error
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    png, svg = folder / f"{stem}.png", folder / f"{stem}.svg"
-    with rc_context(STYLE):
-        canvas = Canvas(figsize=SIZE, layout="constrained")
-        draw_figure(canvas.add_subplot(), figure)
-        canvas.savefig(png, dpi=150)
-        canvas.savefig(svg, metadata={"Date": None})
-    return png, svg
+def legend_above(ax: Axes) -> None:
+    """A legend above the axes, for no place inside is free of curves in every figure."""
+    count = len(ax.get_legend_handles_labels()[1])
+    columns = next((n for n in (4, 3, 2) if count % n == 0 or count > 2 * n), 2)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(count, columns), borderaxespad=0.3)
 
 
 def _draw_series(ax: Axes, figure: Figure, series: Series, look: int) -> None:
-    color = OURS if look == 0 else COLORS[(look - 1) % len(COLORS)]
-    marker = "o" if look == 0 else MARKERS[(look - 1) % len(MARKERS)]
     above = 3 if look == 0 else 2  # ours over the others
     x = [value if value > 0 or not figure.x.log else math.nan for value in series.x]
     y = [math.nan if v is None or (figure.y.log and v <= 0) else v for v in series.y]
     line = "none" if figure.kind == "scatter" else "--" if series.dashed else "-"
-    width = 2.6 if look == 0 else 1.4
-    style: dict[str, Any] = {"color": color, "zorder": above}
-    ax.plot(x, y, marker=marker, markersize=5, ls=line, lw=width, label=series.name, **style)
+    style: dict[str, Any] = {"color": color_of(look), "zorder": above}
+    marks: dict[str, Any] = {"marker": marker_of(look), "markersize": 5}
+    if series.marks is not None:
+        marks["markevery"] = list(series.marks)
+    ax.plot(x, y, ls=line, lw=2.6 if look == 0 else 1.4, label=series.name, **marks, **style)
     if series.std is None:
         return
     spread = [value or 0.0 for value in series.std]
@@ -121,10 +142,13 @@ def _set_axis(ax: Axes, part: str, axis: Axis) -> None:
 
     ticks = getattr(ax, f"{part}axis")
     getattr(ax, f"set_{part}label")(axis.label)
+    if axis.names:
+        ticks.set_ticks(range(len(axis.names)), axis.names)
+        return
     if axis.log:
         getattr(ax, f"set_{part}scale")("log")
         low, high = sorted(getattr(ax, f"get_{part}lim")())
         if high / low < 100:  # powers of ten alone would be too few
             ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0)))
         ticks.set_minor_formatter(NullFormatter())
-    ticks.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "−"))
+    ticks.set_major_formatter(lambda value, _: number(value, ",.10g"))

@@ -1,18 +1,25 @@
-"""Numbers as a reader sees them: in their format, with a spread, as a difference."""
+"""Numbers as a reader sees them: in their format, with a spread, as a difference.
+
+A format is one of Python, such as ``".2f"``, ``","`` or ``".1%"``. ``"10^.2f"`` is for logarithms,
+shown as powers of ten, and ``"×"`` at the end for factors.
+"""
 
 from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["difference", "number"]
+if TYPE_CHECKING:
+    from vinets.report.values import Column, Row
+
+__all__ = ["both", "cell", "change", "difference", "number", "paper_cell"]
 
 NOTHING = "–"
 
 
 def number(value: Any, spec: str | None, std: Any = None) -> str:
-    """A value in its Python format, with its standard deviation where there is one.
+    """A value in its format, with its standard deviation where there is one.
 
     Text stays as it is. What is missing or not finite becomes a dash.
 
@@ -20,6 +27,8 @@ def number(value: Any, spec: str | None, std: Any = None) -> str:
     --------
     >>> number(88.404, ".2f", 0.123), number(-1234, ","), number(True, None), number(None, ".1f")
     ('88.40 ± 0.12', '−1,234', 'yes', '–')
+    >>> number(-0.5, "10^.2f"), number(1.5, ".1f×")
+    ('10^−0.50', '1.5×')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -43,9 +52,36 @@ def difference(ours: Any, paper: Any, spec: str | None) -> str:
     """
     if not (_is_finite(ours) and _is_finite(paper)):
         return ""
-    text = _formatted(ours - paper, f"+{(spec or '.4g').replace('+', '')}")
+    plain = (spec or ".4g").removeprefix("10^").replace("+", "")
+    text = _formatted(ours - paper, f"+{plain}")
     is_zero = not any(digit in text.partition("e")[0] for digit in "123456789")
     return text.lstrip("+−") if is_zero else text
+
+
+def cell(column: Column, row: Row) -> str:
+    """Our value of a row; empty where the row has none."""
+    if column.name not in row.values:
+        return ""
+    std = None if column.std is None else row.values.get(column.std)
+    return number(row.values[column.name], column.format, std)
+
+
+def paper_cell(column: Column, row: Row) -> str:
+    """The paper's value of a row; empty where the paper has none."""
+    value = row.paper.get(column.name)
+    std = None if column.std is None else row.paper.get(column.std)
+    return "" if value is None else number(value, column.format, std)
+
+
+def both(column: Column, row: Row) -> str:
+    """Our value, and the paper's in brackets where there is one."""
+    ours, paper = cell(column, row), paper_cell(column, row)
+    return f"{ours} ({paper})" if paper else ours
+
+
+def change(column: Column, row: Row) -> str:
+    """Our value less the paper's."""
+    return difference(row.values.get(column.name), row.paper.get(column.name), column.format)
 
 
 def _is_finite(value: Any) -> bool:
@@ -58,6 +94,8 @@ def _is_finite(value: Any) -> bool:
 
 
 def _formatted(value: Any, spec: str) -> str:
+    power, factor = spec.startswith("10^"), spec.endswith("×")
+    spec = spec.removeprefix("10^").removesuffix("×")
     if spec.endswith("d"):  # for whole numbers only
         value = round(value)
-    return format(value, spec).replace("-", "−")
+    return "10^" * power + format(value, spec).replace("-", "−") + "×" * factor

@@ -77,7 +77,7 @@ class Chart {
     this.data = JSON.parse(figure.querySelector("script").textContent);
     this.plot = figure.querySelector(".plot");
     this.svg = this.plot.querySelector("svg");
-    this.hidden = new Set(); // indices of series, then of rules
+    this.hidden = new Set(); // indices of series, then of levels
     this.focused = null; // [series, point] of the point that tab leads to
     this.tip = this.plot.appendChild(document.createElement("div"));
     this.tip.className = "tip";
@@ -102,19 +102,19 @@ class Chart {
   }
 
   addLegend(legend) {
-    const { series, rules, kind } = this.data;
-    [...series, ...rules].forEach((one, index) => {
+    const { series, levels, kind } = this.data;
+    [...series, ...levels].forEach((one, index) => {
       const button = legend.appendChild(document.createElement("button"));
       button.type = "button";
       button.setAttribute("aria-pressed", "true");
       const swatch = this.node("svg", { width: 26, height: 12, viewBox: "-13 -6 26 12" }, button);
       swatch.setAttribute("aria-hidden", "true");
-      const isRule = index >= series.length;
-      if (!isRule) swatch.style.setProperty("--color", color(one.look));
-      const line = isRule ? "rule" : one.dashed ? "line dashed" : "line";
-      if (isRule || kind === "lines") this.node("path", { d: "M-13 0H13", class: line }, swatch);
-      if (!isRule) this.node("path", { d: mark(one.look), class: "mark" }, swatch);
-      button.append(isRule ? `${one.name} (${one.text})` : one.name);
+      const isLevel = index >= series.length;
+      if (!isLevel) swatch.style.setProperty("--color", color(one.look));
+      const line = isLevel ? "level" : one.dashed ? "line dashed" : "line";
+      if (isLevel || kind === "lines") this.node("path", { d: "M-13 0H13", class: line }, swatch);
+      if (!isLevel) this.node("path", { d: mark(one.look), class: "mark" }, swatch);
+      button.append(isLevel ? `${one.name} (${one.text})` : one.name);
       button.addEventListener("click", () => {
         const isHidden = this.hidden.has(index);
         this.hidden[isHidden ? "delete" : "add"](index);
@@ -128,32 +128,33 @@ class Chart {
     if (this.plot.clientWidth !== this.width) this.draw();
   }
 
-  // Series and rules that are not hidden, without points that the axes cannot show.
+  // Series and levels that are not hidden, without points that the axes cannot show.
   visible() {
-    const { series, rules, x, y } = this.data;
+    const { series, levels, x, y } = this.data;
     const fits = (point) =>
       point.y !== null && !(x.log && point.x <= 0) && !(y.log && point.y <= 0);
     return {
       series: series.flatMap((one, index) =>
         this.hidden.has(index) ? [] : [{ ...one, index, points: one.points.filter(fits) }]),
-      rules: rules.filter((rule, index) =>
-        !this.hidden.has(series.length + index) && !(y.log && rule.y <= 0)),
+      levels: levels.filter((level, index) =>
+        !this.hidden.has(series.length + index) && !(y.log && level.y <= 0)),
     };
   }
 
   draw() {
     const focus = this.svg.contains(document.activeElement);
     this.width = this.plot.clientWidth;
-    const height = Math.round(Math.max(270, Math.min(400, 0.62 * this.width)));
+    const names = Math.max(0, ...this.data.x.names.map((name) => name.length)); // may stand upright
+    const height = Math.round(Math.max(270 + 3 * names, Math.min(400, 0.62 * this.width)));
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${height}`);
     this.svg.style.height = `${height}px`;
     this.svg.replaceChildren();
     this.tip.hidden = true;
-    const { series, rules } = this.visible();
-    this.axes(series.flatMap((one) => one.points), rules, height);
-    for (const rule of rules) {
-      const y = this.y.at(rule.y);
-      this.node("path", { d: `M${this.left} ${y}H${this.right}`, class: "rule" });
+    const { series, levels } = this.visible();
+    this.axes(series.flatMap((one) => one.points), levels, height);
+    for (const level of levels) {
+      const y = this.y.at(level.y);
+      this.node("path", { d: `M${this.left} ${y}H${this.right}`, class: "level" });
     }
     this.points = [];
     const order = [...series].sort((a, b) => (a.look === 0) - (b.look === 0)); // ours on top
@@ -167,16 +168,23 @@ class Chart {
     if (target && focus) target.mark.focus();
   }
 
-  axes(points, rules, height) {
+  axes(points, levels, height) {
     const { x, y } = this.data;
-    const [top, bottom] = [30, height - 46];
+    const { names } = x;
+    const longestName = Math.max(0, ...names.map((name) => name.length));
+    const slot = (this.width - 80) / Math.max(1, names.length);
+    const upright = longestName * 7 > slot; // side by side they would touch
+    const [top, bottom] = [30, height - (upright ? 34 + 6.6 * longestName : 46)];
     const ys = points.flatMap((p) => [p.y, p.y - (p.std || 0), p.y + (p.std || 0)]);
-    const values = [...ys.filter((v) => !y.log || v > 0), ...rules.map((rule) => rule.y)];
+    const values = [...ys.filter((v) => !y.log || v > 0), ...levels.map((level) => level.y)];
     this.y = scale(values, y.log, bottom, top, (bottom - top) / 45);
     const longest = Math.max(1, ...this.y.ticks.map(([, text]) => text.length));
     [this.left, this.right] = [18 + 7 * longest, this.width - 14];
     const across = (this.right - this.left) / 65;
-    this.x = scale(points.map((p) => p.x), x.log, this.left, this.right, across);
+    const xs = names.length ? [-0.2, names.length - 0.8] : points.map((p) => p.x);
+    this.x = scale(xs, x.log, this.left, this.right, across);
+    const every = Math.ceil(14 / slot);
+    if (names.length) this.x.ticks = names.map((n, i) => [i, n]).filter((_, i) => i % every === 0);
     for (const [value, text] of this.y.ticks) {
       const at = this.y.at(value);
       this.node("path", { d: `M${this.left} ${at}H${this.right}`, class: "grid" });
@@ -185,15 +193,17 @@ class Chart {
     for (const [value, text] of this.x.ticks) {
       const at = this.x.at(value);
       this.node("path", { d: `M${at} ${bottom}v5`, class: "axis" });
-      this.write(text, at, bottom + 19, "middle");
+      if (!upright) this.write(text, at, bottom + 19, "middle");
+      else this.write(text, at + 4, bottom + 9, "end", "tick", `rotate(-90 ${at + 4} ${bottom + 9})`);
     }
     this.node("path", { d: `M${this.left} ${top}V${bottom}H${this.right}`, class: "axis" });
     this.write(y.label, 2, 14, "start", "label");
     this.write(x.label, (this.left + this.right) / 2, height - 6, "middle", "label");
   }
 
-  write(text, x, y, anchor, kind = "tick") {
-    this.node("text", { x, y, "text-anchor": anchor, class: kind }).textContent = text;
+  write(text, x, y, anchor, kind = "tick", transform = "") {
+    const made = this.node("text", { x, y, "text-anchor": anchor, class: kind, transform });
+    made.textContent = text;
   }
 
   // One standard deviation to both sides: a band along lines, bars in a scatter plot.
@@ -224,7 +234,7 @@ class Chart {
     }
     points.forEach((point, i) => {
       const [x, y] = places[i];
-      const made = this.node("path", { d: mark(look), class: "mark" }, group);
+      const made = this.node("path", { d: mark(look), class: point.marked ? "mark" : "mark faint" }, group);
       made.setAttribute("transform", `translate(${x} ${y})`);
       made.setAttribute("tabindex", "-1");
       made.setAttribute("role", "img");

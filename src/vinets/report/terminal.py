@@ -1,82 +1,159 @@
-"""Tables on the terminal: with Rich where it is installed, else in plain characters."""
+"""Tables and pages on the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import zip_longest
+import textwrap
+from functools import singledispatch
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as Grid
 from torch import Tensor
 
-__all__ = ["as_characters", "plain_table", "print_table"]
+from vinets.report.formats import both
+from vinets.report.values import (
+    Beside,
+    Block,
+    Bullets,
+    Code,
+    Drawing,
+    Facts,
+    Figure,
+    Folded,
+    Page,
+    Table,
+    Text,
+)
+
+__all__ = ["as_characters", "print_page", "print_table"]
 
 SHADES = " .:-=+*#%@"
+WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
+TEXT_WIDTH = 100  # longer lines are hard to read
 
 
-def print_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    marked: Collection[int] = (),
-) -> None:
+def print_table(table: Table) -> None:
     """Print a table to standard output.
+
+    Text gives way to numbers, which are never broken. Where the terminal is too narrow even so,
+    every row becomes a list of its values.
+    """
+    _show_table(table, _console())
+
+
+def print_page(page: Page, pictures: str = "") -> None:
+    """Print all of a page but its pictures.
 
     Parameters
     ----------
-    title : str
-        A line above it.
-    columns : sequence of str
-        Headings, which may have several lines. The first column is set to the left.
-    rows : sequence of sequence of str
-        Cells, as many as there are columns.
-    marked : collection of int, default=()
-        Rows to print in bold.
+    page : Page
+        What to print.
+    pictures : str
+        A sentence on where to find the figures, in place of them.
     """
-    try:
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.table import Table
-    except ImportError:
-        print(f"\n{title}\n{plain_table(columns, rows)}")
+    console = _console()
+    console.print(page.title, style="bold")
+    for block in page.lead:
+        _show(block, console)
+    for section in page.sections:
+        console.print(f"\n{section.title}", style="bold underline")
+        for block in section.blocks:
+            _show(block, console)
+    if pictures and any(_has_pictures(b) for s in page.sections for b in s.blocks):
+        _show(Text(pictures), console)
+
+
+def _console() -> Console:
+    # Names of classes and files may hold square brackets, which are no markup here.
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = WIDE
+    return console
+
+
+def _has_pictures(block: Block) -> bool:
+    if isinstance(block, Beside | Folded):
+        return any(map(_has_pictures, block.blocks))
+    return isinstance(block, Figure | Drawing)
+
+
+@singledispatch
+def _show(block: Block, console: Console) -> None:
+    """Print a block; figures and drawings leave no trace."""
+
+
+@_show.register
+def _show_text(block: Text, console: Console) -> None:
+    console.print()
+    if console.is_terminal:
+        console.print(block.text, width=min(console.width, TEXT_WIDTH))
+    else:
+        console.print(block.text, soft_wrap=True)
+
+
+@_show.register
+def _show_bullets(block: Bullets, console: Console) -> None:
+    for item in block.items:
+        _show_text(Text(f"- {item}"), console)
+
+
+@_show.register
+def _show_facts(block: Facts, console: Console) -> None:
+    console.print()
+    for fact in block.facts:
+        remark = f" ({fact.remark})" if fact.remark else ""
+        console.print(f"{fact.name}: {fact.value}{remark}", soft_wrap=not console.is_terminal)
+
+
+@_show.register
+def _show_code(block: Code, console: Console) -> None:
+    console.print(f"\n{block.text}", soft_wrap=True)
+
+
+@_show.register(Beside)
+@_show.register(Folded)
+def _show_inner(block: Beside | Folded, console: Console) -> None:
+    for inner in block.blocks:
+        _show(inner, console)
+
+
+@_show.register
+def _show_table(table: Table, console: Console) -> None:
+    console.print(f"\n{table.caption}", style="bold", soft_wrap=not console.is_terminal)
+    grid = _grid(table)
+    wide = console.options.update(max_width=10_000)
+    if console.measure(grid, options=wide).minimum <= console.width:
+        console.print(grid)
         return
-    grid = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 0))
-    for index, column in enumerate(columns):
-        grid.add_column(
-            column, justify="right" if index else "left", vertical="bottom", no_wrap=True
-        )
-    for index, row in enumerate(rows):
-        grid.add_row(*row, style="bold" if index in marked else None)
-    console = Console(highlight=False, markup=False)
-    console.print(f"\n{title}", style="bold")
-    wide = console.options.update(max_width=1000)
-    # a table cut off says less than one that the terminal wraps
-    console.width = max(console.width, console.measure(grid, options=wide).maximum)
-    console.print(grid)
+    first, *others = table.columns
+    for row in table.rows:
+        console.print(both(first, row), style="bold" if row.marked else None)
+        for column in others:
+            if text := both(column, row):
+                console.print(f"  {column.short or column.heading}: {text}")
 
 
-def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in plain characters.
-
-    Examples
-    --------
-    >>> print(plain_table(["name", "errors"], [["MLP", "7"], ["VI-Net", "12"]]))
-    name    errors
-    ------  ------
-    MLP          7
-    VI-Net      12
-    """
-    upwards = (name.split("\n")[::-1] for name in columns)
-    heads = list(zip_longest(*upwards, fillvalue=""))[::-1]
-    lines = [*heads, *(tuple(row) for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    lines.insert(len(heads), tuple("-" * width for width in widths))
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+def _grid(table: Table) -> Grid:
+    grid = Grid(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    cells = [[both(column, row) for column in table.columns] for row in table.rows]
+    for index, column in enumerate(table.columns):
+        heading = column.short or column.heading
+        longest = max((len(row[index]) for row in cells), default=0)
+        if column.format is None:
+            grid.add_column(heading, overflow="fold", min_width=min(longest, 12), vertical="bottom")
+        else:
+            # Headings are broken at blanks where they are wider than what stands below them.
+            lines = textwrap.wrap(heading, max(longest, 6), break_long_words=False)
+            grid.add_column(
+                "\n".join(lines), justify="right", no_wrap=True, header_style="", vertical="bottom"
+            )
+    known = {id(row): texts for row, texts in zip(table.rows, cells, strict=True)}
+    for section, rows in table.parts():
+        if section is not None:
+            grid.add_row(section, style="bold")
+        for row in rows:
+            grid.add_row(*known[id(row)], style="bold" if row.marked else None)
+    return grid
 
 
 def as_characters(image: Tensor) -> str:

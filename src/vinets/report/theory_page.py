@@ -1,49 +1,64 @@
-"""What the theory says about a network and a cut, as a page; the numbers are those of a study."""
+"""What the theory says about a network and a cut, as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from vinets.report.charts import GREY, OURS
-from vinets.report.page import (
-    Markup,
-    beside,
-    code,
-    facts,
-    figure,
-    page,
-    paragraph,
-    section,
-    table,
+from vinets.palette import GREY, OURS
+from vinets.report.formats import number
+from vinets.report.theory_charts import (
+    draw_region,
+    draw_shares,
+    layers_figure,
+    margins_figure,
+    power,
 )
-from vinets.report.svg import can_draw, drawing
-from vinets.report.theory_charts import draw_layers, draw_margins, draw_region, draw_shares
-from vinets.theory.advisor import power_of_ten
+from vinets.report.values import (
+    Beside,
+    Block,
+    Code,
+    Column,
+    Drawing,
+    Fact,
+    Facts,
+    Page,
+    Row,
+    Section,
+    Table,
+    Text,
+    Value,
+    facts_table,
+)
+from vinets.theory.advisor import Advice, power_of_ten
+from vinets.theory.bounds import PolynomialBounds
+from vinets.theory.complexity import Complexity
+from vinets.theory.margins import QUANTILES
+from vinets.theory.networks import CutComplexity
+from vinets.theory.studies import Corollary, Study
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+__all__ = ["LAYERS_TEXT", "MEANING", "corollary_sentence", "kappa_sentence", "theory_page"]
 
-__all__ = [
-    "BOUND_COLUMNS",
-    "LAYERS_CAPTION",
-    "LAYER_COLUMNS",
-    "MEANING",
-    "SCOPE",
-    "advice_cells",
-    "bound_cells",
-    "corollary_sentence",
-    "kappa_sentence",
-    "layer_cells",
-    "layers_text",
-    "margin_cells",
-    "theory_page",
-]
-
-WIDE = (10.4, 4.6)  # inches
-LAYER_COLUMNS = ("layer", "role", "cut", "‖W‖₂", "kernel bound", "excess", "‖Wᵀ‖₂,₁", "ρ", "share")
-BOUND_COLUMNS = ("quantity", "source", "actual", "bound", "ratio", "holds")
+LAYER_COLUMNS = (
+    Column("layer"),
+    Column("role"),
+    Column("cut"),
+    Column("spectral", "‖W‖₂", ".4g"),
+    Column("kernel", "kernel bound", ".4g"),
+    Column("excess", "", ".2f×"),
+    Column("two_one", "‖Wᵀ‖₂,₁", ".4g"),
+    Column("lipschitz", "ρ", ".3g"),
+    Column("share", "", ".1%"),
+)
+BOUND_COLUMNS = (
+    Column("quantity"),
+    Column("source"),
+    Column("actual", "", ".4g"),
+    Column("bound", "", ".4g"),
+    Column("ratio", "", ".2g"),
+    Column("holds", better="yes"),
+)
 MEANING = (
     "The spectral complexity R of a network is the product of the spectral norms ‖W‖₂ of its "
     "layers and of the Lipschitz constants ρ behind them, times (Σ(‖Wᵀ‖₂,₁ / ‖W‖₂)^⅔)^(3/2). "
@@ -56,9 +71,9 @@ NORMS = (
     "runs past a layer counts in it: fork, carry and join name its place. The share is that of "
     "the layer in the sum."
 )
-LAYERS_CAPTION = (
-    "The product of norms and Lipschitz constants up to each layer. The dotted end is the factor "
-    "of the sum, which leads to R, the star. Steep steps are where R comes from."
+LAYERS_TEXT = (
+    "Lines are the product of norms and Lipschitz constants up to each layer. The last point is R: "
+    "the step to it is the factor of the sum. Steep steps are where R comes from."
 )
 SCOPE = (
     "This is for polynomials of one vector an example, with variables in [-1, 1] and no linear "
@@ -68,20 +83,15 @@ CAVEAT = (
     "The O(·) of the corollary hides a constant. It cancels in the ratio of two complexity terms "
     "on the same examples and at the same margin loss; the values themselves certify nothing."
 )
-NO_FIGURES = (
-    'The figures are missing because matplotlib is not installed: pip install "vinets[plots]".'
-)
 
 
-def theory_page(
-    study: Mapping[str, Any], title: str, command: str, machine: Mapping[str, Any]
-) -> str:
-    """The page as HTML.
+def theory_page(study: Study, title: str, command: str, machine: Mapping[str, object]) -> Page:
+    """The page of a study.
 
     Parameters
     ----------
-    study : dict
-        Of :meth:`vinets.theory.Study.to_dict`.
+    study : Study
+        Of :func:`vinets.theory.study`.
     title : str
         Heading.
     command : str
@@ -89,137 +99,54 @@ def theory_page(
     machine : dict
         Of :func:`vinets.measure.machine`.
     """
-    lead = [paragraph(MEANING), _tiles(study)]
-    if not can_draw():
-        lead.append(paragraph(NO_FIGURES))
     sections = [_by_layer(study)]
-    if study["network"] is not None:
-        sections.append(_bounds(study))
-    sections.append(_advice(study["advice"]))
-    if study["corollary"] is not None:
-        sections.append(_corollary(study["corollary"], _name(study["network"])))
-    known = [[name, str(value)] for name, value in machine.items() if value is not None]
-    machines = table("Versions and machine", ["", "value"], known)
-    sections.append(section("How to repeat it", code(command), machines))
-    return page(title, lead, sections, f"vinets {machine['vinets']}.")
+    if study.network is not None:
+        sections.append(_bounds(study, study.network))
+    sections.append(_advice(study.advice))
+    if study.corollary is not None and study.network is not None:
+        sections.append(_corollary(study.corollary, _name(study.network)))
+    known = [(name, str(value)) for name, value in machine.items() if value is not None]
+    machines = facts_table("machine", "Versions and machine", known)
+    sections.append(Section("How to repeat it", (Code(command), machines)))
+    lead = (Text(MEANING), _facts(study))
+    return Page(title, lead, tuple(sections), f"vinets {machine['vinets']}.")
 
 
-# --- what tables and sentences say, here and on the terminal ----------------------------------
-
-
-def layer_cells(study: Mapping[str, Any], side: str) -> list[list[str]]:
-    """Rows for :data:`LAYER_COLUMNS` of one side of a study: "uncut" or "network".
-
-    Layers of the network that the cut changes, such as one inside of a residual block, are
-    removed on one side and changed on the other.
-    """
-    network, kept, removed = study[side], len(study["kept"]), study["removed"]
-    rows = []
-    for index, layer in enumerate(network["layers"]):
-        cheap, norm = layer["kernel_bound"], layer["spectral"]
-        fate = "kept" if index < kept else "removed"
-        if side == "network" and index >= kept:
-            fate = "changed" if layer["name"] in removed else "added"
-        rows.append(
-            [
-                layer["name"],
-                layer["role"],
-                fate,
-                f"{norm:.4g}" + ("" if layer["converged"] else " (not converged)"),
-                "" if cheap is None else f"{cheap:.4g}",
-                "" if cheap is None or not norm else f"{cheap / norm:.2f} ×",
-                f"{layer['two_one']:.4g}",
-                f"{layer['lipschitz']:.3g}",
-                f"{layer['share']:.1%}",
-            ]
-        )
-    return rows
-
-
-def layers_text(
-    uncut: Mapping[str, Any], networks: Mapping[str, Mapping[str, Any]] | None = None
-) -> str:
-    """What the figure of R by layer shows, for those who cannot see it."""
-    every = {"uncut network": uncut} | dict(networks or {})
-    ends = (f"{name} to R = {_log(facts)}" for name, facts in every.items())
-    return f"Lines of the product of norms from layer to layer: {', '.join(ends)}."
-
-
-def bound_cells(bounds: Mapping[str, Any]) -> list[list[str]]:
-    """Rows of the bounds of both lemmas and the theorem."""
-    return [
-        [
-            row["quantity"],
-            row["source"],
-            f"{row['actual']:.4g}",
-            f"{row['bound']:.4g}",
-            f"{row['tightness']:.2g}",
-            "yes" if row["holds"] else "NO",
-        ]
-        for row in bounds["bounds"]
-    ]
-
-
-def advice_cells(advice: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows: the wanted size and its halvings, the largest tau of every degree."""
-    degrees = sorted({row["degree"] for row in advice["path"]})
-    sizes = dict.fromkeys((row["polynomials"], row["monomials"]) for row in advice["path"])
-    known = {(r["polynomials"], r["monomials"], r["degree"]): r for r in advice["path"]}
-    rows = []
-    for size in sizes:
-        found = [known[*size, degree] for degree in degrees]
-        marks = [power_of_ten(r["log10_tau_max"]) + ("*" if r["fits"] else " ") for r in found]
-        rows.append([f"{size[0]:,}", f"{size[1]:,}", *marks])
-    return ["polynomials", "monomials", *(f"degree {d}" for d in degrees)], rows
-
-
-def margin_cells(corollary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows: error and quantiles of the margins of both networks."""
-    names = {"uncut": "uncut network", "network": "network behind the cut"}
-    quantiles = list(corollary["uncut"]["margins"]["quantiles"])
-    rows = []
-    for side, name in names.items():
-        margins = corollary[side]["margins"]
-        values = [f"{margins['quantiles'][q]:.3g}" for q in quantiles]
-        rows.append([name, f"{margins['error']:.2%}", *values])
-    return ["", "error", *(f"{float(q):.0%}" for q in quantiles)], rows
-
-
-def kappa_sentence(study: Mapping[str, Any]) -> str:
+def kappa_sentence(study: Study) -> str:
     """How the complexity of the network behind the cut compares, and for which inputs."""
-    network, log = study["network"], study["log10_kappa"]
-    if network["log10_R"] is None or log is None:
+    network, log = study.network, study.log10_kappa
+    if network is None or log is None or not math.isfinite(log):
         return "A layer is zero, so that its network has R = 0 and kappa means nothing."
     less = "less" if log < 0 else "more"
     text = (
-        f"kappa = R of the network behind the cut / R of the uncut one = 10^{log:.2f}, from the "
+        f"kappa = R of the network behind the cut / R of the uncut one = {power(log)}, from the "
         f"weights themselves: it is {less} complex."
     )
-    reach, sure = network["variables_bound"], network["log10_R_guaranteed"]
-    if network["bounds"] is None or (reach is not None and reach <= 1):
+    reach, sure = network.head.variables_bound, network.guaranteed.log10_R
+    if network.head.bounds is None or reach <= 1:
         return text
-    if reach is None or sure is None:
+    if not (math.isfinite(reach) and math.isfinite(sure)):
         return (
             f"{text} The theorem assumes variables in [-1, 1]. Nothing bounds those of this head, "
             "so R holds only for inputs with variables in that range."
         )
     return (
         f"{text} The theorem assumes variables in [-1, 1]. Those of this head stay within "
-        f"±{reach:.3g} only, whatever the input, and for all inputs R = 10^{sure:.2f} is "
-        "guaranteed."
+        f"±{number(reach, '.3g')} only, whatever the input, and for all inputs R = {power(sure)} "
+        "is guaranteed."
     )
 
 
-def corollary_sentence(corollary: Mapping[str, Any]) -> str:
-    """What the ratio of complexity terms says, and what it does not."""
-    ratio = corollary["ratios"]["0.5"]
+def corollary_sentence(ratio: float | None) -> str:
+    """What the ratio of complexity terms at the median says, and what it does not."""
     if ratio is None:
         found = "No ratio at the median: a network has a margin of 0 or less there, or R overflows."
     else:
         side = "the network behind the cut" if ratio < 1 else "the uncut network"
         found = (
             "At the median margin, the complexity term of the network behind the cut is "
-            f"{ratio:.3g} times that of the uncut one: here the corollary favours {side}."
+            f"{number(ratio, '.3g')} times that of the uncut one: here the corollary favours "
+            f"{side}."
         )
     return f"{found} {CAVEAT}"
 
@@ -227,152 +154,177 @@ def corollary_sentence(corollary: Mapping[str, Any]) -> str:
 # --- sections ---------------------------------------------------------------------------------
 
 
-def _tiles(study: Mapping[str, Any]) -> Markup:
-    uncut, network, setting = study["uncut"], study["network"], study["advice"]["setting"]
-    tiles = [("R of the uncut network", _log(uncut), f"{len(uncut['layers'])} layers")]
+def _facts(study: Study) -> Facts:
+    uncut, network, advice = study.uncut, study.network, study.advice
+    facts = [Fact("R of the uncut network", power(uncut.log10_R), f"{len(uncut.layers)} layers")]
     if network is not None:
-        tiles.append(("R behind the cut", _log(network), f"{len(network['layers'])} layers"))
-        log = study["log10_kappa"]
-        if log is not None:
+        whole, log = network.whole, study.log10_kappa
+        facts.append(Fact("R behind the cut", power(whole.log10_R), f"{len(whole.layers)} layers"))
+        if log is not None and math.isfinite(log):
             word = "less" if log < 0 else "more"
-            tiles.append(("κ, exactly", f"10^{log:.2f}", f"{word} complex than the uncut network"))
-    size, remark = "none", f"at τ = {study['advice']['tau']:g}"
-    if setting is not None:
-        size = f"{setting['polynomials']:,} × {setting['monomials']:,}"
-        remark += f": polynomials × monomials, degree {setting['degree']}"
-    return facts([*tiles, ("Certified head", size, remark), ("Cut", study["cut"], _gone(study))])
+            facts.append(Fact("κ, exactly", power(log), f"{word} complex than the uncut network"))
+    size, remark = "none", f"at τ = {advice.tau:g}"
+    if advice.setting is not None:
+        found = advice.setting
+        size = f"{number(found.polynomials, ',')} × {number(found.monomials, ',')}"
+        remark += f": polynomials × monomials, degree {found.degree}"
+    gone = f"replaces or changes {len(study.split.removed)} of {len(uncut.layers)} layers"
+    return Facts((*facts, Fact("Certified head", size, remark), Fact("Cut", study.cut, gone)))
 
 
-def _gone(study: Mapping[str, Any]) -> str:
-    removed, every = len(study["removed"]), len(study["uncut"]["layers"])
-    return f"replaces or changes {removed} of {every} layers"
-
-
-def _by_layer(study: Mapping[str, Any]) -> Markup:
-    uncut, network = study["uncut"], study["network"]
-    others = {} if network is None else {_name(network): network}
-    blocks = _picture(
-        "layers",
-        layers_text(uncut, others),
-        LAYERS_CAPTION,
-        partial(draw_layers, uncut=uncut, networks=others),
-        size=WIDE,
+def _by_layer(study: Study) -> Section:
+    sides = {"uncut network": (study.uncut, GREY)}
+    others = {}
+    if study.network is not None:
+        sides["network behind the cut"] = (study.network.whole, OURS)
+        others = {_name(study.network): study.network.whole}
+    shares = tuple(_shares(name, *side) for name, side in sides.items())
+    tables = (_layers(name, study, found) for name, (found, _) in sides.items())
+    blocks: tuple[Block, ...] = (
+        Text(NORMS),
+        layers_figure(study.uncut, others),
+        Text(LAYERS_TEXT),
+        *tables,
+        Beside(shares),
     )
-    shares = [("uncut network", uncut, GREY)]
-    if network is not None:
-        shares.append(("network behind the cut", network, OURS))
-    blocks.append(beside(*(m for s in shares for m in _shares(*s, parts=len(shares)))))
-    caption = f"Uncut network, R = {_log(uncut)}"
-    blocks.append(table(caption, LAYER_COLUMNS, layer_cells(study, "uncut")))
-    if network is not None:
-        caption = f"Network behind the cut, R = {_log(network)}"
-        blocks.append(table(caption, LAYER_COLUMNS, layer_cells(study, "network")))
-    return section("R by layer", paragraph(NORMS), *blocks)
+    return Section("R by layer", blocks)
 
 
-def _shares(name: str, network: Mapping[str, Any], color: str, parts: int) -> list[Markup]:
-    height = 1.0 + 0.26 * len(network["layers"])
-    return _picture(
+def _layers(name: str, study: Study, found: Complexity) -> Table:
+    """Norms of the layers of one side of a study.
+
+    Layers of the network that the cut changes, such as one inside of a residual block, are
+    removed on one side and changed on the other.
+    """
+    kept, removed = len(study.split.kept), {layer.name for layer in study.split.removed}
+    rows = []
+    for index, (layer, share) in enumerate(zip(found.layers, found.shares, strict=True)):
+        fate = "kept"
+        if index >= kept:
+            changed = "changed" if layer.name in removed else "added"
+            fate = "removed" if found is study.uncut else changed
+        norm, cheap = layer.spectral, layer.kernel_bound
+        values: dict[str, Value] = {"layer": layer.name, "role": layer.role, "cut": fate}
+        values["spectral"] = norm if layer.converged else f"{number(norm, '.4g')} (not converged)"
+        if cheap is not None:
+            values |= {"kernel": cheap} | ({"excess": cheap / norm} if norm else {})
+        values |= {"two_one": layer.two_one, "lipschitz": layer.lipschitz, "share": share}
+        rows.append(Row(values))
+    caption = f"{name.capitalize()}, R = {power(found.log10_R)}"
+    return Table(f"layers-{name.split()[0]}", caption, LAYER_COLUMNS, tuple(rows))
+
+
+def _shares(name: str, found: Complexity, color: str) -> Drawing:
+    return Drawing(
         f"shares-{name.split()[0]}",
         f"Bars of the share of each layer of the {name} in the sum; the table holds the numbers.",
         f"Share of each layer in the sum, {name}.",
-        partial(draw_shares, facts=network, color=color),
-        size=(5.6 if parts > 1 else WIDE[0], height),
+        partial(draw_shares, found=found, color=color),
+        (5.6, 1.0 + 0.26 * len(found.layers)),
     )
 
 
-def _bounds(study: Mapping[str, Any]) -> Markup:
-    bounds = study["network"]["bounds"]
-    blocks = [paragraph(kappa_sentence(study))]
+def _bounds(study: Study, network: CutComplexity) -> Section:
+    bounds = network.head.bounds
+    blocks: list[Block] = [Text(kappa_sentence(study))]
     if bounds is not None:
-        size = bounds["size"]
-        caption = (
-            f"Norms beside their bounds: degree {size['degree']}, {size['monomials']:,} monomials, "
-            f"{size['polynomials']:,} polynomials, τ = {size['tau']:.4g}"
-        )
-        blocks.append(table(caption, BOUND_COLUMNS, bound_cells(bounds)))
-        held = "Every bound holds." if bounds["holds"] else "A bound is broken."
-        blocks.append(paragraph(f"{held} A ratio of 1 means that the bound is attained."))
-    return section("κ and the bounds of the theorem", *blocks)
+        held = "Every bound holds." if bounds.holds else "A bound is broken."
+        blocks += [
+            _bounds_table(bounds),
+            Text(f"{held} A ratio of 1 means that the bound is attained."),
+        ]
+    return Section("κ and the bounds of the theorem", tuple(blocks))
 
 
-def _advice(advice: Mapping[str, Any]) -> Markup:
+def _bounds_table(found: PolynomialBounds) -> Table:
+    size = found.size
+    caption = (
+        f"Norms beside their bounds: degree {size.degree}, {number(size.monomials, ',')} "
+        f"monomials, {number(size.polynomials, ',')} polynomials, τ = {number(size.tau, '.4g')}"
+    )
+    rows = [(b.quantity, b.source, b.actual, b.bound, b.tightness, b.holds) for b in found.bounds]
+    return Table.from_rows("bounds", caption, BOUND_COLUMNS, rows)
+
+
+def _advice(advice: Advice) -> Section:
+    region = advice.region
     text = (
         "Polynomials are certified where the bound on κ, which knows their size only, is at most "
-        f"1. It uses the {advice['constant']} constant, λ₁ = {advice['lambda_1']:.4g} for the "
-        f"final layer and λ₂ = {advice['lambda_2']:.4g}. The bound is linear in τ, the largest ℓ₁ "
-        "norm of a polynomial's coefficients, so there is a largest τ for every size. Below 1, no "
-        "polynomial with a leading coefficient of 1 is certified. That does not say that its κ is "
-        f"above 1: the bound may be far from attained. {SCOPE}"
+        f"1. It uses the {region.constant} constant, λ₁ = {number(region.lambda_1, '.4g')} for the "
+        f"final layer and λ₂ = {number(region.lambda_2, '.4g')}. The bound is linear in τ, the "
+        "largest ℓ₁ norm of a polynomial's coefficients, so there is a largest τ for every size. "
+        "Below 1, no polynomial with a leading coefficient of 1 is certified. That does not say "
+        f"that its κ is above 1: the bound may be far from attained. {SCOPE}"
     )
-    columns, rows = advice_cells(advice)
-    sizes = [[f"{n} × {s}", *rest] for n, s, *rest in rows]
-    caption = f"Largest τ with κ ≤ 1 (* from {advice['tau']:g} on), polynomials × monomials"
-    pictures = [
-        picture
-        for degree in sorted({row["degree"] for row in advice["rows"]})
-        for picture in _picture(
+    maps = tuple(
+        Drawing(
             f"region-{degree}",
             f"Map of the largest certified tau over polynomials and monomials of degree {degree}.",
             _region_caption(advice, degree),
             partial(draw_region, advice=advice, degree=degree),
-            size=(5.6, 4.2),
+            (5.6, 4.2),
         )
-    ]
-    return section(
-        "Heads that are certified",
-        paragraph(text),
-        paragraph(advice["sentence"]),
-        table(caption, ["size", *columns[2:]], sizes),
-        beside(*pictures),
+        for degree in sorted({row.degree for row in advice.rows})
+    )
+    blocks = (Text(text), Text(advice.sentence), _advice_table(advice), Beside(maps))
+    return Section("Heads that are certified", blocks)
+
+
+def _advice_table(advice: Advice) -> Table:
+    """The wanted size and its halvings, with the largest tau of every degree."""
+    degrees = sorted({row.degree for row in advice.path})
+    sizes: dict[tuple[int, int], dict[int, Value]] = {}
+    for row in advice.path:
+        mark = "*" if row.fits else ""
+        size = sizes.setdefault((row.polynomials, row.monomials), {})
+        size[row.degree] = f"{power_of_ten(row.log10_tau_max)}{mark}"
+    return Table.from_rows(
+        "advice",
+        f"Largest τ with κ ≤ 1 (* from {advice.tau:g} on)",
+        [
+            Column("polynomials", format=","),
+            Column("monomials", format=","),
+            *(Column(f"degree {degree}", format="") for degree in degrees),
+        ],
+        [(*size, *(found[degree] for degree in degrees)) for size, found in sizes.items()],
     )
 
 
-def _region_caption(advice: Mapping[str, Any], degree: int) -> str:
-    setting = advice["setting"]
-    fits = any(row["fits"] for row in advice["rows"] if row["degree"] == degree)
+def _region_caption(advice: Advice, degree: int) -> str:
+    fits = any(row.fits for row in advice.rows if row.degree == degree)
     where = "Blue sizes are" if fits else "No size is"
-    text = f"Degree up to {degree}. {where} certified at τ = {advice['tau']:g}."
-    marked = setting is not None and setting["degree"] == degree
+    text = f"Degree up to {degree}. {where} certified at τ = {advice.tau:g}."
+    marked = advice.setting is not None and advice.setting.degree == degree
     return f"{text} The diamond is the recommended size." if marked else text
 
 
-def _corollary(corollary: Mapping[str, Any], name: str) -> Markup:
-    columns, rows = margin_cells(corollary)
-    count = corollary["uncut"]["margins"]["examples"]
-    chart = _picture(
-        "margins",
-        "Curves of the margin loss of both networks against the normalised margin.",
-        "Margin loss against the normalised margin. Further right, the complexity term is smaller "
-        "at the same loss, but for the logarithm of the width.",
-        partial(draw_margins, corollary=corollary, names=("uncut network", name)),
-        size=(WIDE[0], 3.6),
+def _corollary(corollary: Corollary, name: str) -> Section:
+    sides = {"uncut network": corollary.uncut, "network behind the cut": corollary.network}
+    count = number(len(corollary.uncut.distribution), ",")
+    table = Table.from_rows(
+        "quantiles",
+        f"Quantiles of the margins of {count} training examples",
+        [
+            "network",
+            Column("error", format=".2%"),
+            *(Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES),
+        ],
+        [
+            (side, b.distribution.error, *(b.distribution.quantiles(q) for q in QUANTILES))
+            for side, b in sides.items()
+        ],
     )
-    return section(
-        "Margins and the corollary",
-        paragraph(corollary_sentence(corollary)),
-        table(f"Quantiles of the margins of {count:,} training examples", columns, rows),
-        *chart,
+    blocks = (
+        Text(corollary_sentence(corollary.ratio(0.5))),
+        table,
+        margins_figure(corollary, name),
+        Text(
+            "Further right, the complexity term is smaller at the same loss, but for the logarithm "
+            "of the width."
+        ),
     )
+    return Section("Margins and the corollary", blocks)
 
 
-def _picture(
-    name: str,
-    alt: str,
-    caption: str,
-    draw: Callable[[Axes], Any],
-    size: tuple[float, float] = (5.6, 3.8),
-) -> list[Markup]:
-    """The figure, or nothing where matplotlib is missing."""
-    if not can_draw():
-        return []
-    return [figure(drawing(name, alt, draw, size=size), caption, wide=size[0] > 6)]
-
-
-def _log(network: Mapping[str, Any]) -> str:
-    log = network["log10_R"]
-    return "0" if log is None else f"10^{log:.2f}"
-
-
-def _name(network: Mapping[str, Any]) -> str:
-    return "network behind the cut" if network["bounds"] is None else "VI-Net"
+def _name(network: CutComplexity) -> str:
+    return "network behind the cut" if network.head.bounds is None else "VI-Net"

@@ -1,0 +1,60 @@
+"""Colours and markers of all pictures, and how matplotlib draws them.
+
+Pages of HTML take the same colours from ``report/style.css``, where each has a twin for dark
+screens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["COLORS", "GREY", "INK", "MARKERS", "OURS", "STYLE", "color_of", "looks", "marker_of"]
+
+OURS = "#c1440e"  # the VI-Net
+# The others, in this order.
+COLORS = ["#1f6f9f", "#4d7a1e", "#7b4fb0", "#8a6500", "#0e7c7c", "#b03a83", "#6f5546", "#4a5568"]
+GREY = "#566375"  # the uncut network, levels
+INK = "#1b2a41"  # text and points
+MARKERS = "sD^vPXp"
+
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dde2e8",
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "vinets",  # equal pictures, equal files
+}
+
+
+def looks(names: Iterable[str]) -> list[int]:
+    """A number for the look of every series: 0 for the VI-Net, 1, 2, ... for the others.
+
+    Only the first VI-Net stands out. Where a figure compares several, the others need colours of
+    their own.
+
+    Examples
+    --------
+    >>> looks(["linear head", "VI-Net", "VI-Net, OAVI", "MLP"])
+    [1, 0, 2, 3]
+    """
+    found: list[int] = []
+    for name in names:
+        is_ours = name.startswith("VI-Net") and 0 not in found
+        found.append(0 if is_ours else sum(look > 0 for look in found) + 1)
+    return found
+
+
+def color_of(look: int) -> str:
+    """Colour of a look; beyond the last, they take turns."""
+    return OURS if look == 0 else COLORS[(look - 1) % len(COLORS)]
+
+
+def marker_of(look: int) -> str:
+    """Marker of a look, as matplotlib names it."""
+    return "o" if look == 0 else MARKERS[(look - 1) % len(MARKERS)]

@@ -1,0 +1,474 @@
+"""What a report is made of: tables, figures, text and the pages that hold them, as plain data.
+
+Whoever has results builds these values, and nothing else. :mod:`vinets.report.terminal`,
+:mod:`vinets.report.markdown` and :mod:`vinets.report.html` show them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "Axis",
+    "Beside",
+    "Block",
+    "Bullets",
+    "Code",
+    "Column",
+    "Drawing",
+    "ExperimentResult",
+    "Fact",
+    "Facts",
+    "Figure",
+    "Folded",
+    "Level",
+    "Number",
+    "Page",
+    "Row",
+    "Section",
+    "Series",
+    "Table",
+    "Text",
+    "Value",
+    "facts_table",
+]
+
+Number: TypeAlias = int | float  # both, for counts are read back from JSON as they were
+Value: TypeAlias = str | Number | bool | None
+
+FORMAT = re.compile(r"(10\^)?\+?,?(\.\d{1,2})?[defg%]?×?")
+IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+KINDS = ("lines", "scatter")
+BETTER = ("higher", "lower", "yes")
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    name : str
+        Key of its values in every row.
+    label : str
+        Its heading; the name if empty.
+    format : str or None
+        Format of its numbers, see :func:`vinets.report.formats.number`; None for text.
+    std : str or None
+        Key of the standard deviations of its values.
+    better : {"higher", "lower", "yes"} or None
+        Which values are good ones, where that can be said.
+    difference : bool
+        Whether our value less the paper's says something.
+    short : str
+        A shorter heading for terminals.
+    """
+
+    name: str
+    label: str = ""
+    format: str | None = None
+    std: str | None = None
+    better: str | None = None
+    difference: bool = True
+    short: str = ""
+
+    def __post_init__(self) -> None:
+        _check_format(self.format)
+        if self.better is not None and self.better not in BETTER:
+            raise _wrong("better", "'higher', 'lower', 'yes' or null", self.better)
+
+    @property
+    def heading(self) -> str:
+        """What stands above the values."""
+        return self.label or self.name
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Attributes
+    ----------
+    values : dict
+        By column. What is missing stays empty, None is a dash.
+    paper : dict
+        The same as the paper prints it.
+    section : str or None
+        Heading of the part of the table that the row belongs to.
+    marked : bool
+        Whether it is set off from the others.
+    """
+
+    # Any, for what a value is stands in its column: with a format, it is a number or None.
+    values: Mapping[str, Any]
+    paper: Mapping[str, Any] = field(default_factory=dict)
+    section: str | None = None
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first column names its rows.
+
+    Examples
+    --------
+    >>> table = Table.from_rows("t", "Sizes", ["model", Column("n", format=",")], [["A", 1200]])
+    >>> table.rows[0].values
+    {'model': 'A', 'n': 1200}
+    """
+
+    id: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        _check_identifier("id", self.id)
+        if not self.columns:
+            raise _wrong("columns", "a list of at least one column", [])
+        names = [column.name for column in self.columns]
+        if len(set(names)) < len(names):
+            raise _wrong("columns", "a list in which every name occurs once", names)
+
+    @classmethod
+    def from_rows(
+        cls,
+        id: str,
+        caption: str,
+        columns: Sequence[Column | str],
+        rows: Iterable[Sequence[Value]],
+        *,
+        marked: Iterable[int] = (),
+    ) -> Table:
+        """A table of cells in the order of its columns; a plain name is a column of text."""
+        made = tuple(Column(c) if isinstance(c, str) else c for c in columns)
+        chosen = set(marked)
+        return cls(
+            id,
+            caption,
+            made,
+            tuple(
+                Row(
+                    {column.name: value for column, value in zip(made, row, strict=True)},
+                    marked=index in chosen,
+                )
+                for index, row in enumerate(rows)
+            ),
+        )
+
+    @property
+    def compared(self) -> frozenset[str]:
+        """Columns, but for the first, of which the paper prints a value."""
+        known = {
+            name for row in self.rows for name, value in row.paper.items() if value is not None
+        }
+        return frozenset(column.name for column in self.columns[1:] if column.name in known)
+
+    def parts(self) -> list[tuple[str | None, list[Row]]]:
+        """Rows by their section, in order; no heading is repeated."""
+        found: list[tuple[str | None, list[Row]]] = []
+        for row in self.rows:
+            if not found or (row.section is not None and row.section != found[-1][0]):
+                found.append((row.section, []))
+            found[-1][1].append(row)
+        return found
+
+
+def facts_table(id: str, caption: str, facts: Iterable[tuple[str, Value]]) -> Table:
+    """Names with their values, such as settings; what is None is left out."""
+    known = [pair for pair in facts if pair[1] is not None]
+    return Table.from_rows(id, caption, ["name", "value"], known)
+
+
+# --- figures ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis.
+
+    Attributes
+    ----------
+    label : str
+        What it shows.
+    log : bool
+        Whether it is logarithmic.
+    format : str or None
+        Format of its numbers.
+    names : tuple of str
+        Names of the positions 0, 1, 2, ..., where it has no numbers.
+    """
+
+    label: str
+    log: bool = False
+    format: str | None = None
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_format(self.format)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of a figure that belong together.
+
+    Attributes
+    ----------
+    name : str
+        What stands in the legend. The first name that begins with "VI-Net" stands out.
+    x, y : tuple of float
+        As many of both; None in ``y`` where there is no value.
+    labels : tuple of str
+        Name of every point, such as its cut; or empty.
+    std : tuple of float or None
+        Standard deviation of every y.
+    dashed : bool
+        Whether its line is dashed.
+    marks : tuple of int or None
+        Positions of the points that get a mark on the line; None for all.
+    """
+
+    name: str
+    x: tuple[Number, ...]
+    y: tuple[Number | None, ...]
+    labels: tuple[str, ...] = ()
+    std: tuple[Number | None, ...] | None = None
+    dashed: bool = False
+    marks: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.x)
+        for name, values in (("y", self.y), ("labels", self.labels or self.x), ("std", self.std)):
+            if values is not None and len(values) != count:
+                raise _wrong(name, f"a list of {count} entries, as many as x", len(values))
+
+
+@dataclass(frozen=True)
+class Level:
+    """A value to compare with: a dashed horizontal line."""
+
+    name: str
+    y: Number
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Series over a pair of axes; ``kind`` is "lines" or "scatter"."""
+
+    id: str
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    kind: str = "lines"
+    levels: tuple[Level, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_identifier("id", self.id)
+        if self.kind not in KINDS:
+            raise _wrong("kind", "'lines' or 'scatter'", self.kind)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture by matplotlib that is no series chart.
+
+    Attributes
+    ----------
+    id : str
+        Unique in its page.
+    alt : str
+        What it shows, for those who cannot see it.
+    caption : str
+        What stands below it.
+    draw : callable
+        Draws on the axes that it is given.
+    size : (float, float)
+        Width and height in inches.
+    """
+
+    id: str
+    alt: str
+    caption: str
+    draw: Callable[[Axes], object]
+    size: tuple[float, float] = (5.6, 3.8)
+
+    def __post_init__(self) -> None:
+        _check_identifier("id", self.id)
+
+
+# --- text and pages ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A large number: what it is, the number, a remark."""
+
+    name: str
+    value: str
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Large numbers side by side."""
+
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines as they are; with ``alt`` they are a picture made of characters."""
+
+    text: str
+    alt: str = ""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Blocks side by side, where there is room."""
+
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Blocks that a reader opens to see."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+Block: TypeAlias = Table | Figure | Drawing | Text | Bullets | Facts | Code | Beside | Folded
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a heading; the ``id`` puts it into the contents of the page."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    id: str = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole report."""
+
+    title: str
+    lead: tuple[Block, ...]
+    sections: tuple[Section, ...]
+    footer: str = ""
+
+
+# --- results of experiments -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """What an experiment found, and how it was run; one JSON file holds one.
+
+    :func:`vinets.plain.as_plain` makes JSON values of it, :func:`vinets.report.read_results` reads
+    a folder of them.
+
+    Attributes
+    ----------
+    experiment : str
+        Its name: letters, digits, hyphens.
+    title : str
+        Heading.
+    order : float
+        Its place among the others.
+    paper : str
+        Where the paper has it, such as "Table 2".
+    text : tuple of str
+        Paragraphs.
+    tables, figures : tuple of Table, tuple of Figure
+        What was found.
+    notes : tuple of str
+        Remarks, such as what differs from the paper.
+    command : tuple of str
+        The command with its arguments.
+    machine : dict
+        See :func:`vinets.measure.machine`.
+    machines : tuple of dict
+        All of them, where its trials ran on several.
+    seeds : tuple of int
+        Those that were averaged over.
+    settings : dict
+        Name and value of what else decides the outcome.
+    seconds : float or None
+        How long it took.
+
+    Examples
+    --------
+    >>> from vinets.plain import as_plain
+    >>> table = Table("t", "Sizes", (Column("model"),), (Row({"model": "VI-Net"}),))
+    >>> found = as_plain(ExperimentResult("table-sizes", "Sizes", tables=(table,)))
+    >>> found["tables"][0]["rows"][0]["values"]
+    {'model': 'VI-Net'}
+    """
+
+    experiment: str
+    title: str
+    order: float = 0
+    paper: str = ""
+    text: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    notes: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    machine: Mapping[str, object] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+    seconds: float | None = None
+    machines: tuple[Mapping[str, object], ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_identifier("experiment", self.experiment)
+        for name in ("tables", "figures"):
+            ids = [part.id for part in getattr(self, name)]
+            if len(set(ids)) < len(ids):
+                raise _wrong(name, "a list in which every id occurs once", ids)
+
+
+def _check_format(spec: str | None) -> None:
+    if spec is not None and not FORMAT.fullmatch(spec):
+        raise _wrong("format", "a format such as '.2f', ',' or '.1%', or null for text", spec)
+
+
+def _check_identifier(name: str, value: str) -> None:
+    if not IDENTIFIER.fullmatch(value):
+        accepted = "letters and digits, with hyphens, dots or underscores between them"
+        raise _wrong(name, accepted, value)
+
+
+def _wrong(name: str, accepted: str, got: Any) -> ValueError:
+    shown = repr(got)
+    if len(shown) > 80:
+        shown = f"{shown[:77]}..."
+    return ValueError(f"'{name}' must be {accepted}. Got {shown} instead.")
