@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from vinets.pipeline.build import build
     from vinets.pipeline.collect import collect
     from vinets.pipeline.report import BuildReport
+    from vinets.settings import Recipe
     from vinets.theory.networks import spectral_complexity
     from vinets.theory.studies import study
     from vinets.training.feed import cache_latents
-    from vinets.training.recipe import Recipe
     from vinets.training.tune import fine_tune, train_classifier
 
 __version__ = "0.1.0"
@@ -59,7 +59,7 @@ _HOME = {
     "CutNetwork": "nn.network",
     "CutPoint": "latent.cut",
     "PolynomialLayer": "nn.polynomial",
-    "Recipe": "training.recipe",
+    "Recipe": "settings",
     "VINet": "nn.network",
     "VanishingIdealClassifier": "estimators",
     "build": "pipeline.build",

@@ -10,11 +10,13 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.checks import optional_positive_int, parameter_error
@@ -27,23 +29,20 @@ from vinets.nn import VINet
 from vinets.pipeline.compare import OURS, comparison_of, head_trials, speed_trial
 from vinets.pipeline.comparison import Comparison
 from vinets.pipeline.context import CutContext
-from vinets.pipeline.report import Pictures
 from vinets.pipeline.setup import Setup
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress, progress_of
-from vinets.report import as_characters, comparison_table, demo_page, html, print_table
-from vinets.report.demo_page import print_outcome
+from vinets.report import as_characters, comparison_table, demo_page, html, print_page, print_table
+from vinets.report.demo_page import ComplexityFacts, DemoResult, ExampleResult, outcome_page
 from vinets.running import resolve_device
 from vinets.settings import Caching, Finding, Placing, Projecting, Pruning, Recipe, Timing
 from vinets.theory import cut_complexity, spectral_complexity
-from vinets.theory.complexity import Complexity
-from vinets.theory.networks import CutComplexity
 from vinets.training import train_classifier
 
-__all__ = ["DEMO_CUTS", "START", "ComplexityFacts", "DemoResult", "ExampleResult", "run_demo"]
+__all__ = ["DEMO_CUTS", "START", "run_demo"]
 
 START = Trial(
     finding=Finding(psi=0.03, max_degree=3),
@@ -61,94 +60,6 @@ DEMO_CUTS = ("relu1", "relu2", "pool", "relu3")  # earliest first
 BACKBONE = Recipe(epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0)
 QUICK_CUTS, QUICK = ("pool", "relu3"), {"epochs": 2, "views": 1, "seconds": 0.01}
 RESULTS = "results.json"
-
-
-@dataclass(frozen=True)
-class ExampleResult:
-    """What the saved network, loaded again, says of one test image."""
-
-    index: int
-    label: str
-    prediction: str
-    probabilities: dict[str, float]
-    picture: str
-
-
-@dataclass(frozen=True, eq=False)
-class ComplexityFacts:
-    """Spectral complexity of the uncut network and of the VI-Net behind every cut."""
-
-    uncut: Complexity
-    cuts: dict[str, CutComplexity]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        cuts = {}
-        for cut, found in self.cuts.items():
-            bounds = found.head.bounds
-            cuts[cut] = found.whole.to_dict() | {
-                "log10_kappa": found.whole.log10_R - self.uncut.log10_R,
-                "log10_R_guaranteed": found.guaranteed.log10_R,
-                "bounds": None if bounds is None else bounds.to_dict(),
-            }
-        return {"uncut": self.uncut.to_dict(), "cuts": cuts}
-
-
-@dataclass(frozen=True, eq=False)
-class DemoResult:
-    """Everything that the demo found.
-
-    Attributes
-    ----------
-    command, machine, seed, seeds
-        How it was run.
-    batch : int
-        Images a pass in the measurement of speed.
-    data, train, test
-        Name of the data, and how many images there are.
-    comparisons : tuple of Comparison
-        One for every cut, earliest first.
-    theory : ComplexityFacts
-        Of the networks of the first seed.
-    saved : str
-        Cut of the network that was saved: the best one on held-out training images.
-    example : ExampleResult
-        One test image.
-    settings : dict
-        Cut to name to value, as text.
-    seconds : float
-        In all.
-    pictures : Pictures or None
-        Of the saved network, to draw.
-    plane : Tensor or None
-        First two principal components of its latents, (m, 2).
-    """
-
-    command: str
-    machine: Mapping[str, Any]
-    seed: int
-    seeds: int
-    batch: int
-    data: str
-    train: int
-    test: int
-    comparisons: tuple[Comparison, ...]
-    theory: ComplexityFacts
-    saved: str
-    example: ExampleResult
-    settings: dict[str, dict[str, str]]
-    seconds: float
-    pictures: Pictures | None = field(default=None, metadata={"plain": False})
-    plane: Tensor | None = field(default=None, metadata={"plain": False})
-
-    def comparison(self, cut: str) -> Comparison:
-        """What was found behind a cut."""
-        return next(one for one in self.comparisons if one.cut == cut)
-
-    def to_dict(self) -> dict[str, Any]:
-        """What ``results.json`` holds."""
-        plain: dict[str, Any] = as_plain(replace(self, theory=None))  # type: ignore[arg-type]
-        return plain | {"theory": as_plain(self.theory.to_dict())}
 
 
 def run_demo(
@@ -216,9 +127,9 @@ def run_demo(
             pictures=report.pictures,
             plane=_plane(context),
         )
-    write_json(store.folder / RESULTS, result.to_dict())
+    write_json(store.folder / RESULTS, _plain(result))
     write_text(store.folder / "report.html", html(demo_page(result)))
-    print_outcome(result)
+    print_page(outcome_page(result))
     print(f"\nWritten to {store.folder}: report.html, {RESULTS}, vinet/")
     return result
 
@@ -294,10 +205,10 @@ def _theory(
     return ComplexityFacts(spectral_complexity(setup.model.cpu(), example), cuts)
 
 
-def _plane(context: CutContext) -> Tensor:
+def _plane(context: CutContext) -> NDArray[np.float64]:
     """First two principal components of the latents as a whole, (m, 2)."""
     flat = torch.cat([values.flatten(1) for values, _ in context.latents.store.chunks()])
-    return fit_pca(lambda: [flat], 2).transform(flat).cpu()
+    return fit_pca(lambda: [flat], 2).transform(flat).cpu().double().numpy()
 
 
 @torch.no_grad()
@@ -315,6 +226,22 @@ def classify_one(directory: str | Path, data: DataSplit, index: int = 0) -> Exam
         dict(zip(classes, probabilities, strict=True)),
         as_characters(inputs[0, 0]),
     )
+
+
+def _plain(result: DemoResult) -> dict[str, Any]:
+    """What ``results.json`` holds: of the theory, what follows from the norms as well."""
+    uncut = result.theory.uncut
+    cuts = {}
+    for cut, found in result.theory.cuts.items():
+        bounds = found.head.bounds
+        cuts[cut] = found.whole.to_dict() | {
+            "log10_kappa": found.whole.log10_R - uncut.log10_R,
+            "log10_R_guaranteed": found.guaranteed.log10_R,
+            "bounds": None if bounds is None else bounds.to_dict(),
+        }
+    theory = {"uncut": uncut.to_dict(), "cuts": cuts}
+    plain: dict[str, Any] = as_plain(result) | {"theory": as_plain(theory)}
+    return plain
 
 
 def _settings(trial: Trial) -> dict[str, str]:

@@ -156,7 +156,7 @@ class Finding(Options):
         "ascending, descending or pearson (abm, oavi).",
         shown="ascending",
     )
-    oracle: str | None = option(None, optional(text()), "{oracles} (oavi).", shown="bpcg")
+    oracle: str | None = option(None, optional(text()), "{oracles} or exact (oavi).", shown="bpcg")
     tau: float | None = option(
         None, optional(real(0)), "Bound on the l1 norm (oavi).", shown="1000"
     )

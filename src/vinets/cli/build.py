@@ -108,9 +108,10 @@ def build(
 
     Where there is a map, --placement local --distill 0.7 is smaller and more accurate.
     """
+    from vinets.cli.parsing import cut_of
     from vinets.ideals.choose import choose_ideal
     from vinets.pipeline.compare import compare_heads
-    from vinets.pipeline.opening import cut_of, open_uncut_with_data
+    from vinets.pipeline.opening import open_uncut_with_data
     from vinets.pipeline.trial import Trial
     from vinets.plain import as_plain
     from vinets.report import comparison_table, print_table

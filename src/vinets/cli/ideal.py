@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vinets.cli.generate import takes
 from vinets.cli.options import (
     DATA,
     OUTPUT,
-    Algorithm,
-    Border,
     Device,
     Json,
-    MaxDegree,
-    Normalization,
-    Oracle,
-    Psi,
     Seed,
-    Tau,
-    VariableOrder,
     option,
 )
 from vinets.cli.output import note, print_json, print_lines
+from vinets.settings import Finding
 
 if TYPE_CHECKING:
     from vinets.pipeline.point_ideals import IdealSummary
@@ -33,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ideal"]
 
 
+@takes(finding=Finding)
 def ideal(
     file: Annotated[Path, typer.Argument(help="A CSV file, a header is optional, or .npy.")],
     label: Annotated[
@@ -42,14 +37,7 @@ def ideal(
     scale: Annotated[
         str, option(DATA, "--scale", help="minmax (every variable to [-1, 1]) or none.")
     ] = "minmax",
-    algorithm: Algorithm = "abm",
-    psi: Psi = 0.01,
-    max_degree: MaxDegree = 3,
-    normalization: Normalization = None,
-    border: Border = None,
-    variable_order: VariableOrder = None,
-    oracle: Oracle = None,
-    tau: Tau = None,
+    finding: Finding = Finding(psi=0.01, max_degree=3),  # noqa: B008 - frozen
     first: Annotated[
         int, option(OUTPUT, "--first", help="Generators to print of every ideal.", min=0)
     ] = 10,
@@ -85,18 +73,8 @@ def ideal(
 
     if out is not None and out.suffix != ".safetensors":
         raise ValueError(f"--out must end in .safetensors. Got {str(out)!r} instead.")
-    model = make_ideal(
-        algorithm,
-        psi,
-        max_degree,
-        normalization=normalization,
-        border=border,
-        variable_order=variable_order,
-        oracle=oracle,
-        tau=tau,
-        n_samples=samples,
-        random_state=seed,
-    )
+    degree = None if finding.max_degree == "auto" else finding.max_degree
+    model = make_ideal(finding, max_degree=degree, n_samples=samples, random_state=seed)
     points = read_points(file, label)
     with _warnings_as_notes():
         fitted = fit_points(points, model, scale, device)
@@ -104,7 +82,7 @@ def ideal(
         fitted.save(out)
     found = fitted.summaries(None if everything or json else first)
     if json:
-        facts = {"file": str(file), "algorithm": type(model).__name__, "psi": psi}
+        facts = {"file": str(file), "algorithm": type(model).__name__, "psi": finding.psi}
         told = {"variables": points.names, "scaling": fitted.scaling, "ideals": found}
         print_json(facts | told)
         return

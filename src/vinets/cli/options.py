@@ -7,32 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from vinets.cli.late_help import DATA_FORMATS, ORACLES
+from vinets.cli.late_help import DATA_FORMATS
 
 __all__ = [
-    "Algorithm",
-    "Border",
-    "Clip",
+    "Cut",
     "Data",
     "Device",
     "Json",
-    "MaxDegree",
-    "Normalization",
-    "Oracle",
-    "Psi",
     "Quiet",
     "Seed",
     "Shape",
     "Size",
     "SplitSeed",
-    "Tau",
-    "VariableOrder",
     "Weights",
     "option",
 ]
 
-DATA, IDEAL, RUNNING, OUTPUT = "Data", "Ideal", "Running", "Output"
-TRAINING = "Training"
+DATA, RUNNING, OUTPUT = "Data", "Running", "Output"
 
 
 def option(panel: str, *names: str, help: str, **more: Any) -> Any:
@@ -88,45 +79,7 @@ Shape = Annotated[
         show_default="what the network was made for",
     ),
 ]
-
-# --- ideals -----------------------------------------------------------------------------------
-
-Algorithm = Annotated[str, option(IDEAL, "--algorithm", help="abm, oavi or vca.")]
-Psi = Annotated[float, option(IDEAL, "--psi", help="Tolerance on the mean square, in [0, 1).")]
-MaxDegree = Annotated[
-    int, option(IDEAL, "--max-degree", help="Largest degree; 0 is no limit.", min=0)
-]
-Normalization = Annotated[
+Cut = Annotated[
     str | None,
-    option(IDEAL, "--normalization", help="unit or leading (abm).", show_default="unit"),
-]
-Border = Annotated[
-    str | None,
-    option(IDEAL, "--border", help="groebner or full (abm, oavi).", show_default="groebner"),
-]
-VariableOrder = Annotated[
-    str | None,
-    option(
-        IDEAL,
-        "--variable-order",
-        help="ascending, descending or pearson (abm, oavi).",
-        show_default="ascending",
-    ),
-]
-Oracle = Annotated[
-    str | None,
-    option(IDEAL, "--oracle", help=f"{ORACLES} or exact (oavi).", show_default="bpcg"),
-]
-Tau = Annotated[
-    float | None,
-    option(IDEAL, "--tau", help="Bound on the l1 norm (oavi).", show_default="1000"),
-]
-
-# --- training ---------------------------------------------------------------------------------
-
-Clip = Annotated[
-    float | None,
-    option(
-        TRAINING, "--clip", help="Largest norm of the gradient.", show_default="no limit", min=0
-    ),
+    option(DATA, "--cut", help="Name or index of a place (see vinets cuts), or a share: 50%."),
 ]

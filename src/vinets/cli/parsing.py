@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["count_or_all", "cut_of", "integers", "share_or_count"]
+__all__ = ["cut_of", "integers"]
 
 
 def integers(option: str, text: str) -> tuple[int, ...]:
@@ -23,38 +23,6 @@ def integers(option: str, text: str) -> tuple[int, ...]:
             f"Got {text!r} instead."
         )
     return values
-
-
-def count_or_all(option: str, text: str) -> int | None:
-    """A positive integer, or None for ``all``."""
-    if text == "all":
-        return None
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise ValueError(f"{option} must be a positive integer or 'all'. Got {text!r} instead.")
-    return value
-
-
-def share_or_count(option: str, text: str) -> int | float | None:
-    """A positive integer, a share such as ``50%``, or None for ``all``.
-
-    Examples
-    --------
-    >>> share_or_count("--keep", "50%"), share_or_count("--keep", "128")
-    (0.5, 128)
-    """
-    if not text.endswith("%"):
-        return count_or_all(option, text)
-    try:
-        share = float(text[:-1]) / 100
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
-        raise ValueError(f"{option} must be a share up to 100%. Got {text!r} instead.")
-    return share
 
 
 def cut_of(text: str) -> str | int:

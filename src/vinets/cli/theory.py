@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vinets.cli.late_help import DATA_FORMATS
 from vinets.cli.options import (
     DATA,
-    DATA_HELP,
     OUTPUT,
     Device,
     Json,
@@ -29,9 +29,9 @@ from vinets.cli.output import note, print_json, seeded, watching
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vinets.cli.networks import Opened
     from vinets.data import Source
     from vinets.nn.network import CutNetwork
+    from vinets.pipeline.opening import Opened
 
 __all__ = ["theory"]
 
@@ -65,7 +65,7 @@ def theory(
         option(
             DATA,
             "--data",
-            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_HELP}",
+            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_FORMATS}",
         ),
     ] = None,
     size: Size = None,
@@ -173,12 +173,18 @@ def _open(
     """The uncut network, an input and, where data is given, the training part."""
     from torch import Tensor
 
-    from vinets.cli.networks import open_uncut, require_weights
+    from vinets.cli.parsing import integers
+    from vinets.pipeline.opening import open_uncut, require_weights
 
     if data is not None and shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")
     opened, example, source = open_uncut(
-        model, data, shape, weights=weights, split_seed=split_seed, size=size
+        model,
+        data,
+        None if shape is None else integers("--shape", shape),
+        weights=weights,
+        split_seed=split_seed,
+        size=size,
     )
     require_weights(opened)
     if not isinstance(example, Tensor):
@@ -188,8 +194,8 @@ def _open(
 
 def _behind(folder: Path, opened: Opened, model: str, example: Tensor) -> CutNetwork:
     """The network behind the cut, which must have been made of ``model``."""
-    from vinets.cli.networks import check_inputs, open_network
     from vinets.nn.network import CutNetwork
+    from vinets.pipeline.opening import check_inputs, open_network
 
     found = open_network(str(folder))
     network = found.network

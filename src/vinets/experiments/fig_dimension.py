@@ -45,7 +45,7 @@ def trials(plan: Plan) -> list[Trial]:
 def findings(plan: Plan, store: Store) -> Findings:
     series, rows, notes = [], [], []
     for backbone in plan.chosen:
-        points = []
+        points: list[tuple[float, float, str]] = []
         for cut in plan.cuts(backbone):
             result = store.read(_dimension(plan, backbone, cut))
             found = result.estimated

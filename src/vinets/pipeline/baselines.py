@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -9,7 +12,7 @@ from vinets.nn.heads import HEADS, Head, PolynomialHead, Reference
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.collect import Latents
 
-__all__ = ["baseline", "baselines", "reference_of"]
+__all__ = ["baseline", "baselines", "kinds_beside", "reference_to"]
 
 POINTS = 20_000  # enough to standardise monomials
 
@@ -40,7 +43,11 @@ def baselines(
         of any degree up to ``max_degree`` and of the same degrees; for the local placement also
         with ReLU.
     """
-    reference = reference_of(network, latents, max_degree=max_degree, seed=seed)
+    if not network.head.vanishing:
+        raise ValueError(
+            f"baselines are made for a VI-Net. Got a head of kind {network.head.kind!r} instead."
+        )
+    reference = reference_to(latents, lambda: network.head, max_degree=max_degree, seed=seed)
     made: dict[str, CutNetwork] = {}
     for one in _draw(reference):
         other = network_of(network.backbone, network.reader, one, network.record)
@@ -50,21 +57,35 @@ def baselines(
     return made
 
 
-def reference_of(
-    network: CutNetwork, latents: Latents, *, max_degree: int = 5, seed: int = 0
+def reference_to(
+    latents: Latents, head: Callable[[], Head], *, max_degree: int = 5, seed: int = 0
 ) -> Reference:
-    """What baselines of a VI-Net are made from; the parameters are those of :func:`baselines`."""
-    head = network.head
-    if not head.vanishing:
-        raise ValueError(
-            f"baselines are made for a VI-Net. Got a head of kind {head.kind!r} instead."
-        )
+    """What baselines of a VI head are made from; the head is made when one of them needs it."""
+    made = cache(head)
 
     def points() -> Tensor:
-        return _variables(head, latents, seed)
+        return _variables(made(), latents, seed)
 
-    shape, classes = latents.shape, latents.n_classes
-    return Reference(shape, classes, lambda: head, points, max_degree, seed)
+    return Reference(latents.shape, latents.n_classes, made, points, max_degree, seed)
+
+
+def kinds_beside(placement: str) -> list[str]:
+    """Kinds of the heads that offer themselves beside a VI head of that placement, by rank."""
+    offered = (
+        head
+        for head in HEADS.values()
+        if placement in head.stands_beside and "beside" in _own_names(head)
+    )
+    return [head.kind for head in sorted(offered, key=_rank)]
+
+
+def _own_names(head: type[Head]) -> set[str]:
+    """Names that the class, or one between it and :class:`Head`, defines."""
+    return {name for one in head.__mro__[: head.__mro__.index(Head)] for name in vars(one)}
+
+
+def _rank(head: type[Head]) -> tuple[int, str]:
+    return head.rank, head.kind
 
 
 def baseline(kind: str, reference: Reference) -> Head:
@@ -94,7 +115,7 @@ def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
     made: list[Head] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(reference.seed)
-        for kind in sorted(HEADS.values(), key=lambda head: (head.rank, head.kind)):
+        for kind in sorted(HEADS.values(), key=_rank):
             head = kind.beside(reference)
             if head is not None:
                 made.append(head)

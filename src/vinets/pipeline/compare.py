@@ -114,8 +114,10 @@ def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str,
     mine = replace(trial, head="vi", detailed=True, save=folder or ".")
     trials = {OURS: mine}
     if baselines:
-        for kind in kinds_beside(mine.placing):
+        for kind in kinds_beside(mine.placing.placement):
             label = HEADS[kind].label
+            if label in trials:  # heads from elsewhere may bring a label that is taken
+                label = f"{label} ({kind})"
             save = f"{folder}/baselines/{slug(label)}".lstrip("/")
             trials[label] = replace(mine, head=kind, save=save)
     return trials

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vinets.ideals.choose import choose_ideal
-from vinets.latent.cut import share_removed
+from vinets.latent.cut import all_convolutions, paper_convolutions, share_removed
 from vinets.nn.heads import Head
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.baselines import baseline, reference_to
@@ -35,6 +35,7 @@ from vinets.training import LatentViews, cache_latents
 __all__ = ["CutContext"]
 
 VIEW_BYTES = 64 << 30  # of cached latents
+COUNTED = {"all": all_convolutions, "paper": paper_convolutions}
 
 
 class CutContext:
@@ -76,7 +77,7 @@ class CutContext:
 
     def removed(self, counting: str) -> float:
         """Share of the convolutions that the cut takes away."""
-        return share_removed(self.setup.model, self.latents.backbone, counting)
+        return share_removed(self.setup.model, self.latents.backbone, COUNTED[counting])
 
     def variables(self, trial: Trial) -> Variables:
         """Points that the polynomials of a trial see."""
@@ -178,8 +179,10 @@ class CutContext:
         return torch.cat(parts)
 
     @torch.no_grad()
-    def projected(self, trial: Trial, head: Head) -> tuple[LatentViews, Tensor]:
-        """Views and test latents as the frozen projection of ``head`` sees them.
+    def projected(
+        self, trial: Trial, front: Callable[[Tensor], Tensor]
+    ) -> tuple[LatentViews, Tensor]:
+        """Views and test latents behind the frozen part of a head.
 
         All heads of trials that project alike share them.
         """
@@ -189,7 +192,7 @@ class CutContext:
             self._projected = None
 
             def seen(latents: Tensor) -> Tensor:
-                return torch.cat([head.variables(part.float()) for part in latents.split(CHUNK)])
+                return torch.cat([front(part.float()) for part in latents.split(CHUNK)])
 
             passes = tuple(seen(view) for view in views.views)
             held = seen(views.held_latents) if len(views.held_labels) else views.held_latents

@@ -16,7 +16,8 @@ from vinets.models import channel_options, create_model, load_weights, spec_of
 from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, example_inputs
 from vinets.nn.uncut import DESCRIPTION, read_uncut
-from vinets.pipeline.experiment import identify
+from vinets.pipeline.setup import DataFacts
+from vinets.plain import as_plain
 from vinets.running import call, evaluating, tensors_of
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "example_for",
     "open_network",
     "open_uncut",
+    "open_uncut_with_data",
     "open_with_data",
     "require_weights",
 ]
@@ -52,7 +54,7 @@ class Opened:
     trained : bool
         False for random weights.
     trained_on : mapping or None
-        The data it was trained on; see :func:`vinets.pipeline.experiment.identify`.
+        The data it was trained on; see :class:`vinets.pipeline.setup.DataFacts`.
     """
 
     name: str
@@ -169,7 +171,7 @@ def open_with_data(
             f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
             "Pass the data that it was trained for."
         )
-    known, here = opened.trained_on, identify(split)
+    known, here = opened.trained_on, as_plain(DataFacts.of(split))
     if isinstance(known, Mapping) and known.get("name") == here["name"] and known != here:
         raise ValueError(
             f"{opened.name} was trained on another split of {split.name}, so that a test would "
@@ -210,6 +212,22 @@ def open_uncut(
     if opened.is_cut:
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
     return opened, example, source
+
+
+def open_uncut_with_data(
+    spec: str | Path,
+    data: str | Path,
+    *,
+    weights: str | Path | None = None,
+    split_seed: int = 0,
+    size: Size = None,
+) -> tuple[Opened, DataSplit]:
+    """Open a trained, uncut network with its data; the parameters are those of open_with_data."""
+    opened, split = open_with_data(spec, data, weights=weights, split_seed=split_seed, size=size)
+    require_weights(opened)
+    if opened.is_cut:
+        raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
+    return opened, split
 
 
 def channel_count(example: Inputs) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vinets.algebra.shared import count_monomials
 from vinets.ideals.pruning import as_polynomials, prune
@@ -28,7 +28,7 @@ from vinets.pipeline.trial import (
     TrialResult,
 )
 from vinets.running import evaluating
-from vinets.training import History, fine_tune
+from vinets.training import History, LatentViews, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
 
@@ -95,8 +95,10 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> tuple[str, T
     """Train a head, fold it, test it, and save it where the trial says so."""
     network, report = context.network(trial)
     checkpoints = folder / CHECKPOINTS / trial.name
-    if trial.caching.projected and network.head.behind_variables() is not None:
-        history, wrong = _train_on_variables(context, trial, network.head, checkpoints)
+    split = network.head.split() if trial.caching.projected else None
+    if split is not None:
+        views, test = context.projected(trial, split[0])
+        history, wrong = _train_behind(context, trial, split[1], views, test, checkpoints)
         folded = network.folded()
     else:
         history = _train(context, trial, network, checkpoints)
@@ -136,38 +138,41 @@ def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path)
     )
 
 
-def _train_on_variables(
-    context: CutContext, trial: Trial, head: Head, folder: Path
+def _train_behind(
+    context: CutContext,
+    trial: Trial,
+    module: nn.Module,
+    views: LatentViews,
+    test: Tensor,
+    folder: Path,
 ) -> tuple[History, tuple[int, ...]]:
-    """Train what stands behind a frozen projection on what it makes of the latents."""
-    views, test = context.projected(trial, head)
-    back = head.behind_variables()
-    assert back is not None
+    """Train what stands behind the frozen part of a head, and test it, on cached variables."""
     recipe = context.recipe(trial)
     history = fit(
-        back,
+        module,
         ViewFeed(views, seed=recipe.seed),
         recipe,
         directory=folder,
         device=context.setup.device,
-        stage=f"training {head.label}",
+        stage=f"training {trial.head}",
         progress=context.progress,
     )
-    with evaluating(back):
-        answers = torch.cat([back(part.float()).argmax(1) for part in test.split(CHUNK // 4)])
-    labels = context.setup.test.labels.to(answers.device)
-    return history, tuple((answers != labels).nonzero()[:, 0].tolist())
+    return history, _wrong(module, test, context.setup.test.labels)
+
+
+def _wrong(module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[int, ...]:
+    """Positions of the cached inputs that ``module`` gets wrong."""
+    with evaluating(module):
+        parts = inputs.split(CHUNK // 4)
+        answers = torch.cat([module(part.float()).argmax(1) for part in parts])
+    return tuple((answers != labels.to(answers.device)).nonzero()[:, 0].tolist())
 
 
 def _tested(context: CutContext, trial: Trial, network: CutNetwork) -> tuple[int, ...]:
     if not trial.caching.projected:
         setup = context.setup
         return wrong_answers(network, setup.test, setup.device, progress=context.progress)
-    with evaluating(network):
-        parts = context.test_latents.split(CHUNK // 4)
-        answers = torch.cat([network.head(part.float()).argmax(1) for part in parts])
-    labels = context.setup.test.labels.to(answers.device)
-    return tuple((answers != labels).nonzero()[:, 0].tolist())
+    return _wrong(network.head, context.test_latents, context.setup.test.labels)
 
 
 def _size(head: Head) -> dict[str, int]:

@@ -40,12 +40,15 @@ class Head(nn.Module, ABC):
         Its polynomials vanish on the classes: with it, a network is a VI-Net.
     rank : int
         Baselines are made and listed by increasing rank.
+    stands_beside : tuple of str
+        Placements of the VI heads that it can be compared with, where it has :meth:`beside`.
     """
 
     kind: ClassVar[str]
     label: ClassVar[str]
     vanishing: ClassVar[bool] = False
     rank: ClassVar[int] = 100
+    stands_beside: ClassVar[tuple[str, ...]] = ("global", "local")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -83,6 +86,13 @@ class Head(nn.Module, ABC):
     def folded(self) -> Self:
         """The head for inference: same outputs in eval mode, fewer numbers and operations."""
         return copy.deepcopy(self)
+
+    def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
+        """What training never changes, latents to variables, and the module behind it.
+
+        None where there is nothing of the kind. With it, the first part can be computed once.
+        """
+        return None
 
     def trained_parameters(self) -> list[nn.Parameter]:
         """The parameters that fine-tuning changes."""

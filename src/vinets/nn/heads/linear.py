@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import torch
@@ -15,7 +15,7 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import folded_linear, inputs_config, inputs_from, numbers
+from vinets.nn.heads.pieces import Behind, folded_linear, inputs_config, inputs_from, numbers
 from vinets.nn.heads.vanishing import ORDERS, GlobalPolynomials, component_maps, components
 
 __all__ = ["ComponentsHead", "LinearHead", "PooledHead"]
@@ -111,6 +111,7 @@ class ComponentsHead(_LinearOn):
     """
 
     kind, label, rank = "components", "linear, components", 60
+    stands_beside = ("global",)
 
     def __init__(
         self,
@@ -135,6 +136,11 @@ class ComponentsHead(_LinearOn):
 
     def variables(self, latents: Tensor) -> Tensor:
         return components(latents, self.rescale, self.projection, self.order)
+
+    def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
+        if self.projection.weight.requires_grad:
+            return None
+        return self.variables, Behind(None, self.norm, self.linear)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         size = shape[0] * shape[1]

@@ -120,6 +120,7 @@ class LocalReLUHead(LocalPolynomials):
     """A control: the same shape and monomials, random coefficients, ReLU for absolute values."""
 
     kind, label, rank = "local-relu", "local ReLU", 60
+    stands_beside = ("local",)
 
     @classmethod
     def beside(cls, reference: Reference) -> Self | None:

@@ -38,6 +38,24 @@ class SpatialSum(nn.Module):
         return (y * self.weight).sum(1)
 
 
+class Behind(nn.Module):
+    """What stands behind frozen variables: perhaps polynomials, normalisation, a linear layer.
+
+    The parts belong to a head, and training this trains the head.
+    """
+
+    def __init__(
+        self, features: nn.Module | None, norm: nn.Module | None, linear: nn.Module
+    ) -> None:
+        super().__init__()
+        self.features, self.norm, self.linear = features, norm, linear
+
+    def forward(self, z: Tensor) -> Tensor:
+        y = z if self.features is None else self.features(z)
+        logits: Tensor = self.linear(y if self.norm is None else self.norm(y))
+        return logits
+
+
 class LinearPath(nn.Module):
     """Logits that are linear in the latents: channels to ``width`` at every position, then out.
 

@@ -55,6 +55,7 @@ class RandomMonomials(_Drawn, GlobalPolynomials):
     """Monomials of random degrees, with random coefficients, in the variables of the VI head."""
 
     kind, label, rank = "random", "random monomials", 40
+    stands_beside = ("global",)
 
 
 class SameDegrees(_Drawn, GlobalPolynomials):
@@ -64,6 +65,7 @@ class SameDegrees(_Drawn, GlobalPolynomials):
     """
 
     kind, label, rank = "same-degrees", "random, same degrees", 50
+    stands_beside = ("global",)
     same_degrees = True
 
 
@@ -71,12 +73,14 @@ class LocalRandomMonomials(_Drawn, LocalPolynomials):
     """:class:`RandomMonomials` at every position."""
 
     kind, label, rank = "local-random", "random monomials", 40
+    stands_beside = ("local",)
 
 
 class LocalSameDegrees(_Drawn, LocalPolynomials):
     """:class:`SameDegrees` at every position."""
 
     kind, label, rank = "local-same-degrees", "random, same degrees", 50
+    stands_beside = ("local",)
     same_degrees = True
 
 

@@ -3,16 +3,17 @@ r"""The paper's head: latents rescaled and projected to one vector, polynomials,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from vinets.checks import one_of
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import LinearPath
+from vinets.nn.heads.pieces import Behind, LinearPath
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
@@ -63,6 +64,11 @@ class GlobalPolynomials(PolynomialHead):
     def variables(self, latents: Tensor) -> Tensor:
         """What the polynomials are evaluated at, (B, n)."""
         return components(latents, self.rescale, self.projection, self.order)
+
+    def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
+        if self.path is not None or self.projection.weight.requires_grad:
+            return None
+        return self.variables, Behind(self.polynomials, self.norm, self.linear)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         size = shape[0] * shape[1]
