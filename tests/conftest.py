@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+pytest.register_assert_rewrite("vinets.testing")  # its failures show values, as those of tests do
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread():

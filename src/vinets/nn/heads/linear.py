@@ -151,13 +151,13 @@ class ComponentsHead(_LinearOn):
         return {"projection": numbers(self.rescale, self.projection), **super().parts()}
 
     def config(self) -> dict[str, Any]:
-        settings = super().config() | {"order": self.order}
-        del settings["inputs"]  # the projection tells
-        return {"settings": settings, **inputs_config(self.rescale, self.projection)}
+        inputs = inputs_config(self.rescale, self.projection)
+        return super().config() | {"order": self.order, **inputs}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
         rescale, projection = inputs_from(config)
         if projection is None:
             raise ValueError("a head on components has a projection.")
-        return cls(rescale, projection, **config["settings"])
+        options = {name: config[name] for name in ("classes", "order", "normalized")}
+        return cls(rescale, projection, **options)
