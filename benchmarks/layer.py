@@ -33,7 +33,7 @@ def network(name: str) -> VINet:
     backbone, reader = truncate(model, preset.cut, images), LatentReader()
     with torch.no_grad():
         features = reader(backbone(images)).numel()
-    n = preset.n_components
+    n = preset.components
     like = TermSet(n, (np.zeros((0, 0), np.int64), np.zeros((preset.monomials, 1), np.int64)))
     layer = PolynomialLayer(random_terms(like), 10 * preset.generators_per_class)
     head = VanishingHead(

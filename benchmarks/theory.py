@@ -78,7 +78,7 @@ def trained(model: nn.Module, name: str, data: Source, per_class: int) -> tuple[
         data,
         preset.cut,
         order="pca-tanh",
-        n_components=preset.n_components,
+        components=preset.components,
         keep=preset.generators_per_class,
         monomials=preset.monomials,
         per_class=per_class,
@@ -124,7 +124,7 @@ def examined(weights: Path, spec: str, file: str, name: str, classes: int, count
         evaluate(each, tests.batches(256), device="cpu").accuracy for each in (model, net)
     ]
     found = study(model, preset.cut, example, network=net, batches=lambda: some.batches(256))
-    bare = study(model, preset.cut, example, n_components=preset.n_components)
+    bare = study(model, preset.cut, example, components=preset.components)
     times, (before, after) = (seconds, seconds_cut), accuracies
     return Examined(name, preset.backbone, found, bare, times, (before, after), tau)
 

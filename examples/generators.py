@@ -29,7 +29,7 @@ def draw(out: Path, epochs: int) -> None:
         model, data.train, epochs=epochs, batch_size=64, learning_rate=0.1, progress=None
     )
     ideal = ABM(psi=0.03, max_degree=3)
-    _, report = build(model, data.train, "pool", ideal=ideal, n_components=32, keep=16)
+    _, report = build(model, data.train, "pool", ideal=ideal, components=32, keep=16)
     print(report)
     figure, axes = pyplot.subplots(figsize=(9, 3.6), layout="constrained")
     shown = report.pictures

@@ -165,7 +165,7 @@ def test_settings_of_ideal_and_training_do_not_hide_each_other():
     stored = json.loads(json.dumps(setting.to_dict()))
     assert stored["ideal.precision"] == setting.ideal.precision
     assert stored["recipe.precision"] == setting.recipe.precision
-    assert stored["build.n_components"] == setting.build["n_components"]
+    assert stored["build.components"] == setting.build["components"]
 
 
 def test_bad_input_is_named_before_any_work(tmp_path, capsys):

@@ -18,7 +18,7 @@ from vinets.nn.network import example_inputs
 from vinets.pipeline import build
 
 DIGITS = digits()
-SMALL = {"n_components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
 
 
 @pytest.fixture(scope="module")

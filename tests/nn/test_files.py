@@ -17,7 +17,7 @@ from vinets.pipeline import baselines, build, collect
 from vinets.training import fine_tune
 
 DIGITS = digits()
-SMALL = {"n_components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
 RUN = """
 import sys, torch
 from safetensors.torch import load_file, save_file

@@ -13,7 +13,7 @@ from vinets.training import fine_tune
 
 DIGITS = digits()
 FEW = DIGITS.train.subset(torch.arange(300))
-SMALL = {"n_components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
 
 
 def made(**options) -> tuple[nn.Module, VINet]:
@@ -106,7 +106,7 @@ def test_a_network_compiles_without_graph_breaks():
 
 def test_baselines_are_no_vi_nets():
     latents = collect(digits_cnn(), FEW, "relu3", per_class=20, progress=None)
-    net = build(latents, n_components=8, keep=4, monomials=32, progress=None)[0]
+    net = build(latents, components=8, keep=4, monomials=32, progress=None)[0]
     others = baselines(net, latents)
     assert others and not any(isinstance(baseline, VINet) for baseline in others.values())
     assert all(type(baseline) is CutNetwork for baseline in others.values())

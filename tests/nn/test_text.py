@@ -26,7 +26,7 @@ TEXTS = {
     "input_ids": torch.randint(1, 20, (60, 10), generator=GENERATOR) + 20 * LABELS[:, None],
     "attention_mask": (torch.arange(10) < LENGTHS).long(),
 }
-SMALL = {"n_components": 8, "keep": 4, "monomials": 32, "per_class": 20, "progress": None}
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 20, "progress": None}
 
 
 @pytest.fixture(scope="module")

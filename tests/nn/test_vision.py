@@ -17,7 +17,7 @@ CLASSES = 3
 LABELS = torch.arange(48) % CLASSES
 IMAGES = torch.randn(48, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 IMAGES += LABELS[:, None, None, None]  # something to learn
-SMALL = {"n_components": 8, "keep": 4, "monomials": 32, "per_class": 12, "progress": None}
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 12, "progress": None}
 VIT = {
     "hidden_size": 16,
     "num_hidden_layers": 3,

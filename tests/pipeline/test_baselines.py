@@ -6,9 +6,9 @@ import torch
 from vinets.nn import MLPHead, Reference
 from vinets.nn.network import network_of
 from vinets.pipeline import baseline, baselines, build
-from vinets.pipeline.baselines import reference_of
+from vinets.pipeline.baselines import kinds_beside, reference_to
 
-SMALL = {"n_components": 8, "keep": 4, "monomials": 32, "progress": None}
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
 
 
 @pytest.mark.parametrize("placement", ["global", "local"])
@@ -67,10 +67,18 @@ def test_baselines_of_baselines_are_refused(latents):
 def test_one_baseline_is_drawn_as_among_all(latents, placement):
     net = build(latents, placement=placement, linear_path=2, **SMALL)[0]
     for name, network in baselines(net, latents, seed=2).items():
-        one = baseline(network.head.kind, reference_of(net, latents, seed=2)).state_dict()
+        reference = reference_to(latents, lambda: net.head, seed=2)
+        one = baseline(network.head.kind, reference).state_dict()
         assert all(torch.equal(t, one[k]) for k, t in network.head.state_dict().items()), name
     with pytest.raises(ValueError, match=r"'vanishing' is no baseline here. There are: linear, "):
-        baseline("vanishing", reference_of(net, latents))
+        baseline("vanishing", reference_to(latents, lambda: net.head))
+
+
+@pytest.mark.parametrize("placement", ["global", "local"])
+def test_kinds_are_known_before_anything_is_made(latents, placement):
+    net = build(latents, placement=placement, **SMALL)[0]
+    made = [network.head.kind for network in baselines(net, latents).values()]
+    assert kinds_beside(placement) == made
 
 
 def refuse():
@@ -90,7 +98,7 @@ def test_making_the_vi_head_late_does_not_move_the_draws(latents):
         torch.rand(7)
         return net.head
 
-    known = reference_of(net, latents)
+    known = reference_to(latents, lambda: net.head)
     reference = Reference(latents.shape, 10, late, lambda: known.points)
     ours, theirs = baseline("mlp", known), baseline("mlp", reference)
     assert torch.equal(ours.hidden.weight, theirs.hidden.weight)

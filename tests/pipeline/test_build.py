@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import json
 
 import numpy as np
@@ -9,9 +10,11 @@ from sklearn.decomposition import PCA
 
 from vinets import ABM, OAVI, VCA, cut_points
 from vinets.nn import BlockPolynomialLayer, LocalHead, VanishingHead
-from vinets.pipeline import build
+from vinets.pipeline import BuildReport, build
+from vinets.plain import as_plain, from_plain
+from vinets.settings import Pruning
 
-SMALL = {"n_components": 8, "keep": 4, "monomials": 32, "progress": None}
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
 
 
 @pytest.mark.parametrize("placement", ["global", "local"])
@@ -36,8 +39,9 @@ def test_the_report_tells_what_was_built(latents, placement):
 @pytest.mark.parametrize("placement", ["global", "local"])
 def test_the_report_is_plain_json_and_readable(latents, placement):
     report = build(latents, placement=placement, **SMALL)[1]
-    told = json.loads(json.dumps(report.to_dict()))
-    assert told["parameters"] == report.parameters and "pictures" not in told
+    told = json.loads(json.dumps(as_plain(report)))
+    assert told["parts"] == report.parts and "pictures" not in told
+    assert from_plain(BuildReport, told) == report
     text = str(report)
     assert f"{report.generators_found:,} found, 40 kept" in text
     assert f"{report.parameters:,} instead of 103,466" in text
@@ -151,7 +155,7 @@ def test_sparse_coefficients_are_masked(latents):
 )
 @pytest.mark.parametrize("placement", ["global", "local"])
 def test_any_algorithm_will_do(latents, ideal, placement):
-    net, report = build(latents, ideal=ideal, placement=placement, **SMALL | {"n_components": 5})
+    net, report = build(latents, ideal=ideal, placement=placement, **SMALL | {"components": 5})
     assert report.generators_kept > 5
     assert max(report.degrees) <= ideal.max_degree
     assert net(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
@@ -159,7 +163,7 @@ def test_any_algorithm_will_do(latents, ideal, placement):
 
 def test_without_components_the_channels_are_the_variables(latents):
     ideal = ABM(0.3, max_degree=1)
-    options = SMALL | {"n_components": None}
+    options = SMALL | {"components": None}
     net, report = build(latents, ideal=ideal, placement="local", **options)
     assert net.head.projection is None and report.explained_variance is None
     assert net.head.polynomials.monomials.terms.n_variables == 64
@@ -197,10 +201,10 @@ def test_equal_seeds_build_equal_networks(model, train):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"placement": "middle"}, r"'placement' parameter of build.*'global', 'local'"),
+        ({"placement": "middle"}, r"'placement' parameter of build.*'global' or 'local'"),
         ({"order": "tanh"}, r"'order' parameter of build"),
         ({"score": "best"}, r"'score' parameter of build.*'separation'"),
-        ({"n_components": 0}, r"'n_components' parameter of build"),
+        ({"components": 0}, r"'components' parameter of build"),
         ({"monomials": -1}, r"'monomials' parameter of build"),
         ({"keep": 0}, r"'keep' parameter of build"),
         ({"keep": 1.5}, r"'keep' parameter of build"),
@@ -236,3 +240,35 @@ def test_components_have_unit_variance_or_their_own(latents, order):
 def test_an_unknown_scale_is_refused(latents):
     with pytest.raises(ValueError, match="unit"):
         build(latents, scale="bound", **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [("monomial", "monomials"), ("per_klass", "per_class"), ("placment", "placement")],
+)
+def test_a_misspelt_option_is_named_with_the_nearest(latents, misspelt, meant):
+    with pytest.raises(
+        TypeError, match=f"build has no option '{misspelt}'. Did you mean '{meant}'"
+    ):
+        build(latents, **{misspelt: 16})
+
+
+def test_options_are_refused_before_any_work(model, train, monkeypatch):
+    monkeypatch.setattr("vinets.pipeline.build.collect", lambda *_, **__: pytest.fail("it began"))
+    with pytest.raises(ValueError, match="'keep' parameter of build"):
+        build(model, train, "relu3", keep=-1)
+
+
+def test_settings_may_be_given_as_objects_and_changed_by_keywords(latents):
+    pruning = Pruning(keep=4, monomials=32)
+    whole = build(latents, pruning=pruning, components=8, progress=None)[1]
+    flat = build(latents, **SMALL)[1]
+    assert (whole.generators_kept, whole.monomials_kept) == (flat.generators_kept, 32)
+    fewer = build(latents, pruning=pruning, keep=2, components=8, progress=None)[1]
+    assert fewer.generators_kept == 20
+
+
+def test_the_signature_that_people_see_has_every_option():
+    names = inspect.signature(build).parameters
+    assert {"keep", "per_class", "components", "placement", "ideal", "seed"} <= names.keys()
+    assert names["keep"].default == "auto" and "pruning" not in names

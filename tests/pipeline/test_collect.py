@@ -6,7 +6,7 @@ import torch
 from vinets.models import digits_cnn
 from vinets.pipeline import build, collect
 
-SMALL = {"n_components": 4, "keep": 4, "monomials": 32, "progress": None}
+SMALL = {"components": 4, "keep": 4, "monomials": 32, "progress": None}
 
 
 class Count:
@@ -113,7 +113,7 @@ def test_too_few_examples_are_said():
 
 def test_few_examples_lower_the_number_of_components():
     images = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    options = SMALL | {"n_components": 50}
+    options = SMALL | {"components": 50}
     net = build(digits_cnn(), (images, torch.arange(6) % 2), "relu3", **options)[0]
     assert len(net.head.projection.weight) == 5
 

@@ -13,8 +13,9 @@ from vinets.nn import VINet
 from vinets.nn.network import input_fields
 from vinets.nn.uncut import UncutNetwork, write_uncut
 from vinets.pipeline import build
-from vinets.pipeline.experiment import identify
 from vinets.pipeline.opening import open_network, open_uncut, open_with_data
+from vinets.pipeline.setup import DataFacts
+from vinets.plain import as_plain
 
 DIGITS = load_data("digits")
 
@@ -24,7 +25,7 @@ def base(tmp_path_factory):
     """The folder of an uncut network, as a training leaves it."""
     model, train = digits_cnn(), DIGITS.train
     folder = tmp_path_factory.mktemp("opening") / "base"
-    training = {"data": identify(DIGITS)}
+    training = {"data": as_plain(DataFacts.of(DIGITS))}
     inputs = input_fields(train.example())
     parts = (source_of(model), inputs, train.classes, train.preprocessing, training)
     write_uncut(folder, UncutNetwork(model, *parts))
@@ -34,7 +35,7 @@ def base(tmp_path_factory):
 @pytest.fixture(scope="module")
 def vinet(base):
     """The folder of a VI-Net made of it."""
-    small = {"n_components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
+    small = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
     net = build(open_network(base).network, DIGITS.train, "relu3", **small)[0]
     net.save_pretrained(base.parent / "vinet")
     return base.parent / "vinet"

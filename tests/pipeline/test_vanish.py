@@ -7,12 +7,26 @@ import torch
 from vinets import ABM, OAVI, VCA, fit_class_ideals
 from vinets.data.synthetic import latent_like_classes
 from vinets.ideals.pruning import as_polynomials, prune, score
-from vinets.pipeline.vanish import Pruning, class_means, find_polynomials
+from vinets.latent.rescale import Rescale
+from vinets.pipeline import vanish
+from vinets.pipeline.vanish import class_means, find_generators, make_layer
+from vinets.pipeline.variables import Variables
+from vinets.settings import Pruning
 
 POINTS, LABELS = latent_like_classes(3, m=80, n=4, rank=2, seed=2)
 Z, Y = torch.from_numpy(POINTS), torch.from_numpy(LABELS)
 FIT, CHECK = slice(None, None, 2), slice(1, None, 2)
 IDEALS = [ABM(0.02, max_degree=3), OAVI(0.02, max_degree=2), VCA(0.05, max_degree=2)]
+
+
+def made(ideal, pruning: Pruning, fit=slice(None), check=slice(None)):
+    """The layer of an ideal's generators, fitted and scored on some of the points."""
+    rescale = Rescale(torch.zeros(4), torch.ones(4))
+    variables = Variables(rescale, None, Z, Y, None, 0.0)
+    masks = [torch.zeros(len(Z), dtype=torch.bool) for _ in range(2)]
+    masks[0][fit] = masks[1][check] = True
+    generators = find_generators(variables, *masks, ideal, pruning.score)
+    return make_layer(generators, torch.cat([Z[fit], Z[check]]), pruning)
 
 
 def plain_scores(ideals, normalized: bool) -> list[list[float]]:
@@ -81,7 +95,7 @@ def test_unknown_scores_are_refused():
 @pytest.mark.parametrize("ideal", IDEALS)
 def test_the_layer_holds_the_pruned_generators(ideal):
     pruning = Pruning(keep=3, monomials=None)
-    found = find_polynomials((Z[FIT], Y[FIT]), (Z[CHECK], Y[CHECK]), ideal, pruning)
+    found = made(ideal, pruning, FIT, CHECK)
     ours = found.layer(Z.float()).double()
     theirs = torch.cat([p.evaluate(Z) for p in found.pruned.polynomials], 1).abs()
     factor = (ours * theirs).sum(0) / theirs.square().sum(0)
@@ -91,17 +105,12 @@ def test_the_layer_holds_the_pruned_generators(ideal):
 
 
 def test_capped_monomials_are_those_of_the_largest_influence():
-    everything = find_polynomials(
-        (Z, Y), (Z, Y), ABM(0.02, max_degree=3), Pruning(keep=3, monomials=None)
-    ).layer
-    capped = find_polynomials(
-        (Z, Y), (Z, Y), ABM(0.02, max_degree=3), Pruning(keep=3, monomials=4)
-    ).layer
+    ideal = ABM(0.02, max_degree=3)
+    everything = made(ideal, Pruning(keep=3, monomials=None)).layer
+    capped = made(ideal, Pruning(keep=3, monomials=4)).layer
     names = everything.monomials.terms.names()
     # rows of the layer are scaled to unit norm, so undo that by the generators themselves
-    pruned = find_polynomials(
-        (Z, Y), (Z, Y), ABM(0.02, max_degree=3), Pruning(keep=3, monomials=None)
-    ).pruned
+    pruned = made(ideal, Pruning(keep=3, monomials=None)).pruned
     influence = dict.fromkeys(names, 0.0)
     values = dict(zip(names, everything.monomials(Z).T, strict=True))
     for polynomials in pruned.polynomials:
@@ -114,6 +123,18 @@ def test_capped_monomials_are_those_of_the_largest_influence():
                     influence[name] += float(c.abs() * values[name].std(correction=0))
     best = sorted(names, key=lambda name: -influence[name])[:4]
     assert set(capped.monomials.terms.names()) == set(best)
+
+
+def test_a_head_has_room_for_so_many_polynomials(monkeypatch):
+    ideal, everything = ABM(0.02, max_degree=3), Pruning(keep=None, monomials=None)
+    found = made(ideal, everything)
+    assert not found.capped
+    monkeypatch.setattr(vanish, "MOST", 9)
+    capped = made(ideal, everything)
+    assert capped.capped and len(capped.layer.bias) == 9
+    best = made(ideal, Pruning(keep=3, monomials=None))
+    assert not best.capped  # a number is what was asked for
+    assert [list(s) for s in capped.pruned.scores] == [list(s) for s in best.pruned.scores]
 
 
 def test_means_are_taken_class_by_class():

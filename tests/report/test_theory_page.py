@@ -27,7 +27,7 @@ def found() -> dict:
     """A study of an untrained network with a VI-Net and margins."""
     torch.manual_seed(0)
     model, data = digits_cnn().eval(), digits().train
-    sizes = {"n_components": 6, "keep": 4, "monomials": 30, "per_class": 30}
+    sizes = {"components": 6, "keep": 4, "monomials": 30, "per_class": 30}
     net, _ = build(model, data, "relu3", progress=None, **sizes)
     some = data.subset(torch.arange(100))
     example = data.example()

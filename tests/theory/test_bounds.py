@@ -47,7 +47,7 @@ def trained() -> VINet:
     """A VI-Net on the digits after two epochs, with its statistics not yet folded."""
     torch.manual_seed(0)
     data = digits()
-    small = {"n_components": 8, "keep": 6, "monomials": 48, "per_class": 40, "progress": None}
+    small = {"components": 8, "keep": 6, "monomials": 48, "per_class": 40, "progress": None}
     net = build(digits_cnn().eval(), data.train, "relu3", **small)[0]
     recipe = Recipe(epochs=2, batch_size=64)
     fine_tune(net, data.train.subset(torch.arange(300)), recipe=recipe, views=1, progress=None)

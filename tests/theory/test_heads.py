@@ -19,15 +19,15 @@ from vinets.theory.heads import head_norms
 from vinets.theory.networks import cut_complexity, spectral_complexity
 from vinets.training import Recipe, fine_tune
 
-GLOBAL = {"n_components": 6, "keep": 4, "monomials": 30}
+GLOBAL = {"components": 6, "keep": 4, "monomials": 30}
 VARIANTS = {
     "tanh-pca": GLOBAL,
     "pca-tanh": {**GLOBAL, "order": "pca-tanh"},
-    "unpruned": {"n_components": 4, "keep": None, "monomials": None},
+    "unpruned": {"components": 4, "keep": None, "monomials": None},
     "path": {**GLOBAL, "linear_path": 3},
     "whole path": {**GLOBAL, "linear_path": 1000, "order": "pca-tanh"},
     "local": {"placement": "local", "keep": 2},
-    "local, components": {"placement": "local", "n_components": 3, "keep": 2},
+    "local, components": {"placement": "local", "components": 3, "keep": 2},
     "local, path": {"placement": "local", "keep": 2, "linear_path": 4},
 }
 
@@ -178,7 +178,7 @@ def test_pooling_of_the_reader_counts(latents):
     train = digits().train
     plain = collect(model, train, "relu3", per_class=20, progress=None)
     pooled = collect(model, train, "relu3", per_class=20, read="pool", pool=1, progress=None)
-    nets = [build(given, n_components=4, keep=2, progress=None)[0] for given in (plain, pooled)]
+    nets = [build(given, components=4, keep=2, progress=None)[0] for given in (plain, pooled)]
     constants = [cut_complexity(net).backbone.layers[-1].lipschitz for net in nets]
     assert constants[1] == pytest.approx(constants[0] / math.sqrt(plain.shape[1]))
 

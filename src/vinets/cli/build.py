@@ -180,7 +180,7 @@ def _check_preset(chosen: Preset | None, architecture: str | None) -> None:
 def _sized(chosen: Preset, projecting: Projecting, pruning: Pruning) -> tuple[Projecting, Pruning]:
     """The sizes of the preset, where none were given; they are for one vector an example."""
     if projecting.components == "auto":
-        projecting = replace(projecting, components=chosen.n_components)
+        projecting = replace(projecting, components=chosen.components)
     if pruning.keep == "auto":
         pruning = replace(pruning, keep=chosen.generators_per_class)
     if pruning.monomials == "auto":

@@ -140,7 +140,7 @@ def theory(
             example.to(place),
             network=None if network is None else network.to(place),
             batches=None if drawn is None else lambda: drawn.batches(BATCH, device=place),
-            n_components=components,
+            components=components,
             seed=seed,
             tau=tau,
             constant=constant,

@@ -27,7 +27,7 @@ class Preset:
     removed_in_paper : float or None
         Share of layers that the paper says it removes, roughly; None where it gives no number.
         :attr:`vinets.CutPoint.removed` has the share as counted.
-    n_components : int
+    components : int
         Principal components that the latents are reduced to.
     generators_per_class : int
         Polynomials kept for each class.
@@ -40,7 +40,7 @@ class Preset:
     cut: str
     base_parameters: int
     removed_in_paper: float | None
-    n_components: int = 128
+    components: int = 128
     generators_per_class: int = 128
     monomials: int = 512
 

@@ -133,7 +133,7 @@ def study(
     *,
     network: CutNetwork | None = None,
     batches: Batches | None = None,
-    n_components: int = 128,
+    components: int = 128,
     tolerance: float = 1e-4,
     seed: int = 0,
     **advising: Any,
@@ -153,9 +153,9 @@ def study(
     batches : callable or None, default=None
         Starts a pass over (inputs, labels), best the training data without augmentation; for the
         corollary, which also needs ``network``.
-    n_components : int, default=128
+    components : int, default=128
         Without a ``network``, the advice assumes a projection to so many principal components,
-        which are orthonormal: norms 1 and ``n_components``. A rescaling in front of it depends on
+        which are orthonormal: norms 1 and ``components``. A rescaling in front of it depends on
         the data, so it counts only with a ``network``.
     tolerance, seed
         As for :func:`spectral_complexity`.
@@ -166,7 +166,7 @@ def study(
     --------
     >>> import torch
     >>> from vinets.models import digits_cnn
-    >>> found = study(digits_cnn(), "relu2", torch.zeros(1, 1, 8, 8), n_components=16)
+    >>> found = study(digits_cnn(), "relu2", torch.zeros(1, 1, 8, 8), components=16)
     >>> [layer.name for layer in found.split.removed]
     ['conv3', 'conv4', 'fc']
     """
@@ -181,7 +181,7 @@ def study(
         behind = None
         backbone = truncate(model, name, example)
         truncated = spectral_complexity(backbone, example, tolerance=tolerance, seed=seed)
-        before = [_components(backbone, example, n_components)]
+        before = [_components(backbone, example, components)]
     else:
         behind = cut_complexity(network, example, tolerance=tolerance, seed=seed)
         truncated = behind.backbone
@@ -197,7 +197,7 @@ def study(
 
 def _components(backbone: nn.Module, example: Tensor, wanted: int) -> LayerNorms:
     """Principal components of the latents: a matrix of orthonormal rows."""
-    optional_positive_int("study", "n_components", wanted)
+    optional_positive_int("study", "components", wanted)
     with evaluating(backbone):
         latents = LatentReader()(call(backbone, example[:1]))
     count = min(wanted, latents[0].numel())

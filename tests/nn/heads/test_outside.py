@@ -62,7 +62,7 @@ def latents():
 
 @pytest.fixture(scope="module")
 def net(latents):
-    return build(latents, n_components=6, keep=4, monomials=30, progress=None)[0]
+    return build(latents, components=6, keep=4, monomials=30, progress=None)[0]
 
 
 def test_it_joins_the_baselines_and_leaves_the_others_as_they_were(net, latents, request):

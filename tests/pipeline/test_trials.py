@@ -1,0 +1,163 @@
+"""Trials give the same whether they run together, alone, or after an interruption."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vinets import VINet
+from vinets.data import DataSplit, digits
+from vinets.models import save_weights
+from vinets.pipeline.compare import compare_heads, head_trials, speed_trial
+from vinets.pipeline.setup import Setup, SetupFiles
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial
+from vinets.pipeline.trials import run_trials
+from vinets.training import train_classifier
+
+DATA = digits()
+SMALL = Trial(network="net", cut="relu3").change(
+    components=8, keep=4, monomials=32, per_class=20, epochs=2, batch_size=64, repeats=1, seconds=0
+)
+
+
+@pytest.fixture(scope="module")
+def trained(model):
+    train_classifier(model, DATA.train, epochs=1, batch_size=64, progress=None)
+    return model
+
+
+@pytest.fixture
+def setups(trained):
+    return {"net": Setup("net", trained, DATA, torch.device("cpu"))}
+
+
+def timeless(result):
+    """A training without what a clock says."""
+    training = result.trained
+    build = None if training.build is None else replace(training.build, seconds={}, pictures=None)
+    losses = [e.loss for e in training.history.epochs] if training.history else None
+    return replace(training, seconds=0.0, history=None, build=build), losses
+
+
+def run(trials, setups, folder, **options):
+    store = Store(folder)
+    run_trials(trials, setups, store, progress=None, **options)
+    return store
+
+
+@pytest.mark.parametrize("caching", [{}, {"views": 2}, {"views": 2, "projected": True}])
+def test_a_trial_alone_gives_what_it_gives_among_others(setups, tmp_path, caching):
+    heads = head_trials(SMALL.change(**caching), baselines=True)
+    together = run(heads.values(), setups, tmp_path / "together")
+    for name in ("VI-Net", "MLP", "random monomials"):
+        alone = run([heads[name]], setups, tmp_path / name)
+        assert timeless(alone.read(heads[name])) == timeless(together.read(heads[name]))
+
+
+def test_what_a_frozen_projection_makes_may_be_kept(setups, tmp_path):
+    """The same training up to rounding, whether variables are computed once or in every step."""
+    plain = SMALL.change(views=1, augment=False, validation=0.0)
+    once = plain.change(projected=True)
+    store = run([plain, once], setups, tmp_path)
+    one, other = (store.read(trial).trained for trial in (plain, once))
+    assert one.loss == pytest.approx(other.loss, rel=1e-3)
+    assert one.parts == other.parts and abs(one.accuracy - other.accuracy) < 0.02
+
+
+def test_nothing_is_run_twice(setups, tmp_path, monkeypatch):
+    run([SMALL], setups, tmp_path)
+    monkeypatch.setattr(
+        "vinets.pipeline.trials.run_at_cut", lambda *_: pytest.fail("something was run again")
+    )
+    run([SMALL, SMALL], setups, tmp_path)
+
+
+def test_a_call_that_was_stopped_goes_on_from_its_checkpoint(setups, tmp_path):
+    class Stopping:
+        def __init__(self):
+            self.steps = 0
+
+        def start(self, stage, total):
+            self.training = stage.startswith("training")
+
+        def advance(self, count=1, note=""):
+            self.steps += count * self.training
+            if self.steps > 30:  # in the second epoch
+                raise KeyboardInterrupt
+
+    trial = SMALL.change(detailed=True)
+    whole = run([trial], setups, tmp_path / "whole").read(trial)
+    with pytest.raises(KeyboardInterrupt):
+        run_trials([trial], setups, Store(tmp_path / "parts"), progress=Stopping())
+    assert any((tmp_path / "parts" / "checkpoints").rglob("*.safetensors"))
+    again = run([trial], setups, tmp_path / "parts").read(trial)
+    assert timeless(again) == timeless(whole)
+
+
+@pytest.mark.parametrize("detailed", [True, False])
+def test_a_result_holds_what_was_asked_for(setups, tmp_path, detailed):
+    trial = SMALL.change(detailed=detailed)
+    found = run([trial], setups, tmp_path).read(trial).trained
+    if detailed:
+        assert found.accuracy == 1 - len(found.wrong) / len(DATA.test)
+    assert (found.wrong is not None) == (found.history is not None) == detailed
+    assert found.uncut == setups["net"].accuracy
+    assert found.polynomials == 40 and found.monomials == 32 and found.capped is False
+
+
+def test_saved_networks_are_timed_in_turns_and_answer_as_tested(setups, tmp_path):
+    heads = head_trials(SMALL, baselines=True, folder="nets")
+    timed = speed_trial(heads)
+    store = run([*heads.values(), timed], setups, tmp_path)
+    speeds = store.read(timed).timed.speeds
+    assert list(speeds) == ["net", *heads] and all(s.mean > 0 for s in speeds.values())
+    net = VINet.from_pretrained(tmp_path / "nets")
+    images, labels = next(DATA.test.batches(len(DATA.test)))
+    wrong = (net(images).argmax(1) != labels).nonzero()[:, 0].tolist()
+    assert wrong == list(store.read(heads["VI-Net"]).trained.wrong)
+
+
+def test_a_part_of_the_data_is_taken(setups, tmp_path):
+    trial = SMALL.change(train=10, test=3)
+    found = run([trial], setups, tmp_path).read(trial).trained
+    assert (found.accuracy * 30) % 1 == pytest.approx(0, abs=1e-9)
+
+
+def test_processes_side_by_side_find_the_same(trained, tmp_path):
+    save_weights(trained, tmp_path / "w.safetensors")
+    files = {"net": SetupFiles("digits_cnn", str(tmp_path / "w.safetensors"), "digits")}
+    trials = [SMALL.change(cut=cut, epochs=1) for cut in ("relu3", "relu4")]
+    one = run(trials, files, tmp_path / "one")
+    two = run(trials, files, tmp_path / "two", jobs=2)
+    assert [timeless(one.read(t)) for t in trials] == [timeless(two.read(t)) for t in trials]
+
+
+def test_networks_in_memory_are_not_for_several_processes(setups, tmp_path):
+    with pytest.raises(ValueError, match=r"cannot be shared by processes. Pass jobs=1"):
+        run([SMALL], setups, tmp_path, jobs=2)
+
+
+def test_a_network_that_is_not_there_is_named(setups, tmp_path):
+    with pytest.raises(ValueError, match=r"about the network 'other', and those given are 'net'"):
+        run([SMALL.change(network="other")], setups, tmp_path)
+
+
+def test_a_comparison_has_every_network_and_refuses_other_settings(trained, tmp_path):
+    trial = replace(SMALL, network="")
+    result = compare_heads(
+        trained, DATA, trial, tmp_path, baselines=True, device="cpu", progress=None
+    )
+    found = result.comparison
+    assert [n.name for n in found.networks][:3] == ["VI-Net", "linear, flat", "linear, pooled"]
+    assert found.uncut.parameters == 103_466 and found.cut == "relu3" and found.shape == (64, 16)
+    ours = found.networks[0]
+    assert sum(ours.parts.values()) == found.build.parameters == ours.parameters
+    assert (tmp_path / "baselines" / "linear-flat" / "config.json").is_file()
+    with pytest.raises(ValueError, match="other settings: they differ in psi"):
+        compare_heads(trained, DATA, trial.change(psi=0.2), tmp_path, device="cpu", progress=None)
+    half = DataSplit("digits", DATA.train.subset(torch.arange(400)), DATA.test)
+    with pytest.raises(ValueError, match="with other data"):
+        compare_heads(trained, half, trial, tmp_path, device="cpu", progress=None)
