@@ -108,8 +108,8 @@ def cut_points(
 ) -> list[CutPoint]:
     """List every cut that ``model`` allows.
 
-    A cut is behind a module with a tensor as its output: each layer at its first call, and each block
-    whose output is that of no layer, such as a residual block with its sum.
+    A cut is behind a module with a tensor as its output: each layer at its first call, and each
+    block whose output is that of no layer, such as a residual block with its sum.
 
     Parameters
     ----------
