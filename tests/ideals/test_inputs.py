@@ -25,7 +25,7 @@ every_algorithm = pytest.mark.parametrize("model", ALGORITHMS, ids=NAMES)
         (VCA(float("nan")), r"'psi' parameter of VCA"),
         (ABM("0.1"), r"'psi' parameter of ABM must be a float"),
         (OAVI(tau=1.5), r"'tau' parameter of OAVI must be a float in \[2, inf\). Got 1.5"),
-        (OAVI(oracle="newton"), r"'oracle' parameter of OAVI must be one of 'cg', 'pcg', 'bpcg'"),
+        (OAVI(oracle="newton"), r"'oracle' parameter of OAVI must be one of 'agd', 'cg', 'pcg'"),
         (ABM(normalization="l2"), r"'normalization' parameter of ABM must be one of 'unit'"),
         (ABM(border="bb"), r"'border' parameter of ABM must be one of 'groebner', 'full'"),
         (ABM(variable_order="lex"), r"'variable_order' parameter of ABM"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -27,7 +26,7 @@ def plain_gradient(monkeypatch):
     monkeypatch.setattr(ORACLES, "_entries", dict(ORACLES))
 
     class PlainGradient(Solver[Points]):
-        name: ClassVar[str] = "pgd"
+        name = "pgd"
 
         def init(self, problem: LeastSquaresBatch, start: Tensor) -> Points:
             return Points(start)

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 import torch
@@ -71,30 +68,6 @@ def test_another_split_than_that_of_the_training_is_refused(base):
     open_with_data(str(base), "digits")
     with pytest.raises(ValueError, match="another split of digits"):
         open_with_data(str(base), "digits", split_seed=1)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"format": "other"}, "does not describe a network of vinets"),
-        ({"version": 9}, "this release reads version 1"),
-        ({"source": {"library": "os", "name": "system", "options": {}}}, "can make"),
-        ({"source": None}, "can make"),
-        ({"classes": [1, 2]}, "no names"),
-        ({"inputs": {"": {"shape": [1], "dtype": "Tensor"}}}, "unknown dtype"),
-        ({"inputs": 3}, "can make"),
-        ({"preprocessing": {"size": 1}}, "can make"),
-    ],
-)
-def test_a_damaged_description_is_refused_in_one_sentence(base, tmp_path, change, message):
-    folder = shutil.copytree(base, tmp_path / "copy")
-    told = json.loads((folder / "network.json").read_text())
-    (folder / "network.json").write_text(json.dumps(told | change))
-    with pytest.raises(ValueError, match=message):
-        open_network(str(folder))
-    (folder / "network.json").write_text("{")
-    with pytest.raises(ValueError, match="not readable JSON"):
-        open_network(str(folder))
 
 
 def test_an_uncut_network_comes_with_an_example_of_its_inputs(base, vinet):

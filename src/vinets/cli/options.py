@@ -1,4 +1,4 @@
-"""Options that several commands share, each with its help and its place in it."""
+"""Options that several commands share, each with its help and its panel in it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,9 +91,9 @@ SHEETS = {"cifar10": (10, "batches.meta.txt"), "cifar100": (100, "fine_label_nam
 class Cifar(DataFormat):
     """By name with the folder behind a colon, or the folder alone."""
 
-    name: ClassVar[str] = "cifar"
-    written: ClassVar[str] = "'cifar10:DIR', 'cifar100:DIR', a folder with CIFAR or WebP sheets"
-    rank: ClassVar[int] = 10
+    name = "cifar"
+    written = "'cifar10:DIR', 'cifar100:DIR', a folder with CIFAR or WebP sheets"
+    rank = 10
 
     def matches(self, spec: str) -> bool:
         return _located(spec) is not None

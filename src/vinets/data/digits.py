@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 
@@ -18,9 +16,9 @@ __all__ = ["Digits", "digits"]
 class Digits(DataFormat):
     """The name itself."""
 
-    name: ClassVar[str] = "digits"
-    written: ClassVar[str] = "'digits'"
-    rank: ClassVar[int] = 0  # a folder of that name does not stand in its way
+    name = "digits"
+    written = "'digits'"
+    rank = 0  # a folder of that name does not stand in its way
 
     def matches(self, spec: str) -> bool:
         return spec == "digits"

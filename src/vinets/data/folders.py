@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from joblib import Parallel, delayed
@@ -25,10 +25,10 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"}
 class ImageFolder(DataFormat):
     """A folder of images by class."""
 
-    name: ClassVar[str] = "images"
-    written: ClassVar[str] = "a folder of images by class"
-    rank: ClassVar[int] = 90  # any folder that no other format knows
-    resizes: ClassVar[bool] = True
+    name = "images"
+    written = "a folder of images by class"
+    rank = 90  # any folder that no other format knows
+    resizes = True
 
     def matches(self, spec: str) -> bool:
         return folder_of(spec) is not None

@@ -18,25 +18,12 @@ DATA_FORMATS: Registry[type[DataFormat]] = Registry("data format", "vinets.data"
 
 
 class DataFormat(ABC):
-    """One way to write a data set; a subclass with a ``name`` is known to ``load_data``.
-
-    Attributes
-    ----------
-    name : str
-        What to call the format.
-    written : str
-        How a data set is written in it, for the help and for complaints.
-    rank : int, default=50
-        Formats of lower rank are asked first. The package has names and prefixes below 50, and
-        what takes any folder or file above.
-    resizes : bool, default=False
-        Whether it takes a size.
-    """
+    """One way to write a data set; a subclass with a ``name`` is known to ``load_data``."""
 
     name: ClassVar[str]
-    written: ClassVar[str]
-    rank: ClassVar[int] = 50
-    resizes: ClassVar[bool] = False
+    written: ClassVar[str]  # how a data set is written, for the help and for complaints
+    rank: ClassVar[int] = 50  # lower is asked first: names and prefixes, then any folder or file
+    resizes: ClassVar[bool] = False  # whether it takes a size
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

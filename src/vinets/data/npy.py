@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,9 +21,9 @@ __all__ = ["NpyFiles", "npy_pair"]
 class NpyFiles(DataFormat):
     """``X.npy,y.npy``, of which a part is held out, or with ``Xtest.npy,ytest.npy`` behind them."""
 
-    name: ClassVar[str] = "npy"
-    written: ClassVar[str] = "'X.npy,y.npy' or 'X.npy,y.npy,Xtest.npy,ytest.npy'"
-    rank: ClassVar[int] = 95  # a folder may have commas in its name
+    name = "npy"
+    written = "'X.npy,y.npy' or 'X.npy,y.npy,Xtest.npy,ytest.npy'"
+    rank = 95  # a folder may have commas in its name
 
     def matches(self, spec: str) -> bool:
         paths = _paths(spec)

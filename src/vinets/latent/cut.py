@@ -78,7 +78,7 @@ def _share_removed(
 
 @dataclass(frozen=True)
 class CutPoint:
-    """A place to cut, in the order in which the network reaches them.
+    """A cut that a network allows, in the order in which its forward pass reaches them.
 
     Attributes
     ----------
@@ -106,10 +106,10 @@ class CutPoint:
 def cut_points(
     model: nn.Module, example: Inputs, counted: Counting = all_convolutions
 ) -> list[CutPoint]:
-    """List every place where ``model`` can be cut.
+    """List every cut that ``model`` allows.
 
-    A place is a module with a tensor as its output: each layer at its first call, and each block
-    whose output is that of no layer, such as a residual block with its sum.
+    A cut is behind a module with a tensor as its output: each layer at its first call, and each
+    block whose output is that of no layer, such as a residual block with its sum.
 
     Parameters
     ----------
@@ -127,11 +127,11 @@ def cut_points(
     [('0', (4, 6, 6), 40), ('1', (4, 6, 6), 40), ('2', (144,), 40), ('3', (10,), 1490)]
     """
     model = _twin(model)
-    places, macs = _places(model, example)
+    shapes, macs = _shapes(model, example)
     needed = _needed(model, list(macs))
     layers = {name: model.get_submodule(name) for name in macs}
     points = []
-    for index, (name, shape) in enumerate(places.items()):
+    for index, (name, shape) in enumerate(shapes.items()):
         inside = [needed[k] for k in macs if k == name or k.startswith(f"{name}.")]
         within = set().union(*inside)
         kept = [k for k in macs if k in within]
@@ -304,22 +304,22 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
     return min(points, key=lambda p: (abs(p.removed - share), -p.index)).name
 
 
-def _places(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
-    """Output shapes of the places, as they are reached, and multiply-adds of the layers."""
-    places: dict[str, tuple[int, ...]] = {}
+def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """Shapes of the outputs at all cuts, as they are reached, and multiply-adds of the layers."""
+    shapes: dict[str, tuple[int, ...]] = {}
     macs: dict[str, int] = {}
-    outputs: list[Tensor] = []  # kept alive, so that identity means the same place
+    outputs: list[Tensor] = []  # kept alive, so that identity means the same cut
     handles = []
 
     def watch(name: str, layer: bool) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
-            if not isinstance(output, Tensor) or name in places:
+            if not isinstance(output, Tensor) or name in shapes:
                 return
             if layer:
                 macs[name] = _macs(module, output)
             elif any(output is known for known in outputs):
-                return  # the last layer of the block is this place already
-            places[name] = tuple(output.shape[1:])
+                return  # the last layer of the block is this cut already
+            shapes[name] = tuple(output.shape[1:])
             outputs.append(output)
 
         return hook
@@ -331,7 +331,7 @@ def _places(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
         call(model, example)
     for handle in handles:
         handle.remove()
-    return places, macs
+    return shapes, macs
 
 
 def _macs(module: nn.Module, output: Tensor) -> int:

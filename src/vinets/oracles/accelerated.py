@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,7 +40,7 @@ class AcceleratedGradient(Solver[Momentum]):
     2015.
     """
 
-    name: ClassVar[str] = "agd"
+    name = "agd"
 
     def init(self, problem: LeastSquaresBatch, start: Tensor) -> Momentum:
         """No momentum at ``start``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ from .solver import Solver
 class _VertexSolver(Solver[ActiveSet]):
     """What the three solvers share: all but the choice of the move."""
 
-    sparse: ClassVar[bool] = True
+    sparse = True
 
     corrections: int = 0
 
@@ -58,7 +57,7 @@ class FrankWolfe(_VertexSolver):
     Jaggi: Revisiting Frank-Wolfe: projection-free sparse convex optimization. ICML 2013.
     """
 
-    name: ClassVar[str] = "cg"
+    name = "cg"
 
     def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
         """Move from the whole point to the best vertex."""
@@ -82,7 +81,7 @@ class PairwiseFrankWolfe(_VertexSolver):
     NeurIPS 2015.
     """
 
-    name: ClassVar[str] = "pcg"
+    name = "pcg"
 
     corrections: int = 16
 
@@ -119,7 +118,7 @@ class BlendedPairwise(_VertexSolver):
     herding. ICML 2022.
     """
 
-    name: ClassVar[str] = "bpcg"
+    name = "bpcg"
 
     corrections: int = 16
 

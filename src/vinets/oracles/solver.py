@@ -33,14 +33,8 @@ class Solver(ABC, Generic[State]):
 
     A state belongs to the call that receives it: ``step`` and ``refresh`` may reuse its memory. A
     subclass with a ``name`` is an oracle: ``OAVI(oracle=name)`` makes one without arguments.
-
-    Attributes
-    ----------
-    name : str
-        What to call it.
-    sparse : bool, default=False
-        Whether few coefficients are nonzero as long as few steps were taken from 0. Such an oracle
-        starts there and stops as soon as its polynomial vanishes; others start at the optimum.
+    ``sparse`` tells that few steps from 0 leave few coefficients nonzero: such an oracle starts
+    there and stops as soon as its polynomial vanishes, others start at the optimum.
     """
 
     name: ClassVar[str]

@@ -21,52 +21,25 @@ __all__ = ["IdealSummary", "PointIdeals", "fit_points"]
 
 @dataclass(frozen=True)
 class IdealSummary:
-    """What there is to tell of an ideal.
+    """What there is to tell of an ideal."""
 
-    Attributes
-    ----------
-    label : str or None
-        The class, None for the ideal of all points.
-    points, n_terms, n_generators : int
-        Points that it was fitted to, and the sizes of the order ideal and of the generators.
-    degrees : dict
-        Generators by degree.
-    seconds : float
-        Duration of the fit.
-    generators : list of str
-        The generators, or the first of them.
-    mean_squares : list of float
-        Of every generator, on the points.
-    """
-
-    label: str | None
+    label: str | None  # the class; None for all points
     points: int
     n_terms: int
     n_generators: int
-    degrees: dict[int, int]
+    degrees: dict[int, int]  # generators by degree
     seconds: float
-    generators: list[str]
-    mean_squares: list[float]
+    generators: list[str]  # or the first of them
+    mean_squares: list[float]  # of every generator
 
 
 @dataclass(frozen=True, eq=False)
 class PointIdeals:
-    """Fitted ideals of points.
+    """Fitted ideals of points."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the variables.
-    ideals : dict
-        The ideal of every class, or of all points under None.
-    scaling : dict or None
-        Lists ``low`` and ``high``, the ranges of the variables before they were scaled to [-1, 1];
-        None where they were not.
-    """
-
-    names: tuple[str, ...]
-    ideals: dict[str | None, VanishingIdeal]
-    scaling: dict[str, list[float]] | None
+    names: tuple[str, ...]  # of the variables
+    ideals: dict[str | None, VanishingIdeal]  # of every class, or of all points under None
+    scaling: dict[str, list[float]] | None  # "low" and "high" before the scaling to [-1, 1]
 
     def summaries(self, count: int | None = None) -> list[IdealSummary]:
         """A summary of every ideal, with its first ``count`` generators or all."""

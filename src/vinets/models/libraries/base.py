@@ -22,22 +22,11 @@ LIBRARIES: Registry[type[Library]] = Registry("library", "vinets.models.librarie
 
 
 class Library(ABC):
-    """Networks by name; a subclass with a ``name`` is known to ``create_model`` and ``rebuild``.
+    """Networks by name; a subclass with a ``name`` is known to ``create_model`` and ``rebuild``."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the library in records, and of the package that its networks are defined in.
-    prefix : str
-        What stands before the colon in ``create_model("prefix:network")``; empty for networks that
-        are called by their names alone.
-    written : str
-        How its networks are written, for the help and for complaints.
-    """
-
-    name: ClassVar[str]
-    prefix: ClassVar[str]
-    written: ClassVar[str]
+    name: ClassVar[str]  # in records; also the package that its networks are defined in
+    prefix: ClassVar[str]  # create_model("prefix:NAME"); empty: the name of the network alone
+    written: ClassVar[str]  # how its networks are written, for the help and for complaints
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

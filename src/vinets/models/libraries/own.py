@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar
 
 from torch import nn
 
@@ -24,9 +23,9 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
 class Own(Library):
     """Called by their names alone."""
 
-    name: ClassVar[str] = "vinets"
-    prefix: ClassVar[str] = ""
-    written: ClassVar[str] = ", ".join(NETWORKS)
+    name = "vinets"
+    prefix = ""
+    written = ", ".join(NETWORKS)
 
     def names(self) -> Iterable[str]:
         return NETWORKS

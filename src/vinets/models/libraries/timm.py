@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Iterator
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import nn
 
@@ -18,9 +18,9 @@ __all__ = ["Timm", "import_timm"]
 class Timm(Library):
     """``timm:NAME``, which needs the extra ``vision``."""
 
-    name: ClassVar[str] = "timm"
-    prefix: ClassVar[str] = "timm"
-    written: ClassVar[str] = "timm:NAME"
+    name = "timm"
+    prefix = "timm"
+    written = "timm:NAME"
 
     def names(self) -> Iterable[str]:
         known: list[str] = import_timm().list_models()

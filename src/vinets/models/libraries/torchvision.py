@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,9 @@ class Torchvision(Library):
     Networks for detection and segmentation are left out: they fetch the weights of a backbone.
     """
 
-    name: ClassVar[str] = "torchvision"
-    prefix: ClassVar[str] = "torchvision"
-    written: ClassVar[str] = "torchvision:NAME"
+    name = "torchvision"
+    prefix = "torchvision"
+    written = "torchvision:NAME"
 
     def names(self) -> Iterable[str]:
         return _homes()

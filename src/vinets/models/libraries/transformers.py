@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Iterator
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import nn
 
@@ -20,9 +20,9 @@ __all__ = ["Transformers", "import_transformers"]
 class Transformers(Library):
     """``hf:CLASS`` with one option, the dict ``config``; it needs the extra ``hf``."""
 
-    name: ClassVar[str] = "transformers"
-    prefix: ClassVar[str] = "hf"
-    written: ClassVar[str] = "hf:CLASS"
+    name = "transformers"
+    prefix = "hf"
+    written = "hf:CLASS"
 
     def names(self) -> Iterable[str]:
         known = import_transformers().__all__

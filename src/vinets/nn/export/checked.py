@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from vinets.checks import one_of, optional_positive_int, parameter_error
-from vinets.nn.export.formats import EXPORT_FORMATS, ExportFormat, Runner, by_position
+from vinets.nn.export.formats import EXPORT_FORMATS, ExportFormat, Runner, suffixes
 from vinets.nn.network import CutNetwork, example_inputs
+from vinets.running import call, each, tensors_of
 
 __all__ = ["ExportReport", "export_network"]
 
@@ -146,13 +147,9 @@ def _difference(
     """Largest difference of the logits on a random batch, relative to the largest logit."""
     zeros = example_inputs(network.record.inputs, batch=size)
     generator = torch.Generator().manual_seed(seed + size)
-    inputs = tuple(_random(t, generator) for t in by_position(zeros))
-    there = [t.to(device) for t in inputs]
-    if isinstance(zeros, Tensor):
-        expected = network(*there).cpu()
-    else:
-        expected = network(**dict(zip(zeros, there, strict=True))).cpu()
-    got = run(inputs)
+    inputs = each(zeros, lambda like: _random(like, generator))
+    expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
+    got = run(tuple(tensors_of(inputs)))
     if got.shape != expected.shape:
         raise ValueError(f"its logits have shape {tuple(got.shape)}, not {tuple(expected.shape)}")
     scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
@@ -172,15 +169,14 @@ def _random(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _format(path: Path, format: str | None) -> ExportFormat:
-    known = sorted(EXPORT_FORMATS)  # whichever file was imported first
+    known = suffixes()
     if format is not None:
-        return EXPORT_FORMATS[one_of("export_network", "format", format, known)]()
-    suffixes = {EXPORT_FORMATS[name].suffix: EXPORT_FORMATS[name] for name in known}
-    if path.suffix.lower() not in suffixes:
-        accepted = f"a file name that ends in {' or '.join(suffixes)}"
-        remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known)}."
+        return EXPORT_FORMATS[one_of("export_network", "format", format, sorted(EXPORT_FORMATS))]()
+    if path.suffix.lower() not in known:
+        accepted = f"a file name that ends in {' or '.join(known)}"
+        remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known.values())}."
         raise parameter_error("export_network", "path", accepted, str(path), remedy)
-    return suffixes[path.suffix.lower()]()
+    return EXPORT_FORMATS[known[path.suffix.lower()]]()
 
 
 def _check_opset(format: ExportFormat, opset: int | None) -> None:

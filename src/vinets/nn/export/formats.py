@@ -16,14 +16,15 @@ from vinets.latent.cut import StoppedNetwork
 from vinets.latent.reader import first_tensor
 from vinets.nn.network import CutNetwork, example_inputs
 from vinets.registry import Registry
+from vinets.running import tensors_of
 
 __all__ = [
     "EXPORT_FORMATS",
     "ExportFormat",
     "Runner",
-    "by_position",
     "metadata_of",
     "program_of",
+    "suffixes",
 ]
 
 Runner: TypeAlias = Callable[[tuple[Tensor, ...]], Tensor]
@@ -33,30 +34,14 @@ EXPORT_FORMATS: Registry[type[ExportFormat]] = Registry("export format", "vinets
 
 
 class ExportFormat(ABC):
-    """A kind of file; a subclass with a ``name`` is known to ``export_network``.
-
-    Attributes
-    ----------
-    name : str
-        What to call it.
-    title : str
-        Its name in a sentence.
-    suffix : str
-        How its files end, with the dot.
-    packages : tuple of str, default=()
-        Modules that have to be installed.
-    extra : str, default=""
-        The extra of this package that installs them.
-    takes_opset : bool, default=False
-        Whether its operators have versions to choose from.
-    """
+    """A kind of file; a subclass with a ``name`` is known to ``export_network``."""
 
     name: ClassVar[str]
-    title: ClassVar[str]
-    suffix: ClassVar[str]
-    packages: ClassVar[tuple[str, ...]] = ()
-    extra: ClassVar[str] = ""
-    takes_opset: ClassVar[bool] = False
+    title: ClassVar[str]  # in a sentence
+    suffix: ClassVar[str]  # of its files, with the dot
+    packages: ClassVar[tuple[str, ...]] = ()  # that have to be installed,
+    extra: ClassVar[str] = ""  # and the extra of this package that installs them
+    takes_opset: ClassVar[bool] = False  # whether its operators have versions to choose from
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -86,20 +71,21 @@ class ExportFormat(ABC):
                 ) from None
 
 
+def suffixes() -> dict[str, str]:
+    """Names of the formats by suffix, the same whichever file was imported first."""
+    return {EXPORT_FORMATS[name].suffix: name for name in sorted(EXPORT_FORMATS)}
+
+
 def metadata_of(network: CutNetwork) -> dict[str, Any]:
     """What a file should tell about the network: its classes and its preprocessing, for JSON."""
     record = network.record
     return {"classes": list(record.classes), "preprocessing": record.preprocessing}
 
 
-def by_position(inputs: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
-    """Inputs in their order, without their names."""
-    return (inputs,) if isinstance(inputs, Tensor) else tuple(inputs.values())
-
-
 def program_of(network: CutNetwork) -> torch.export.ExportedProgram:
     """The network as a graph of tensor operations, its inputs by position, of any batch size."""
-    inputs = by_position(example_inputs(network.record.inputs, batch=2))  # 1 would be specialised
+    # Two examples, for a batch of one would be taken for a constant.
+    inputs = tuple(tensors_of(example_inputs(network.record.inputs, batch=2)))
     with torch.no_grad():
         module = _Positional(network, inputs).eval()
         batch = torch.export.Dim("batch")

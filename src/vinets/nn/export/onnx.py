@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,12 +18,12 @@ __all__ = ["Onnx"]
 class Onnx(ExportFormat):
     """One file with its weights inside; the first axis of every input is called ``batch``."""
 
-    name: ClassVar[str] = "onnx"
-    title: ClassVar[str] = "ONNX"
-    suffix: ClassVar[str] = ".onnx"
-    packages: ClassVar[tuple[str, ...]] = ("onnx", "onnxscript", "onnxruntime")
-    extra: ClassVar[str] = "onnx"
-    takes_opset: ClassVar[bool] = True
+    name = "onnx"
+    title = "ONNX"
+    suffix = ".onnx"
+    packages = ("onnx", "onnxscript", "onnxruntime")
+    extra = "onnx"
+    takes_opset = True
 
     def write(self, network: CutNetwork, path: Path, opset: int | None) -> int:
         names = [name or "input" for name in network.record.inputs]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 
@@ -17,9 +16,9 @@ __all__ = ["Program"]
 class Program(ExportFormat):
     """A file for :func:`torch.export.load`; the program takes its inputs by position."""
 
-    name: ClassVar[str] = "torch"
-    title: ClassVar[str] = "torch.export"
-    suffix: ClassVar[str] = ".pt2"
+    name = "torch"
+    title = "torch.export"
+    suffix = ".pt2"
 
     def write(self, network: CutNetwork, path: Path, opset: int | None) -> None:
         metadata = {"metadata.json": json.dumps(metadata_of(network))}

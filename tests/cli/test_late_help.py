@@ -1,0 +1,51 @@
+"""What is registered stands in the help, from wherever it was added."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from vinets.cli.late_help import LOOKUPS
+from vinets.data import DATA_FORMATS
+from vinets.models import LIBRARIES
+from vinets.nn.export import EXPORT_FORMATS
+from vinets.oracles import ORACLES
+
+
+class Other:
+    """Nothing but the names; nobody asks for more in the help."""
+
+    name = "other"
+    written = "other:THING"
+    prefix = "other"
+    suffix = ".other"
+    rank = 50
+
+
+@pytest.fixture
+def others(monkeypatch):
+    for registry in (DATA_FORMATS, EXPORT_FORMATS, LIBRARIES, ORACLES):
+        monkeypatch.setattr(registry, "_entries", {**registry, "other": Other})
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("ideal", "agd, cg, pcg, bpcg, other or exact"),
+        ("evaluate", "'digits', 'cifar10:DIR'"),
+        ("evaluate", "WebP sheets, other:THING, a folder of images by class"),
+        ("cuts", "resnet34, resnet, digits_cnn, hf:CLASS, other:THING, timm:NAME"),
+        ("export", "onnx or other or torch"),
+        ("export", ".onnx or .other or .pt2"),
+    ],
+)
+def test_the_help_names_every_entry(call, others, command, told):
+    text = re.sub(r"[\s│]+", " ", call(command, "--help").out)
+    assert told in text
+
+
+def test_no_marker_is_left(call):
+    for command in ("train", "cuts", "build", "evaluate", "export", "theory", "ideal"):
+        text = re.sub(r"[\s│]+", " ", call(command, "--help").out)
+        assert [marker for marker in LOOKUPS if marker in text] == []
