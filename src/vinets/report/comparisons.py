@@ -25,6 +25,7 @@ PART_COLORS = {
     "linear": COLORS[1],
 }
 SHORT = {"projection": "proj.", "monomials": "monom.", "coefficients": "coeffs"}
+SEEN = "The network that was cut has seen the held-out images, the heads have not."
 LOSSES = {"loss": "training loss", "validation_loss": "loss on the held-out part"}
 
 
@@ -112,7 +113,9 @@ def training_figure(
         return None
     label = LOSSES[field]
     axes = Axis("epoch", format=""), Axis(label, log=True, format=".3g")
-    return Figure(field, f"Training of the heads: {label}", *axes, tuple(series))
+    title, kept = f"Training of the heads: {label}", "The mark shows the weights that were kept."
+    caption = f"{kept} {SEEN}" if field == "validation_loss" else kept
+    return Figure(field, title, *axes, tuple(series), caption=caption)
 
 
 def draw_parts(ax: Axes, comparisons: Sequence[Comparison]) -> None:

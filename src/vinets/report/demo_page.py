@@ -22,7 +22,7 @@ from vinets.report.comparisons import (
 from vinets.report.duels import LEVEL, duels_of, standings
 from vinets.report.formats import number
 from vinets.report.theory_charts import layers_figure, power
-from vinets.report.theory_page import LAYERS_TEXT, MEANING
+from vinets.report.theory_page import MEANING
 from vinets.report.values import (
     Beside,
     Block,
@@ -47,7 +47,6 @@ __all__ = ["ComplexityFacts", "DemoResult", "ExampleResult", "demo_page", "outco
 
 TITLE = "VI-Nets on handwritten digits"
 WIDE = 9.0  # inches
-SEEN = "The network that was cut has seen the held-out images, the heads have not."
 
 
 @dataclass(frozen=True)
@@ -248,10 +247,7 @@ def _inside(result: DemoResult) -> Section:
     best = result.best
     curves = (training_figure(best, "loss"), training_figure(best, "validation_loss"))
     drawn = tuple(curve for curve in curves if curve is not None)
-    text = Text(f"The mark on a curve shows the weights that were kept. {SEEN}")
-    blocks: tuple[Block, ...] = (Code(str(best.build)), *_pictures(result))
-    if drawn:
-        blocks = (*blocks, Beside(drawn), text)
+    blocks = (Code(str(best.build)), *_pictures(result), Beside(drawn))
     return Section(f"Inside the VI-Net cut at {result.saved}", blocks)
 
 
@@ -335,7 +331,6 @@ def _complexity(theory: ComplexityFacts) -> Section:
     blocks = (
         Text(MEANING),
         layers_figure(uncut, networks),
-        Text(LAYERS_TEXT),
         Text(text),
         Table("complexity", caption, columns, tuple(rows)),
     )

@@ -236,13 +236,14 @@ def _kind(*names: str) -> str:
 @_html.register
 def _figure(figure: Figure, prefix: str) -> str:
     title = escape(figure.title)
+    caption = f"<p>{escape(figure.caption, quote=False)}</p>\n" if figure.caption else ""
     # Inside a script element no "<" may stand that could end it.
     data = json.dumps(_figure_data(figure), allow_nan=False).replace("<", "\\u003c")
     return (
         f'<figure class="chart" id="{prefix}{figure.id}">\n<figcaption>{title}</figcaption>\n'
         f'<div class="legend" role="group" aria-label="Series of: {title}"></div>\n'
         f'<div class="plot"><svg role="group" aria-label="{title}"></svg></div>\n'
-        f"<noscript><p>{NO_SCRIPT}</p></noscript>\n"
+        f"{caption}<noscript><p>{NO_SCRIPT}</p></noscript>\n"
         f"<details open><summary>Show data</summary>\n{_table(_data_table(figure), prefix)}\n"
         f'</details>\n<script type="application/json">{data}</script>\n</figure>'
     )

@@ -143,7 +143,7 @@ def _grid(table: Table) -> Grid:
             grid.add_column(heading, overflow="fold", min_width=min(longest, 12), vertical="bottom")
         else:
             # Headings are broken at blanks where they are wider than what stands below them.
-            lines = textwrap.wrap(heading, max(longest, 6), break_long_words=False)
+            lines = textwrap.wrap(heading, max(longest, 8), break_long_words=False)
             grid.add_column(
                 "\n".join(lines), justify="right", no_wrap=True, header_style="", vertical="bottom"
             )

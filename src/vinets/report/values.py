@@ -262,7 +262,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Figure:
-    """Series over a pair of axes; ``kind`` is "lines" or "scatter"."""
+    """Series over a pair of axes; ``kind`` is "lines" or "scatter", ``caption`` stands below."""
 
     id: str
     title: str
@@ -271,6 +271,7 @@ class Figure:
     series: tuple[Series, ...]
     kind: str = "lines"
     levels: tuple[Level, ...] = ()
+    caption: str = ""
 
     def __post_init__(self) -> None:
         _check_identifier("id", self.id)
