@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from vinets.palette import INK, OURS
-from vinets.report import Axis, Drawing, Figure, Level, Series, can_draw, draw_figure, save_figure
-from vinets.report.figures import svg
+from vinets.report.figures import can_draw, draw_figure, save_figure, svg
+from vinets.report.values import Axis, Drawing, Figure, Level, Series
 
 pytest.importorskip("matplotlib")
 

@@ -49,10 +49,9 @@ def html(page: Page) -> str:
     """The page as one file, with its style, pictures and scripts inside."""
     lead = "\n".join(_html(block, "") for block in page.lead)
     sections = "\n".join(map(_section, page.sections))
-    blocks = [*page.lead, *(block for section in page.sections for block in section.blocks)]
-    if not can_draw() and _holds(blocks, Drawing):
+    if not can_draw() and page.holds(Drawing):
         lead += _html(Text(NO_DRAWINGS), "")
-    script = f"<script>\n{_asset('interactive.js')}</script>\n" if _holds(blocks, Figure) else ""
+    script = f"<script>\n{_asset('interactive.js')}</script>\n" if page.holds(Figure) else ""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -79,14 +78,6 @@ def html(page: Page) -> str:
 
 def _asset(name: str) -> str:
     return files("vinets.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _holds(blocks: Iterable[Block], kind: type) -> bool:
-    return any(
-        isinstance(block, kind)
-        or (isinstance(block, Beside | Folded) and _holds(block.blocks, kind))
-        for block in blocks
-    )
 
 
 def _contents(sections: Iterable[Section]) -> str:

@@ -59,7 +59,7 @@ def print_page(page: Page, pictures: str = "") -> None:
         console.print(f"\n{section.title}", style="bold underline")
         for block in section.blocks:
             _show(block, console)
-    if pictures and any(_has_pictures(b) for s in page.sections for b in s.blocks):
+    if pictures and page.holds(Figure, Drawing):
         _show(Text(pictures), console)
 
 
@@ -69,12 +69,6 @@ def _console() -> Console:
     if not console.is_terminal:
         console.width = WIDE
     return console
-
-
-def _has_pictures(block: Block) -> bool:
-    if isinstance(block, Beside | Folded):
-        return any(map(_has_pictures, block.blocks))
-    return isinstance(block, Figure | Drawing)
 
 
 @singledispatch
