@@ -63,7 +63,14 @@ def test_headings_give_way_to_what_stands_below_them():
     assert max(map(len, lines)) < len(wide.label)
     short = Column("x", "coefficients", ",", short="coeffs")
     lines = on_a_terminal(Table.from_rows("t", "T", ["a", short], [["b", 5]]), 80)
+    assert "coefficients" in " ".join(lines)
+    lines = on_a_terminal(Table.from_rows("t", "T", ["a", short], [["b", 5]]), 10)
     assert "coeffs" in " ".join(lines) and "coefficients" not in " ".join(lines)
+
+
+def test_a_table_without_rows_has_its_headings():
+    lines = on_a_terminal(Table("t", "T", TABLE.columns, ()), 80)
+    assert any("network" in line and "total" in line for line in lines)
 
 
 def test_sections_and_the_papers_values_are_there():
