@@ -7,7 +7,7 @@ import pytest
 from vinets.experiments import claim_rules as rules
 from vinets.experiments.backbones import RESNET34
 from vinets.experiments.plan import Plan
-from vinets.report.schema import Row
+from vinets.report.values import Row
 
 
 class Made:

@@ -12,12 +12,13 @@ import pytest
 from vinets.report import (
     Axis,
     Column,
-    Experiment,
+    ExperimentResult,
     Figure,
+    Level,
     Row,
-    Rule,
     Series,
     Table,
+    html,
     results_page,
 )
 
@@ -34,7 +35,7 @@ X = (10.0, 30.0, 50.0, 70.0)
 CUTS = ("layer4.1", "layer3.1", "layer2.1", "layer1.1")
 
 
-def results() -> Experiment:
+def results() -> ExperimentResult:
     """Two figures and a table that is too wide for any screen."""
     lines = Figure(
         "accuracy",
@@ -46,7 +47,7 @@ def results() -> Experiment:
             Series("linear head", X, (92.0, 89.5, None, 60.0), CUTS, dashed=True),
             Series("random </script> monomials", X, (90.0, 85.0, 70.0, 40.0), CUTS),
         ),
-        rules=(Rule("uncut network", 93.0),),
+        levels=(Level("uncut network", 93.0),),
     )
     points = Series("VI-Net", (0, 100, 10_000), (1.5, 2.5, 4), ("a", "b", "c"), (0.1, 0.2, 0.3))
     scatter = Figure(
@@ -56,7 +57,7 @@ def results() -> Experiment:
     row = Row({c.name: 10**6 for c in columns} | {"model": "VI-Net"}, {"n1": 10**6 - 1})
     table = Table("wide", "A wide table", tuple(columns), (row,))
     command = ("vinets", "reproduce", "x" * 200)
-    return Experiment(
+    return ExperimentResult(
         "fig-truncation",
         "Accuracy",
         tables=(table,),
@@ -77,7 +78,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(results_page([results()]), encoding="utf-8")
+    path.write_text(html(results_page([results()])), encoding="utf-8")
     return path.as_uri()
 
 
@@ -187,14 +188,14 @@ def test_a_name_in_the_legend_hides_its_series_and_brings_it_back(page):
     assert "80.00 ± 2.00" in point_at(page, "VI-Net", 3).inner_text()
 
 
-def test_every_series_may_be_hidden_and_rules_too(page):
+def test_every_series_may_be_hidden_and_levels_too(page):
     found = figure(page)
     buttons = found.get_by_role("button")
     assert buttons.all_inner_texts()[-2:] == ["random </script> monomials", "uncut network (93.00)"]
-    expect(found.locator(".plot .rule")).to_have_count(1)
+    expect(found.locator(".plot .level")).to_have_count(1)
     for button in buttons.all():
         button.click()
-    expect(found.locator(".plot :is(.mark, .rule)")).to_have_count(0)
+    expect(found.locator(".plot :is(.mark, .level)")).to_have_count(0)
     assert page.locator(".plot .mark").count() == 2  # those of the other figure
 
 

@@ -1,76 +1,104 @@
 from __future__ import annotations
 
+import dataclasses
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from pages import ReadPage, loads_nothing
 
-from vinets.report import can_draw, demo_html
-from vinets.report.demo_page import duels_of, print_outcome, summary
-from vinets.report.results import COLUMNS, result_cells, result_row
+from vinets.pipeline.comparison import Comparison, NetworkResult, Speed
+from vinets.pipeline.report import BuildReport, Pictures
+from vinets.report import can_draw, demo_page, html, print_page
+from vinets.report.demo_page import (
+    ComplexityFacts,
+    DemoResult,
+    ExampleResult,
+    outcome_page,
+    summary,
+)
+from vinets.report.duels import duels_of
+from vinets.theory.bounds import Bound
+from vinets.theory.complexity import Complexity, LayerNorms
+from vinets.theory.heads import HeadNorms
+from vinets.theory.networks import CutComplexity
+from vinets.training.recipe import Epoch, History, Recipe
 
 TESTS = 100
 PARTS = {"backbone": 30, "projection": 5, "monomials": 2, "coefficients": 8, "linear": 5}
-SPEED = {"images_per_second": 200.0, "images_per_second_std": 1.0}
 
 
-def complexity(log10: float, names: str) -> dict:
-    """What the theory says about a network of plain layers."""
-    layer = {"spectral": 10.0, "two_one": 30.0, "lipschitz": 1.0, "share": 1 / len(names)}
-    return {"log10_R": log10, "layers": [layer | {"name": name} for name in names]}
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """As those of a polynomial layer, with a ratio that can be chosen."""
+
+    ratio: float = 0.5
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        return (Bound("q", "s", 0.125, 1.0), Bound("q", "s", self.ratio, 1.0))
+
+    @property
+    def holds(self) -> bool:
+        return self.ratio <= 1
 
 
-def theory() -> dict:
-    bounds = {"holds": True, "bounds": [{"tightness": 0.125}, {"tightness": 0.5}]}
-    head = {"log10_kappa": 1.75, "log10_R_guaranteed": 6.5, "bounds": bounds}
-    return {"uncut": complexity(4.0, "abc"), "cuts": {"pool": complexity(5.75, "ahf") | head}}
+def theory(ratio: float = 0.5) -> ComplexityFacts:
+    layers = (LayerNorms("a", 10.0, 30.0), LayerNorms("f", 10.0, 30.0))
+    head = HeadNorms((LayerNorms("W", 20.0, 60.0),), Bounds(ratio))
+    return ComplexityFacts(Complexity(layers), {"pool": CutComplexity(Complexity(layers), head)})
 
 
-def results(ours: int = 4, theirs: int = 20) -> dict:
+def network(name: str, wrong: range, parts: dict[str, int], speed: float) -> NetworkResult:
+    history = History((Epoch(1, 1.0, 0.5, 0.5, 0.5, 1.0),), 1, Recipe(epochs=1))
+    accuracy = 1 - len(wrong) / TESTS
+    return NetworkResult(
+        name, parts, (accuracy,), (tuple(wrong),), Speed(speed, 1.0), 0.5, 0.5, history
+    )
+
+
+def build() -> BuildReport:
+    rng = np.random.default_rng(0)
+    pictures = Pictures(
+        points=rng.normal(size=(20, 5)),
+        labels=np.repeat([0, 1], 10),
+        means=rng.uniform(size=(2, 4)),
+        owners=np.array([0, 0, 1, 1]),
+        scores=(rng.uniform(size=9), rng.uniform(size=9)),
+        kept=(np.ones(2), np.ones(2)),
+    )
+    seconds, counts = {"ideals": 1.0}, (9, 5, 8, 4, 72, 20)
+    return BuildReport(
+        "pool", "global", (3, 4), 300, 0.9, *counts, {1: 4}, PARTS, 100, seconds, pictures
+    )
+
+
+def result(ours: int = 4, theirs: int = 20, **changes) -> DemoResult:
     """Results of one cut, with so many errors of the VI-Net and of its baseline."""
-    facts = {"cut": "pool", "seconds": 1.0, **SPEED}
-    epochs = [{"epoch": 1, "loss": 1.0, "validation_loss": 0.5}]
-    slow = {"images_per_second": 100.0, "images_per_second_std": 1.0}
-    wrong = [list(range(5))]
-    return {
-        "command": "python -m vinets.demo --out 'a & b'",
-        "machine": {"python": "3", "torch": "2", "numpy": "2", "vinets": "0", "gpu": None},
-        "seed": 7,
-        "seeds": 1,
-        "data": {"name": "digits", "train": 300, "test": TESTS},
-        "batch": 256,
-        "uncut": result_row("uncut network", {"backbone": 100}, wrong, TESTS, seconds=9.0) | slow,
-        "cuts": [
-            {
-                "cut": "pool",
-                "channels": 3,
-                "positions": 4,
-                "uncut": slow,
-                "settings": {"psi": 0.25},
-                "report": "generators: 9 found, 5 kept",
-            }
-        ],
-        "rows": [
-            result_row("VI-Net", PARTS, [list(range(ours))], TESTS, **facts),
-            result_row("MLP", PARTS, [list(range(30, 30 + theirs))], TESTS, **facts),
-        ],
-        "histories": {"pool": {"VI-Net": {"epochs": epochs, "best": 1}}},
-        "theory": theory(),
-        "saved": {"cut": "pool", "folder": "vinet"},
-        "example": {
-            "index": 0,
-            "label": "3",
-            "prediction": "8",
-            "probabilities": {"3": 0.25, "8": 0.75},
-            "picture": "<@@>",
-        },
-        "seconds": 12.0,
-    }
-
-
-@pytest.fixture
-def _plain(monkeypatch):
-    """Figures take time, and words do not depend on them."""
-    monkeypatch.setattr("vinets.report.demo_page.can_draw", lambda: False)
+    uncut = network("uncut network", range(5), {"backbone": 100}, 100.0)
+    networks = (
+        network("VI-Net", range(ours), PARTS, 200.0),
+        network("MLP", range(30, 30 + theirs), PARTS, 200.0),
+    )
+    made = build()
+    found = DemoResult(
+        command="python -m vinets.demo --out 'a & b'",
+        machine={"python": "3", "torch": "2", "numpy": "2", "vinets": "0", "gpu": None},
+        seed=7,
+        seeds=1,
+        batch=256,
+        data="digits",
+        train=300,
+        test=TESTS,
+        comparisons=(Comparison("pool", (3, 4), uncut, networks, made),),
+        theory=theory(),
+        saved="pool",
+        example=ExampleResult(0, "3", "8", {"3": 0.25, "8": 0.75}, "<@@>"),
+        settings={"pool": {"psi": "0.25"}},
+        seconds=12.0,
+    )
+    return replace(found, **changes)
 
 
 @pytest.mark.parametrize(
@@ -78,15 +106,15 @@ def _plain(monkeypatch):
     [(4, "96.00%, more often than"), (5, "95.00%, as often as"), (6, "94.00%, less often than")],
 )
 def test_the_summary_follows_the_numbers(ours, words):
-    text = summary(results(ours))
+    text = summary(result(ours))
     assert words in text
-    assert "50% fewer numbers" in text and "2.00 times as many images" in text
-    large = results()
-    large["rows"][0]["parameters"] = 130
-    assert "30% more numbers" in summary(large)
+    assert "50% fewer parameters" in text and "2.00 times as many images" in text
+    (found,) = result().comparisons
+    large = replace(found.networks[0], parts={"backbone": 130}, speed=None)
+    text = summary(result(comparisons=(replace(found, networks=(large,)),)))
+    assert "30% more parameters." in text
 
 
-@pytest.mark.usefixtures("_plain")
 @pytest.mark.parametrize(
     ("ours", "theirs", "outcome", "words"),
     [
@@ -96,58 +124,58 @@ def test_the_summary_follows_the_numbers(ours, words):
     ],
 )
 def test_a_defeat_is_called_one(ours, theirs, outcome, words):
-    (duel,) = duels_of(results(ours, theirs))
+    found = result(ours, theirs)
+    (duel,) = duels_of(found.comparisons)
     assert duel.outcome == outcome
-    text = demo_html(results(ours, theirs))
+    text = html(demo_page(found))
     assert words in text and f"{outcome}, {ours} to {theirs}" in text
 
 
-@pytest.mark.usefixtures("_plain")
 def test_the_page_shows_table_command_settings_and_answer():
-    text = demo_html(results())
+    text = html(demo_page(result()))
     for part in ("MLP", "generators: 9 found", "psi", "0.25", "&lt;@@&gt;", "wrongly", "Seed 7"):
         assert part in text
-    assert "python -m vinets.demo --out 'a &amp; b'" in text
-    assert "gpu" not in text
+    assert "python -m vinets.demo --out 'a &amp; b'" in text and "gpu" not in text
+    rows = ReadPage(text).rows
+    assert ["digit 8", "75.00%"] in rows
+    assert any(row[:3] == ["VI-Net", "96.00", "+1.00"] for row in rows)
 
 
-@pytest.mark.usefixtures("_plain")
 def test_the_page_tells_the_complexity_and_whether_bounds_hold():
-    found = results()
-    text = demo_html(found)
-    for part in ("10^4.00", "10^5.75", "10^1.75", "10^6.50", "<td>yes</td><td>0.5</td>"):
-        assert part in text
+    found = result()
+    text = html(demo_page(found))
+    uncut, pool = found.theory.uncut.log10_R, found.theory.cuts["pool"].whole.log10_R
+    row = next(row for row in ReadPage(text).rows if row[0] == "VI-Net cut at pool")
+    assert row == [
+        row[0],
+        f"10^{pool:.2f}",
+        f"10^{pool - uncut:.2f}",
+        f"10^{pool:.2f}",
+        "yes",
+        "0.5",
+    ]
     assert "larger than that of the uncut network for 1 of 1" in text
-    found["theory"]["cuts"]["pool"]["bounds"]["holds"] = False
-    assert "<td>NO</td>" in demo_html(found)
-
-
-@pytest.mark.usefixtures("_plain")
-def test_without_matplotlib_the_page_says_so():
-    text = demo_html(results(), {"points": pytest.fail})
-    assert "<svg" not in text and "vinets[plots]" in text
-    assert "96.00" in text
+    broken = ReadPage(html(demo_page(result(theory=theory(2.0))))).rows
+    assert next(row for row in broken if row[0] == "VI-Net cut at pool")[4:] == ["no", "2"]
 
 
 @pytest.mark.skipif(not can_draw(), reason="needs matplotlib")
-def test_every_figure_says_what_it_shows():
-    drawings = {name: lambda ax: ax.plot([1, 2]) for name in ("points", "generators", "scores")}
-    text = demo_html(results(), drawings)
-    assert text.count("<figure>") == text.count("<svg ") == 8
+def test_every_picture_says_what_it_shows_and_the_page_loads_nothing():
+    made = build()
+    plane = np.random.default_rng(0).normal(size=(20, 2))
+    text = html(demo_page(result(pictures=made.pictures, plane=plane)))
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', text)
-    assert len(set(labels)) == 8
+    assert len(labels) == len(set(labels)) == 4  # points, scores, generators, parts
+    found = ReadPage(text)
+    assert len(found.figures) == 4  # accuracy, both losses, complexity
+    ids = found.values("id")
+    assert len(ids) == len(set(ids)) and loads_nothing(text)
 
 
 def test_the_terminal_tells_the_same(capsys):
-    print_outcome(results(20, 4))
+    found = result(20, 4)
+    print_page(outcome_page(found))
     printed = " ".join(capsys.readouterr().out.split())
-    assert summary(results(20, 4)) in printed
-    assert "loses clearly at pool" in printed and "8 with 75.0%, 3 with 25.0%" in printed
-
-
-def test_cells_hold_the_difference_to_the_uncut_network():
-    found = results()
-    cells = result_cells(found["rows"], found["uncut"])
-    assert all(len(row) == len(COLUMNS) for row in cells)
-    assert [row[2] for row in cells] == ["", "+1.00", "−15.00"]
-    assert cells[1][3:9] == ["30", "5", "2", "8", "5", "50"]
+    assert summary(found) in printed
+    assert "loses clearly at pool" in printed and "digit 8 75.00%" in printed
+    assert "12 seconds in all" in printed

@@ -4,11 +4,12 @@ from math import comb
 
 import pytest
 
+from vinets.pipeline.comparison import NetworkResult
 from vinets.report.duels import duel, standings
 
 
-def row(name: str, *wrong: list[int], cut: str = "pool") -> dict:
-    return {"name": name, "cut": cut, "wrong": list(wrong)}
+def network(name: str, *wrong: list[int]) -> NetworkResult:
+    return NetworkResult(name, {}, (0.5,), wrong=tuple(map(tuple, wrong)))
 
 
 def mcnemar(better: int, worse: int) -> float:
@@ -21,9 +22,9 @@ def mcnemar(better: int, worse: int) -> float:
 @pytest.mark.parametrize(("better", "worse"), [(0, 0), (3, 3), (1, 7), (9, 1), (12, 2)])
 def test_one_seed_is_mcnemars_exact_test(better, worse):
     both = [900, 901]
-    ours = row("VI-Net", both + list(range(100, 100 + worse)))
-    theirs = row("MLP", both + list(range(better)))
-    result = duel(ours, theirs)
+    ours = network("VI-Net", both + list(range(100, 100 + worse)))
+    theirs = network("MLP", both + list(range(better)))
+    result = duel("pool", ours, theirs)
     assert result.p == pytest.approx(mcnemar(better, worse))
     assert (result.ours, result.theirs) == (2 + worse, 2 + better)
     clear = mcnemar(better, worse) < 0.05
@@ -31,27 +32,27 @@ def test_one_seed_is_mcnemars_exact_test(better, worse):
 
 
 def test_several_seeds_count_an_image_once():
-    ours = row("VI-Net", [1], [2], [3])
-    theirs = row("MLP", *[list(range(10, 20))] * 3)
-    result = duel(ours, theirs)
+    ours = network("VI-Net", [1], [2], [3])
+    theirs = network("MLP", *[list(range(10, 20))] * 3)
+    result = duel("pool", ours, theirs)
     assert result.p == pytest.approx(mcnemar(10, 3))  # not 30 to 3
     assert (result.ours, result.theirs) == (1, 10)
 
 
 def test_trading_places_turns_the_outcome():
-    strong, weak = row("a", [1]), row("b", list(range(2, 20)))
-    assert duel(strong, weak).outcome == "wins"
-    assert duel(weak, strong).outcome == "loses"
-    assert str(duel(strong, weak)) == "wins, 1 to 18 (p < 0.001)"
+    strong, weak = network("a", [1]), network("b", list(range(2, 20)))
+    assert duel("pool", strong, weak).outcome == "wins"
+    assert duel("pool", weak, strong).outcome == "loses"
+    assert str(duel("pool", strong, weak)) == "wins, 1 to 18 (p < 0.001)"
 
 
 def test_standings_say_what_the_duels_say():
     many = list(range(20, 40))
     duels = [
-        duel(row("VI-Net", [1], cut="early"), row("MLP", many, cut="early")),
-        duel(row("VI-Net", many, cut="middle"), row("MLP", [1], cut="middle")),
-        duel(row("VI-Net", [1], cut="late"), row("MLP", [2], cut="late")),
-        duel(row("VI-Net", [1], cut="late"), row("linear", [2, 3], cut="late")),
+        duel("early", network("VI-Net", [1]), network("MLP", many)),
+        duel("middle", network("VI-Net", many), network("MLP", [1])),
+        duel("late", network("VI-Net", [1]), network("MLP", [2])),
+        duel("late", network("VI-Net", [1]), network("linear", [2, 3])),
     ]
     first, second = standings(duels)
     assert first == (

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import builtins
 import math
+import re
+from xml.etree import ElementTree
 
 import pytest
 
-from vinets.report import Axis, Figure, Rule, Series, draw_figure, save_figure
+from vinets.palette import INK, OURS
+from vinets.report.figures import can_draw, draw_figure, save_figure, svg
+from vinets.report.values import Axis, Drawing, Figure, Level, Series
 
 pytest.importorskip("matplotlib")
 
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Canvas
-
-from vinets.report.charts import OURS
 
 
 def figure(**changes) -> Figure:
@@ -21,7 +24,7 @@ def figure(**changes) -> Figure:
         Series("VI-Net, OAVI", (10, 20, 30), (89, 85, 78)),
     )
     parts = {"x": Axis("removed"), "y": Axis("accuracy"), "series": series}
-    return Figure("f", "Title", **(parts | {"rules": (Rule("uncut network", 93),)} | changes))
+    return Figure("f", "Title", **(parts | {"levels": (Level("uncut network", 93),)} | changes))
 
 
 def drawn(found: Figure):
@@ -65,7 +68,7 @@ def test_a_scatter_plot_has_bars_and_no_lines():
 def test_logarithmic_axes_leave_out_what_they_cannot_show():
     series = Series("VI-Net", (0, 10, 100), (5, 0, 1000), std=(1, 1, 2000))
     axis = Axis("n", log=True)
-    ax = drawn(figure(series=(series,), x=axis, y=axis, rules=(Rule("none", 0),)))
+    ax = drawn(figure(series=(series,), x=axis, y=axis, levels=(Level("none", 0),)))
     (line,) = ax.get_lines()
     assert math.isnan(line.get_xdata()[0]) and math.isnan(line.get_ydata()[1])
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log") and ax.get_ylim()[0] > 0
@@ -82,4 +85,78 @@ def test_both_files_are_written_and_are_the_same_every_time(tmp_path):
 
 
 def test_a_figure_without_series_is_drawn():
-    assert not drawn(figure(series=(), rules=())).get_lines()
+    assert not drawn(figure(series=(), levels=())).get_lines()
+
+
+def test_names_stand_in_place_of_numbers_and_marks_where_they_are_wanted():
+    series = Series("VI-Net", (0, 1, 2), (1, 2, 3), marks=(2,))
+    ax = drawn(figure(series=(series,), x=Axis("cut", names=("a", "b", "c"))))
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "b", "c"]
+    assert ax.get_lines()[0].get_markevery() == [2]
+
+
+def test_no_curve_runs_through_the_legend():
+    canvas = Canvas(figsize=(6, 4), layout="constrained")
+    ax = canvas.add_subplot()
+    draw_figure(ax, figure())
+    canvas.draw_without_rendering()
+    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
+
+
+# --- drawings inside a page -------------------------------------------------------------------
+
+
+def picture(name: str, alt: str = "alt") -> str:
+    def draw(ax):
+        ax.plot([0, 1], [0, 1], "o-", color=OURS, label="line")
+        ax.imshow([[0, 1], [1, 0]])
+        ax.set(xlabel="across")
+        ax.legend()
+
+    return svg(Drawing(name, alt, "caption", draw))
+
+
+def test_a_drawing_is_one_element_that_says_what_it_shows():
+    element = ElementTree.fromstring(picture("a", 'a "line" & more'))
+    assert element.tag == "svg"  # no name space
+    assert element.get("role") == "img" and element.get("aria-label") == 'a "line" & more'
+    assert any(text.text == "across" for text in element.iter("text"))
+
+
+def test_a_drawing_loads_nothing_and_takes_the_colours_of_the_page():
+    text = picture("a")
+    assert not re.search(r"https?:|xmlns", text)
+    targets = re.findall(r'href="([^"]{0,12})', text)
+    assert targets and all(t.startswith(("#a-", "data:image/")) for t in targets)
+    assert "currentColor" in text and "var(--series-0)" in text
+    assert INK not in text and OURS not in text
+
+
+def test_names_in_two_drawings_of_a_page_differ_and_references_hold():
+    names = {}
+    for name in ("a", "b"):
+        text = picture(name)
+        found = re.findall(r'\bid="([^"]*)"', text)
+        assert len(found) == len(set(found))
+        names[name] = set(found)
+        used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
+        assert used and used <= names[name]
+    assert not names["a"] & names["b"]
+
+
+def test_equal_drawings_are_equal_texts():
+    assert picture("a") == picture("a")
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
+    assert can_draw()
+    plain_import = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return plain_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=r"vinets\[plots\]"):
+        picture("a")

@@ -1,4 +1,4 @@
-"""The pictures of a build in :mod:`vinets.plotting`, and the charts of results."""
+"""The pictures of a build in :mod:`vinets.plotting`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from vinets.plotting import plot_generators, plot_points, plot_scores
-from vinets.report.charts import draw_accuracy, draw_parts, draw_training
 
 pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
@@ -15,18 +14,6 @@ from matplotlib.figure import Figure
 @pytest.fixture
 def ax():
     return Figure().add_subplot()
-
-
-def rows() -> list[dict]:
-    parts = {"backbone": 10, "projection": 4, "monomials": 3, "coefficients": 2, "linear": 1}
-    return [
-        {"name": name, "cut": cut, "accuracy": accuracy, "parts": parts}
-        for cut, name, accuracy in [
-            ("early", "VI-Net", 0.9),
-            ("early", "MLP", 0.8),
-            ("late", "VI-Net", 0.95),
-        ]
-    ]
 
 
 def test_points_are_drawn_class_by_class(ax, random):
@@ -61,32 +48,3 @@ def test_scores_are_all_counted(ax, random):
     plot_scores(scores, kept, ax)
     found, chosen = (sum(bar.get_height() for bar in part) for part in ax.containers)
     assert (found, chosen) == (120, 20)
-
-
-def test_accuracy_has_a_line_for_every_head_and_a_dashed_one(ax):
-    draw_accuracy(ax, rows(), 0.97)
-    lines = {line.get_label(): line for line in ax.lines}
-    assert set(lines) == {"VI-Net", "MLP", "uncut network"}
-    assert lines["VI-Net"].get_xydata().tolist() == [[0, 90], [1, 95]]
-    assert lines["MLP"].get_xydata().tolist() == [[0, 80]]  # not behind every cut
-    assert lines["uncut network"].get_linestyle() == "--"
-
-
-def test_training_marks_the_epoch_that_was_kept(ax):
-    epochs = [
-        {"epoch": i + 1, "loss": loss, "validation_loss": None} for i, loss in enumerate([3, 1, 2])
-    ]
-    histories = {"VI-Net": {"epochs": epochs, "best": 2}}
-    draw_training(ax, histories, "loss", "loss")
-    curve, mark = ax.lines
-    assert curve.get_ydata().tolist() == [3, 1, 2]
-    assert mark.get_xydata().tolist() == [[2, 1]]
-    draw_training(ax, histories, "validation_loss", "held out")
-    assert len(ax.lines) == 2  # nothing was held out
-
-
-def test_stacked_bars_end_at_the_totals(ax):
-    draw_parts(ax, rows(), 50)
-    networks = zip(*ax.containers, strict=True)
-    ends = [max(bar.get_x() + bar.get_width() for bar in bars) for bars in networks]
-    assert ends == [50, 20, 20, 20]

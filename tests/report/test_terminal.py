@@ -1,46 +1,107 @@
 from __future__ import annotations
 
-import builtins
+import io
 
 import pytest
 import torch
+from rich.console import Console
 
-from vinets.report.terminal import as_characters, plain_table, print_table
+from vinets.report.terminal import _show, as_characters, print_page, print_table
+from vinets.report.values import (
+    Axis,
+    Beside,
+    Bullets,
+    Code,
+    Column,
+    Fact,
+    Facts,
+    Figure,
+    Folded,
+    Page,
+    Row,
+    Section,
+    Series,
+    Table,
+    Text,
+)
 
-COLUMNS = ["", "long-\nname", "total"]
-ROWS = [["uncut", "1", "103,466"], ["VI-Net [b]", "22", "3"]]
-
-
-@pytest.mark.parametrize("rich", [True, False])
-def test_every_cell_is_printed_whole(rich, monkeypatch, capsys):
-    if rich:
-        pytest.importorskip("rich")
-    else:
-        plain_import = builtins.__import__
-
-        def refuse(name, *args, **kwargs):
-            if name.startswith("rich"):
-                raise ImportError(name)
-            return plain_import(name, *args, **kwargs)
-
-        monkeypatch.setattr(builtins, "__import__", refuse)
-    monkeypatch.setenv("COLUMNS", "12")  # a terminal too narrow for the table
-    print_table("Title", COLUMNS, ROWS, marked=[1])
-    printed = capsys.readouterr().out
-    lines = printed.splitlines()
-    assert "Title" in lines
-    for row in ROWS:
-        assert any(all(cell in line for cell in row) for line in lines)
+COLUMNS = ["network", Column("n", "long name", ","), Column("total", format=",.1f")]
+ROWS = [["uncut network", 1, 103466.0], ["VI-Net [b]", 22, 3.25]]
+TABLE = Table.from_rows("t", "Caption", COLUMNS, ROWS, marked=[1])
 
 
-def test_plain_columns_are_aligned_and_headings_end_on_one_line():
-    lines = plain_table(COLUMNS, ROWS).splitlines()
-    assert [line.split() for line in lines[:2]] == [["long-"], ["name", "total"]]
-    rows = lines[3:]
-    assert {line.index(end) + len(end) for line, end in zip(rows, ["1 ", "22 "], strict=True)} == {
-        len("VI-Net [b]  long- ")
-    }
-    assert len({len(line) for line in rows}) == 1
+def on_a_terminal(block, width: int) -> list[str]:
+    """Lines that a terminal of this width gets."""
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=True, color_system=None, markup=False)
+    _show(block, console)
+    return file.getvalue().splitlines()
+
+
+def test_a_pipe_gets_whole_rows(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "12")
+    print_table(TABLE)
+    lines = capsys.readouterr().out.splitlines()
+    assert "Caption" in lines
+    for cells in (["uncut network", "1", "103,466.0"], ["VI-Net [b]", "22", "3.2"]):
+        assert any(all(cell in line for cell in cells) for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 26, 24, 15])
+def test_no_number_is_broken_and_nothing_is_cut_off(width):
+    lines = on_a_terminal(TABLE, width)
+    assert max(map(len, lines)) <= width
+    for number in ("103,466.0", "22", "3.2"):
+        assert any(number in line for line in lines)
+    together = " ".join(" ".join(lines).split())
+    assert "VI-Net" in together and "…" not in together
+
+
+def test_headings_give_way_to_what_stands_below_them():
+    wide = Column("x", "a long heading of many words", ",")
+    lines = on_a_terminal(Table.from_rows("t", "T", ["a", wide], [["b", 5]]), 80)
+    assert max(map(len, lines)) < len(wide.label)
+    short = Column("x", "coefficients", ",", short="coeffs")
+    lines = on_a_terminal(Table.from_rows("t", "T", ["a", short], [["b", 5]]), 80)
+    assert "coefficients" in " ".join(lines)
+    lines = on_a_terminal(Table.from_rows("t", "T", ["a", short], [["b", 5]]), 10)
+    assert "coeffs" in " ".join(lines) and "coefficients" not in " ".join(lines)
+
+
+def test_a_table_without_rows_has_its_headings():
+    lines = on_a_terminal(Table("t", "T", TABLE.columns, ()), 80)
+    assert any("network" in line and "total" in line for line in lines)
+
+
+def test_sections_and_the_papers_values_are_there():
+    row = Row({"a": "x", "n": 1200}, {"n": 1300}, "A section")
+    lines = on_a_terminal(Table("t", "T", (Column("a"), Column("n", format=",")), (row,)), 80)
+    assert any("A section" in line for line in lines)
+    assert any("1,200 (1,300)" in line for line in lines)
+
+
+def test_a_page_is_printed_but_for_its_pictures(capsys):
+    figure = Figure("f", "A figure", Axis("x"), Axis("y"), (Series("s", (1,), (2,)),))
+    blocks = (
+        Beside((figure, Code("a  [b]\nc"))),
+        Folded("More", (TABLE,)),
+        Bullets(("first", "second")),
+    )
+    lead = (Text("word " * 100), Facts((Fact("Cut", "pool", "of 4"),)))
+    page = Page("The title", lead, (Section("A part", blocks),), "Footer")
+    print_page(page, "Figures are elsewhere.")
+    lines = capsys.readouterr().out.splitlines()
+    for line in ("The title", "A part", "a  [b]", "c", "Caption", "- second", "Cut: pool (of 4)"):
+        assert line in lines
+    assert ("word " * 100).strip() in [line.strip() for line in lines]  # a pipe breaks no line
+    assert lines[-1] == "Figures are elsewhere." and "A figure" not in lines
+    print_page(Page("T", lead, ()), "Figures are elsewhere.")
+    assert "elsewhere" not in capsys.readouterr().out
+
+
+def test_text_is_broken_on_a_terminal():
+    lines = on_a_terminal(Text("word " * 100), 200)
+    assert max(map(len, lines)) <= 100 and len(lines) > 5
 
 
 def test_characters_grow_with_the_grey_level():

@@ -1,29 +1,30 @@
 from __future__ import annotations
 
-import copy
+import math
 import re
+from dataclasses import replace
 
 import pytest
 import torch
+from pages import ReadPage, loads_nothing
 
 from vinets import build
 from vinets.data import digits
 from vinets.measure import machine
 from vinets.models import digits_cnn
-from vinets.report import can_draw
-from vinets.report.theory_page import (
-    advice_cells,
-    corollary_sentence,
-    kappa_sentence,
-    layer_cells,
-    theory_page,
-)
-from vinets.theory import study
+from vinets.palette import COLORS
+from vinets.report import can_draw, html, print_page, theory_page
+from vinets.report.formats import number
+from vinets.report.theory_page import corollary_sentence, kappa_sentence
+from vinets.report.values import Page, Table
+from vinets.theory import Study, study
 from vinets.theory.advisor import power_of_ten
+from vinets.theory.bounds import PolynomialBounds
+from vinets.theory.complexity import LayerNorms
 
 
 @pytest.fixture(scope="module")
-def found() -> dict:
+def found() -> Study:
     """A study of an untrained network with a VI-Net and margins."""
     torch.manual_seed(0)
     model, data = digits_cnn().eval(), digits().train
@@ -31,81 +32,94 @@ def found() -> dict:
     net, _ = build(model, data, "relu3", progress=None, **sizes)
     some = data.subset(torch.arange(100))
     example = data.example()
-    made = study(model, "relu3", example, network=net, batches=lambda: some.batches(50))
-    return made.to_dict()
+    return study(model, "relu3", example, network=net, batches=lambda: some.batches(50))
 
 
-def page(found: dict) -> str:
+def page(found: Study) -> Page:
     return theory_page(found, "A <title>", "vinets theory 'a & b'", machine("cpu"))
 
 
-@pytest.fixture
-def _plain(monkeypatch):
-    """Figures take time, and words do not depend on them."""
-    monkeypatch.setattr("vinets.report.theory_page.can_draw", lambda: False)
+def table(found: Study, name: str) -> Table:
+    blocks = [block for section in page(found).sections for block in section.blocks]
+    return next(block for block in blocks if isinstance(block, Table) and block.id == name)
 
 
-@pytest.mark.usefixtures("_plain")
-def test_the_page_shows_layers_bounds_advice_and_margins(found):
-    text = page(found)
-    for layer in (*found["uncut"]["layers"], *found["network"]["layers"]):
-        assert f'<th scope="row">{layer["name"]}</th>' in text
-        assert f"<td>{layer['spectral']:.4g}</td>" in text
-    for bound in found["network"]["bounds"]["bounds"]:
-        assert f"<td>{bound['bound']:.4g}</td>" in text
-    assert "Every bound holds." in text and "certify nothing" in text
+def test_page_and_terminal_show_layers_bounds_advice_and_margins(found, capsys):
+    text = html(page(found))
+    rows = ReadPage(text).rows
+    print_page(page(found), "Figures are elsewhere.")
+    printed = capsys.readouterr().out
+    for layer in (*found.uncut.layers, *found.network.whole.layers):
+        norm = number(layer.spectral, ".4g")
+        assert any(row[0] == layer.name and row[3] == norm for row in rows)
+        assert layer.name in printed and norm in printed
+    for bound in found.network.head.bounds.bounds:
+        assert any(number(bound.bound, ".4g") in row for row in rows)
+    for words in ("Every bound holds.", "certify nothing", found.advice.sentence):
+        assert words in printed and words in " ".join(ReadPage(text).texts)
     assert "A &lt;title&gt;" in text and "vinets theory 'a &amp; b'" in text
-    assert "<svg" not in text and "vinets[plots]" in text
+    assert printed.rstrip().endswith("Figures are elsewhere.")
 
 
 @pytest.mark.skipif(not can_draw(), reason="needs matplotlib")
-def test_every_figure_says_what_it_shows_and_the_page_loads_nothing(found):
-    text = page(found)
+def test_every_picture_says_what_it_shows_and_the_page_loads_nothing(found):
+    text = html(page(found))
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', text)
-    assert len(set(labels)) == text.count("<figure>") == 1 + 2 + 5 + 1
-    assert not re.search(r"https?:|@import|<script|<link|<iframe|url\((?!#)", text)
-    names = re.findall(r'\bid="([^"]*)"', text)
+    assert len(labels) == len(set(labels)) == 2 + 5
+    read = ReadPage(text)
+    assert len(read.figures) == 2 and loads_nothing(text)
+    names = read.values("id")
     assert len(names) == len(set(names))
+    assert COLORS[1] not in text.partition("<main>")[2]  # dark screens have their own
 
 
-@pytest.mark.usefixtures("_plain")
 def test_without_a_network_the_page_leaves_its_parts_out(found):
-    text = page(found | {"network": None, "corollary": None, "log10_kappa": None})
-    assert "conv1" in text and "Heads that are certified" in text
-    assert "W_M" not in text and "corollary" not in text
+    texts = " ".join(ReadPage(html(page(replace(found, network=None, corollary=None)))).texts)
+    assert "conv1" in texts and "Heads that are certified" in texts
+    assert "W_M" not in texts and "corollary" not in texts
 
 
-@pytest.mark.usefixtures("_plain")
-def test_a_broken_bound_is_called_one(found):
-    broken = copy.deepcopy(found)
-    broken["network"]["bounds"]["holds"] = False
-    broken["network"]["bounds"]["bounds"][0]["holds"] = False
-    text = page(broken)
-    assert "A bound is broken." in text and "<td>NO</td>" in text
+def test_a_broken_bound_is_called_one(found, monkeypatch):
+    monkeypatch.setattr("vinets.theory.bounds.Bound.holds", property(lambda self: False))
+    text = html(page(found))
+    assert isinstance(found.network.head.bounds, PolynomialBounds)
+    assert "A bound is broken." in text and '<span class="verdict no">no</span>' in text
 
 
 def test_layers_are_kept_removed_changed_or_added(found):
-    assert [row[2] for row in layer_cells(found, "uncut")] == ["kept"] * 3 + ["removed"] * 2
-    shifted = found | {"kept": ["conv1", "conv2"], "removed": ["conv3", "conv4", "fc"]}
-    fates = [row[2] for row in layer_cells(shifted, "network")]
-    assert fates[:4] == ["kept", "kept", "changed", "added"]
-    norms = [float(row[3]) for row in layer_cells(found, "uncut")]
-    assert norms == pytest.approx([x["spectral"] for x in found["uncut"]["layers"]], rel=1e-3)
+    fates = [row.values["cut"] for row in table(found, "layers-uncut").rows]
+    assert fates == ["kept"] * 3 + ["removed"] * 2
+    split = replace(found.split, kept=found.split.kept[:2], removed=found.uncut.layers[2:])
+    shifted = table(replace(found, split=split), "layers-network")
+    assert [row.values["cut"] for row in shifted.rows][:4] == ["kept", "kept", "changed", "added"]
+    norms = [row.values["spectral"] for row in table(found, "layers-uncut").rows]
+    assert norms == [layer.spectral for layer in found.uncut.layers]
+
+
+def test_a_norm_that_did_not_converge_is_called_so(found):
+    first = replace(found.uncut.layers[0], converged=False)
+    uncut = replace(found.uncut, layers=(first, *found.uncut.layers[1:]))
+    shown = table(replace(found, uncut=uncut), "layers-uncut").rows[0].values["spectral"]
+    assert shown == f"{number(first.spectral, '.4g')} (not converged)"
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"variables_bound": 1.0}, ["10^-0.50", "less complex"]),
-        ({"variables_bound": 3.0, "log10_R_guaranteed": 9.25}, ["±3 only", "10^9.25"]),
-        ({"variables_bound": None, "log10_R_guaranteed": None}, ["Nothing bounds"]),
-        ({"log10_R": None}, ["R = 0"]),
-    ],
+    ("reach", "words"),
+    [(1.0, ["complex."]), (3.0, ["±3 only", "guaranteed"]), (math.inf, ["Nothing bounds"])],
 )
-def test_the_sentence_on_kappa_follows_the_numbers(found, changes, words):
-    text = kappa_sentence(found | {"log10_kappa": -0.5, "network": found["network"] | changes})
+def test_the_sentence_on_kappa_follows_the_numbers(found, reach, words):
+    head = replace(found.network.head, variables_bound=reach)
+    changed = replace(found, network=replace(found.network, head=head))
+    text = kappa_sentence(changed)
     assert all(word in text for word in words)
-    assert ("guaranteed" in text) == ("±3" in str(words))
+    assert number(changed.log10_kappa, "10^.2f") in text
+    assert ("less complex" in text) == (changed.log10_kappa < 0)
+    assert ("guaranteed" in text) == (reach == 3.0)
+
+
+def test_the_sentence_on_kappa_of_a_layer_of_zeros(found):
+    head = replace(found.network.head, layers=(LayerNorms("W", 0.0, 0.0),))
+    assert "R = 0" in kappa_sentence(replace(found, network=replace(found.network, head=head)))
 
 
 @pytest.mark.parametrize(
@@ -118,18 +132,21 @@ def test_the_sentence_on_kappa_follows_the_numbers(found, changes, words):
     ],
 )
 def test_the_sentence_on_margins_has_its_caveat(ratio, words):
-    text = corollary_sentence({"ratios": {"0.5": ratio}})
+    text = corollary_sentence(ratio)
     assert words in text and "the values themselves certify nothing" in text
 
 
 def test_stars_mark_what_fits_at_the_tau_of_the_advice(found):
-    advice = copy.deepcopy(found["advice"])
-    for row in advice["path"]:
-        row["log10_tau_max"], row["fits"] = 2.0 - row["degree"], row["degree"] == 1
-    columns, rows = advice_cells(advice)
-    assert columns == ["polynomials", "monomials", *(f"degree {d}" for d in range(1, 6))]
-    assert rows[0] == ["1,280", "512", "10*", "1 ", "0.1 ", "0.01 ", "0.001 "]
-    assert len(rows) == 8 and rows[-1][:2] == ["10", "16"]
+    path = tuple(
+        replace(row, log10_tau_max=2.0 - row.degree, log10_kappa=row.degree - 1.5)
+        for row in found.advice.path
+    )
+    advice = table(replace(found, advice=replace(found.advice, path=path)), "advice")
+    names = [column.name for column in advice.columns]
+    assert names == ["polynomials", "monomials", *(f"degree {d}" for d in range(1, 6))]
+    first, *_, last = (list(row.values.values()) for row in advice.rows)
+    assert first == [1280, 512, "10*", "1", "0.1", "0.01", "0.001"]
+    assert len(advice.rows) == 8 and last[:2] == [10, 16]
 
 
 @pytest.mark.parametrize("log10", [-7.31, -3.9, -0.0001, 0.0, 1.4199, 5.9999, 6.0, 12.345])

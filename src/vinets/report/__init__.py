@@ -2,48 +2,28 @@
 
 from vinets.report.comparisons import comparison_table
 from vinets.report.demo_page import demo_page
-from vinets.report.duels import Duel, duel, duels_of, standings
-from vinets.report.figures import can_draw, draw_figure, save_figure
+from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html
 from vinets.report.markdown import markdown
 from vinets.report.reading import read_results
 from vinets.report.results_page import results_page
 from vinets.report.terminal import as_characters, print_page, print_table
 from vinets.report.theory_page import theory_page
-from vinets.report.values import (
-    Axis,
-    Column,
-    Drawing,
-    ExperimentResult,
-    Figure,
-    Level,
-    Page,
-    Row,
-    Section,
-    Series,
-    Table,
-)
+from vinets.report.values import Axis, Column, ExperimentResult, Figure, Level, Row, Series, Table
 
 __all__ = [
     "Axis",
     "Column",
-    "Drawing",
-    "Duel",
     "ExperimentResult",
     "Figure",
     "Level",
-    "Page",
     "Row",
-    "Section",
     "Series",
     "Table",
     "as_characters",
     "can_draw",
     "comparison_table",
     "demo_page",
-    "draw_figure",
-    "duel",
-    "duels_of",
     "html",
     "markdown",
     "print_page",
@@ -51,6 +31,5 @@ __all__ = [
     "read_results",
     "results_page",
     "save_figure",
-    "standings",
     "theory_page",
 ]

@@ -24,7 +24,14 @@ PART_COLORS = {
     "coefficients": OURS,
     "linear": COLORS[1],
 }
-SHORT = {"projection": "proj.", "monomials": "monom.", "coefficients": "coeffs"}
+SHORT = {
+    "backbone": "back.",
+    "projection": "proj.",
+    "monomials": "mono.",
+    "coefficients": "coeffs",
+    "linear": "lin.",
+}
+SEEN = "The network that was cut has seen the held-out images, the heads have not."
 LOSSES = {"loss": "training loss", "validation_loss": "loss on the held-out part"}
 
 
@@ -37,12 +44,12 @@ def comparison_table(comparison: Comparison) -> Table:
     parts = _parts(networks)
     columns = [
         Column("network"),
-        Column("accuracy", "accuracy %", ".2f", "accuracy_std", "higher"),
+        Column("accuracy", "accuracy %", ".2f", "accuracy_std", "higher", short="acc. %"),
         Column("gap", "Δ", "+.2f"),
         *(Column(part, format=",", short=SHORT.get(part, "")) for part in parts),
         Column("parameters", "total", ","),
-        Column("speed", "images/s", ",.0f", "speed_std", "higher"),
-        Column("seconds", "", ".1f"),
+        Column("speed", "images/s", ",.0f", better="higher", short="img/s"),
+        Column("seconds", "", ".1f", short="s"),
     ]
     rows = [_row(network, comparison.uncut) for network in networks]
     known = {name for row in rows for name in row}
@@ -63,7 +70,7 @@ def _row(network: NetworkResult, uncut: NetworkResult) -> dict[str, Value]:
         values["gap"] = 100 * (network.accuracy - uncut.accuracy)
     values |= network.parts | {"parameters": network.parameters}
     if network.speed is not None:
-        values |= {"speed": network.speed.mean, "speed_std": network.speed.std}
+        values["speed"] = network.speed.mean
     if network.seconds:
         values["seconds"] = network.seconds
     return values
@@ -112,7 +119,9 @@ def training_figure(
         return None
     label = LOSSES[field]
     axes = Axis("epoch", format=""), Axis(label, log=True, format=".3g")
-    return Figure(field, f"Training of the heads: {label}", *axes, tuple(series))
+    title, kept = f"Training of the heads: {label}", "The mark shows the weights that were kept."
+    caption = f"{kept} {SEEN}" if field == "validation_loss" else kept
+    return Figure(field, title, *axes, tuple(series), caption=caption)
 
 
 def draw_parts(ax: Axes, comparisons: Sequence[Comparison]) -> None:

@@ -22,7 +22,7 @@ from vinets.report.comparisons import (
 from vinets.report.duels import LEVEL, duels_of, standings
 from vinets.report.formats import number
 from vinets.report.theory_charts import layers_figure, power
-from vinets.report.theory_page import LAYERS_TEXT, MEANING
+from vinets.report.theory_page import MEANING
 from vinets.report.values import (
     Beside,
     Block,
@@ -47,24 +47,11 @@ __all__ = ["ComplexityFacts", "DemoResult", "ExampleResult", "demo_page", "outco
 
 TITLE = "VI-Nets on handwritten digits"
 WIDE = 9.0  # inches
-SEEN = "The network that was cut has seen the held-out images, the heads have not."
 
 
 @dataclass(frozen=True)
 class ExampleResult:
-    """What the saved VI-Net says of one test image.
-
-    Attributes
-    ----------
-    index : int
-        Of the image.
-    label, prediction : str
-        Its class, and the one that the network says.
-    probabilities : dict
-        Of every class.
-    picture : str
-        The image as lines of characters.
-    """
+    """What the saved VI-Net says of one test image, which ``picture`` shows as characters."""
 
     index: int
     label: str
@@ -85,36 +72,11 @@ class ComplexityFacts:
 class DemoResult:
     """What the demo found.
 
-    Attributes
-    ----------
-    command : str
-        How to repeat it.
-    machine : dict
-        See :func:`vinets.measure.machine`.
-    seed, seeds : int
-        The first seed, and how many there are.
-    batch : int
-        Images a pass where speed was measured.
-    data : str
-        Name of the data.
-    train, test : int
-        How many images there are.
-    comparisons : tuple of Comparison
-        One a cut, the earliest first.
-    theory : ComplexityFacts
-        Of the networks of the first seed.
-    saved : str
-        Cut of the VI-Net that was saved.
-    example : ExampleResult
-        What it says of one image.
-    settings : dict
-        By cut: names and values.
-    seconds : float
-        All of it.
-    pictures : Pictures or None
-        Of the saved VI-Net.
-    plane : ndarray of shape (m, 2) or None
-        First two principal components of its latents.
+    Comparisons are one a cut, the earliest first; ``saved`` is the cut of the VI-Net that was
+    saved, and ``settings`` are names and values by cut. ``batch`` is the number of images a pass
+    where speed was measured, ``train`` and ``test`` how many images there are. The theory is about
+    the networks of the first seed. ``pictures`` and ``plane``, the first two principal components
+    (m, 2) of the latents, are those of the saved VI-Net.
     """
 
     command: str
@@ -248,10 +210,7 @@ def _inside(result: DemoResult) -> Section:
     best = result.best
     curves = (training_figure(best, "loss"), training_figure(best, "validation_loss"))
     drawn = tuple(curve for curve in curves if curve is not None)
-    text = Text(f"The mark on a curve shows the weights that were kept. {SEEN}")
-    blocks: tuple[Block, ...] = (Code(str(best.build)), *_pictures(result))
-    if drawn:
-        blocks = (*blocks, Beside(drawn), text)
+    blocks = (Code(str(best.build)), *_pictures(result), Beside(drawn))
     return Section(f"Inside the VI-Net cut at {result.saved}", blocks)
 
 
@@ -335,7 +294,6 @@ def _complexity(theory: ComplexityFacts) -> Section:
     blocks = (
         Text(MEANING),
         layers_figure(uncut, networks),
-        Text(LAYERS_TEXT),
         Text(text),
         Table("complexity", caption, columns, tuple(rows)),
     )

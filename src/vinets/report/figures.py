@@ -109,8 +109,7 @@ def draw_figure(ax: Axes, figure: Figure) -> None:
 def legend_above(ax: Axes) -> None:
     """A legend above the axes, for no place inside is free of curves in every figure."""
     count = len(ax.get_legend_handles_labels()[1])
-    columns = next((n for n in (4, 3, 2) if count % n == 0 or count > 2 * n), 2)
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(count, columns), borderaxespad=0.3)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(count, 3), borderaxespad=0.3)
 
 
 def _draw_series(ax: Axes, figure: Figure, series: Series, look: int) -> None:

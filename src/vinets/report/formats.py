@@ -53,9 +53,7 @@ def difference(ours: Any, paper: Any, spec: str | None) -> str:
     if not (_is_finite(ours) and _is_finite(paper)):
         return ""
     plain = (spec or ".4g").removeprefix("10^").replace("+", "")
-    text = _formatted(ours - paper, f"+{plain}")
-    is_zero = not any(digit in text.partition("e")[0] for digit in "123456789")
-    return text.lstrip("+−") if is_zero else text
+    return _formatted(ours - paper, f"+{plain}")
 
 
 def cell(column: Column, row: Row) -> str:
@@ -98,4 +96,7 @@ def _formatted(value: Any, spec: str) -> str:
     spec = spec.removeprefix("10^").removesuffix("×")
     if spec.endswith("d"):  # for whole numbers only
         value = round(value)
-    return "10^" * power + format(value, spec).replace("-", "−") + "×" * factor
+    text = format(value, spec).replace("-", "−")
+    if not any(digit in text.partition("e")[0] for digit in "123456789"):
+        text = text.lstrip("+−")  # zero has no sign
+    return "10^" * power + text + "×" * factor

@@ -49,10 +49,9 @@ def html(page: Page) -> str:
     """The page as one file, with its style, pictures and scripts inside."""
     lead = "\n".join(_html(block, "") for block in page.lead)
     sections = "\n".join(map(_section, page.sections))
-    blocks = [*page.lead, *(block for section in page.sections for block in section.blocks)]
-    if not can_draw() and _holds(blocks, Drawing):
+    if not can_draw() and page.holds(Drawing):
         lead += _html(Text(NO_DRAWINGS), "")
-    script = f"<script>\n{_asset('interactive.js')}</script>\n" if _holds(blocks, Figure) else ""
+    script = f"<script>\n{_asset('interactive.js')}</script>\n" if page.holds(Figure) else ""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -79,14 +78,6 @@ def html(page: Page) -> str:
 
 def _asset(name: str) -> str:
     return files("vinets.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _holds(blocks: Iterable[Block], kind: type) -> bool:
-    return any(
-        isinstance(block, kind)
-        or (isinstance(block, Beside | Folded) and _holds(block.blocks, kind))
-        for block in blocks
-    )
 
 
 def _contents(sections: Iterable[Section]) -> str:
@@ -236,13 +227,14 @@ def _kind(*names: str) -> str:
 @_html.register
 def _figure(figure: Figure, prefix: str) -> str:
     title = escape(figure.title)
+    caption = f"<p>{escape(figure.caption, quote=False)}</p>\n" if figure.caption else ""
     # Inside a script element no "<" may stand that could end it.
     data = json.dumps(_figure_data(figure), allow_nan=False).replace("<", "\\u003c")
     return (
         f'<figure class="chart" id="{prefix}{figure.id}">\n<figcaption>{title}</figcaption>\n'
         f'<div class="legend" role="group" aria-label="Series of: {title}"></div>\n'
         f'<div class="plot"><svg role="group" aria-label="{title}"></svg></div>\n'
-        f"<noscript><p>{NO_SCRIPT}</p></noscript>\n"
+        f"{caption}<noscript><p>{NO_SCRIPT}</p></noscript>\n"
         f"<details open><summary>Show data</summary>\n{_table(_data_table(figure), prefix)}\n"
         f'</details>\n<script type="application/json">{data}</script>\n</figure>'
     )

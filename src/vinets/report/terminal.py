@@ -59,7 +59,7 @@ def print_page(page: Page, pictures: str = "") -> None:
         console.print(f"\n{section.title}", style="bold underline")
         for block in section.blocks:
             _show(block, console)
-    if pictures and any(_has_pictures(b) for s in page.sections for b in s.blocks):
+    if pictures and page.holds(Figure, Drawing):
         _show(Text(pictures), console)
 
 
@@ -69,12 +69,6 @@ def _console() -> Console:
     if not console.is_terminal:
         console.width = WIDE
     return console
-
-
-def _has_pictures(block: Block) -> bool:
-    if isinstance(block, Beside | Folded):
-        return any(map(_has_pictures, block.blocks))
-    return isinstance(block, Figure | Drawing)
 
 
 @singledispatch
@@ -120,33 +114,38 @@ def _show_inner(block: Beside | Folded, console: Console) -> None:
 @_show.register
 def _show_table(table: Table, console: Console) -> None:
     console.print(f"\n{table.caption}", style="bold", soft_wrap=not console.is_terminal)
-    grid = _grid(table)
     wide = console.options.update(max_width=10_000)
-    if console.measure(grid, options=wide).minimum <= console.width:
-        console.print(grid)
-        return
+    for tight in (False, True):
+        grid = _grid(table, tight)
+        if console.measure(grid, options=wide).minimum <= console.width:
+            console.print(grid)
+            return
     first, *others = table.columns
     for row in table.rows:
         console.print(both(first, row), style="bold" if row.marked else None)
         for column in others:
             if text := both(column, row):
-                console.print(f"  {column.short or column.heading}: {text}")
+                console.print(f"  {column.heading}: {text}")
 
 
-def _grid(table: Table) -> Grid:
-    grid = Grid(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+def _grid(table: Table, tight: bool) -> Grid:
+    """The table in columns; a tight one has short headings and little room between them."""
+    box = None if tight else SIMPLE_HEAD
+    grid = Grid(box=box, show_edge=False, pad_edge=False, padding=(0, 1 if tight else 2, 0, 0))
     cells = [[both(column, row) for column in table.columns] for row in table.rows]
+    headings = []
     for index, column in enumerate(table.columns):
-        heading = column.short or column.heading
-        longest = max((len(row[index]) for row in cells), default=0)
+        # Headings are broken at blanks where they are wider than what stands below them.
+        room = max(1 if tight else 8, *(len(row[index]) for row in cells), 0)
+        name = (tight and column.short) or column.heading
+        headings.append(textwrap.wrap(name, room, break_long_words=False))
+    height = max(map(len, headings))
+    for column, lines in zip(table.columns, headings, strict=True):
+        text = "\n" * (height - len(lines)) + "\n".join(lines)
         if column.format is None:
-            grid.add_column(heading, overflow="fold", min_width=min(longest, 12), vertical="bottom")
+            grid.add_column(text, overflow="fold", min_width=min(12, max(map(len, lines))))
         else:
-            # Headings are broken at blanks where they are wider than what stands below them.
-            lines = textwrap.wrap(heading, max(longest, 6), break_long_words=False)
-            grid.add_column(
-                "\n".join(lines), justify="right", no_wrap=True, header_style="", vertical="bottom"
-            )
+            grid.add_column(text, justify="right", no_wrap=True)
     known = {id(row): texts for row, texts in zip(table.rows, cells, strict=True)}
     for section, rows in table.parts():
         if section is not None:

@@ -62,6 +62,8 @@ def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figu
             _run(f"{name}, R = {power(found.log10_R)}", found, end, dashed=found is uncut)
             for name, found in every.items()
         ),
+        caption="The last point is R: the step to it is the factor of the sum. Steep steps are "
+        "where R comes from.",
     )
 
 
@@ -102,6 +104,8 @@ def margins_figure(corollary: Corollary, name: str) -> Figure:
             _loss(label, bound, normal, dashed=bound is corollary.uncut)
             for label, bound in sides.items()
         ),
+        caption="Further right, the complexity term is smaller at the same loss, but for the "
+        "logarithm of the width.",
     )
 
 

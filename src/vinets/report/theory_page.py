@@ -38,7 +38,7 @@ from vinets.theory.margins import QUANTILES
 from vinets.theory.networks import CutComplexity
 from vinets.theory.studies import Corollary, Study
 
-__all__ = ["LAYERS_TEXT", "MEANING", "corollary_sentence", "kappa_sentence", "theory_page"]
+__all__ = ["MEANING", "corollary_sentence", "kappa_sentence", "theory_page"]
 
 LAYER_COLUMNS = (
     Column("layer"),
@@ -70,10 +70,6 @@ NORMS = (
     "reshaped kernel alone would give, the excess how far it is above. In a residual block, what "
     "runs past a layer counts in it: fork, carry and join name its place. The share is that of "
     "the layer in the sum."
-)
-LAYERS_TEXT = (
-    "Lines are the product of norms and Lipschitz constants up to each layer. The last point is R: "
-    "the step to it is the factor of the sum. Steep steps are where R comes from."
 )
 SCOPE = (
     "This is for polynomials of one vector an example, with variables in [-1, 1] and no linear "
@@ -183,7 +179,6 @@ def _by_layer(study: Study) -> Section:
     blocks: tuple[Block, ...] = (
         Text(NORMS),
         layers_figure(study.uncut, others),
-        Text(LAYERS_TEXT),
         *tables,
         Beside(shares),
     )
@@ -318,10 +313,6 @@ def _corollary(corollary: Corollary, name: str) -> Section:
         Text(corollary_sentence(corollary.ratio(0.5))),
         table,
         margins_figure(corollary, name),
-        Text(
-            "Further right, the complexity term is smaller at the same loss, but for the logarithm "
-            "of the width."
-        ),
     )
     return Section("Margins and the corollary", blocks)
 

@@ -55,22 +55,11 @@ BETTER = ("higher", "lower", "yes")
 class Column:
     """A column of a table.
 
-    Attributes
-    ----------
-    name : str
-        Key of its values in every row.
-    label : str
-        Its heading; the name if empty.
-    format : str or None
-        Format of its numbers, see :func:`vinets.report.formats.number`; None for text.
-    std : str or None
-        Key of the standard deviations of its values.
-    better : {"higher", "lower", "yes"} or None
-        Which values are good ones, where that can be said.
-    difference : bool
-        Whether our value less the paper's says something.
-    short : str
-        A shorter heading for terminals.
+    ``name`` is the key of its values in every row, ``label`` its heading (the name if empty),
+    ``short`` a shorter one for terminals. ``format`` is that of its numbers, see
+    :func:`vinets.report.formats.number`, or None for text, and ``std`` the key of their standard
+    deviations. ``better`` says which values are good ones, where that can be said: "higher",
+    "lower" or "yes"; ``difference``, whether our value less the paper's means something.
     """
 
     name: str
@@ -94,18 +83,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table.
+    """Values by column, the same as the paper prints them, and the section that the row is in.
 
-    Attributes
-    ----------
-    values : dict
-        By column. What is missing stays empty, None is a dash.
-    paper : dict
-        The same as the paper prints it.
-    section : str or None
-        Heading of the part of the table that the row belongs to.
-    marked : bool
-        Whether it is set off from the others.
+    What is missing stays empty, None is a dash. A marked row is set off from the others.
     """
 
     # Any, for what a value is stands in its column: with a format, it is a number or None.
@@ -151,19 +131,10 @@ class Table:
     ) -> Table:
         """A table of cells in the order of its columns; a plain name is a column of text."""
         made = tuple(Column(c) if isinstance(c, str) else c for c in columns)
-        chosen = set(marked)
-        return cls(
-            id,
-            caption,
-            made,
-            tuple(
-                Row(
-                    {column.name: value for column, value in zip(made, row, strict=True)},
-                    marked=index in chosen,
-                )
-                for index, row in enumerate(rows)
-            ),
-        )
+        names, chosen = [column.name for column in made], set(marked)
+        values = (dict(zip(names, row, strict=True)) for row in rows)
+        filled = (Row(row, marked=index in chosen) for index, row in enumerate(values))
+        return cls(id, caption, made, tuple(filled))
 
     @property
     def compared(self) -> frozenset[str]:
@@ -194,19 +165,7 @@ def facts_table(id: str, caption: str, facts: Iterable[tuple[str, Value]]) -> Ta
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis.
-
-    Attributes
-    ----------
-    label : str
-        What it shows.
-    log : bool
-        Whether it is logarithmic.
-    format : str or None
-        Format of its numbers.
-    names : tuple of str
-        Names of the positions 0, 1, 2, ..., where it has no numbers.
-    """
+    """An axis; ``names`` are those of the positions 0, 1, 2, ..., where it has no numbers."""
 
     label: str
     log: bool = False
@@ -221,20 +180,10 @@ class Axis:
 class Series:
     """Points of a figure that belong together.
 
-    Attributes
-    ----------
-    name : str
-        What stands in the legend. The first name that begins with "VI-Net" stands out.
-    x, y : tuple of float
-        As many of both; None in ``y`` where there is no value.
-    labels : tuple of str
-        Name of every point, such as its cut; or empty.
-    std : tuple of float or None
-        Standard deviation of every y.
-    dashed : bool
-        Whether its line is dashed.
-    marks : tuple of int or None
-        Positions of the points that get a mark on the line; None for all.
+    There are as many ``x`` as ``y``, which is None where there is no value, and as many ``labels``
+    (names of points, such as cuts) and ``std`` (standard deviations of y), where there are any.
+    ``marks`` are the positions of the points that get a mark on the line, None for all. The first
+    series whose name begins with "VI-Net" stands out.
     """
 
     name: str
@@ -262,7 +211,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Figure:
-    """Series over a pair of axes; ``kind`` is "lines" or "scatter"."""
+    """Series over a pair of axes; ``kind`` is "lines" or "scatter", ``caption`` stands below."""
 
     id: str
     title: str
@@ -271,6 +220,7 @@ class Figure:
     series: tuple[Series, ...]
     kind: str = "lines"
     levels: tuple[Level, ...] = ()
+    caption: str = ""
 
     def __post_init__(self) -> None:
         _check_identifier("id", self.id)
@@ -280,20 +230,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture by matplotlib that is no series chart.
+    """A picture by matplotlib that is no series chart; ``draw`` draws on the axes it is given.
 
-    Attributes
-    ----------
-    id : str
-        Unique in its page.
-    alt : str
-        What it shows, for those who cannot see it.
-    caption : str
-        What stands below it.
-    draw : callable
-        Draws on the axes that it is given.
-    size : (float, float)
-        Width and height in inches.
+    ``alt`` says what it shows to those who cannot see it, ``caption`` stands below it, ``size`` is
+    its width and height in inches.
     """
 
     id: str
@@ -377,12 +317,22 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole report."""
+    """A whole report; ``lead`` stands before the first section."""
 
     title: str
     lead: tuple[Block, ...]
     sections: tuple[Section, ...]
     footer: str = ""
+
+    def holds(self, *kinds: type) -> bool:
+        """Whether there is a block of one of these kinds in it, or inside of another block."""
+        waiting = [*self.lead, *(block for section in self.sections for block in section.blocks)]
+        while waiting:
+            block = waiting.pop()
+            if isinstance(block, kinds):
+                return True
+            waiting += getattr(block, "blocks", ())
+        return False
 
 
 # --- results of experiments -------------------------------------------------------------------
@@ -392,37 +342,10 @@ class Page:
 class ExperimentResult:
     """What an experiment found, and how it was run; one JSON file holds one.
 
-    :func:`vinets.plain.as_plain` makes JSON values of it, :func:`vinets.report.read_results` reads
-    a folder of them.
-
-    Attributes
-    ----------
-    experiment : str
-        Its name: letters, digits, hyphens.
-    title : str
-        Heading.
-    order : float
-        Its place among the others.
-    paper : str
-        Where the paper has it, such as "Table 2".
-    text : tuple of str
-        Paragraphs.
-    tables, figures : tuple of Table, tuple of Figure
-        What was found.
-    notes : tuple of str
-        Remarks, such as what differs from the paper.
-    command : tuple of str
-        The command with its arguments.
-    machine : dict
-        See :func:`vinets.measure.machine`.
-    machines : tuple of dict
-        All of them, where its trials ran on several.
-    seeds : tuple of int
-        Those that were averaged over.
-    settings : dict
-        Name and value of what else decides the outcome.
-    seconds : float or None
-        How long it took.
+    ``experiment`` is its name, ``order`` its place among the others, ``paper`` where the paper has
+    it, such as "Table 2". ``text`` are paragraphs, ``notes`` remarks, such as what differs from the
+    paper. ``seeds`` are those that were averaged over, ``settings`` what else decides the outcome.
+    ``machines`` are all of them, where its trials ran on several.
 
     Examples
     --------
