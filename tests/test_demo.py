@@ -11,10 +11,12 @@ import torch
 
 from vinets import demo
 from vinets.data import digits
-from vinets.demo import DEMO_CUTS, DEMO_SETTINGS, run_demo
+from vinets.demo import DEMO_CUTS, run_demo
 from vinets.latent.cut import cut_points
 from vinets.models import digits_cnn
 from vinets.nn import VINet
+from vinets.pipeline.comparison import Comparison
+from vinets.plain import from_plain
 from vinets.report import can_draw
 from vinets.theory import spectral_complexity
 
@@ -32,53 +34,43 @@ def ran(tmp_path_factory):
 
 
 def test_the_file_holds_what_was_returned(ran):
-    out, results = ran
+    out, result = ran
     stored = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    keys = {"command", "machine", "seed", "uncut", "cuts", "rows", "histories"}
-    assert keys <= stored.keys() and stored["seed"] == SEED
-    assert stored["rows"] == json.loads(json.dumps(results["rows"]))
+    assert stored["seed"] == SEED and stored["command"] == result.command
+    kept = [from_plain(Comparison, one) for one in stored["comparisons"]]
+    assert kept == list(result.comparisons)
 
 
-def test_rows_are_consistent(ran):
-    _, results = ran
-    tests = results["data"]["test"]
-    promised = {"name", "cut", "accuracy", "parameters", "parameters_head", "parts", "seconds"}
-    promised |= {"images_per_second", "images_per_second_std"}
-    cuts = [cut["cut"] for cut in results["cuts"]]
-    for cut in cuts:
-        names = [row["name"] for row in results["rows"] if row["cut"] == cut]
+def test_networks_are_consistent(ran):
+    _, result = ran
+    for comparison in result.comparisons:
+        names = [one.name for one in comparison.networks]
         assert names[0] == "VI-Net" and {"linear, flat", "linear, pooled", "MLP"} < set(names)
-    for row in [results["uncut"], *results["rows"]]:
-        assert promised - {"cut"} <= row.keys()
-        assert 0 <= row["accuracy"] <= 1 and row["images_per_second"] > 0
-        assert row["accuracy"] == pytest.approx(1 - len(row["wrong"][0]) / tests)
-        assert row["parameters"] == sum(row["parts"].values())
-        assert row["parameters_head"] == row["parameters"] - row["parts"]["backbone"]
-    assert results["uncut"]["accuracy"] > 0.8  # it learned something
-    assert set(results["histories"]) == set(cuts)
+        for one in (comparison.uncut, *comparison.networks):
+            assert 0 <= one.accuracy <= 1 and one.speed.mean > 0
+            assert one.accuracy == pytest.approx(1 - len(one.wrong[0]) / result.test)
+            assert one.parameters == sum(one.parts.values())
+            assert one.parameters_head == one.parameters - one.parts["backbone"]
+        assert comparison.uncut.accuracy > 0.8  # it learned something
 
 
 def test_the_saved_network_is_the_best_on_held_out_images_and_the_one_in_the_table(ran):
-    out, results = ran
+    out, result = ran
     network = VINet.from_pretrained(out / "vinet")
-    cut = results["saved"]["cut"]
-    assert network.record.cut == cut
-    (row,) = (r for r in results["rows"] if r["cut"] == cut and r["name"] == "VI-Net")
+    assert network.record.cut == result.saved
+    ours = result.best.networks[0]
     images, labels = next(digits(SEED).test.batches(1000))
     with torch.no_grad():
         wrong = (network(images).argmax(1) != labels).nonzero()[:, 0]
-    assert wrong.tolist() == row["wrong"][0]
-    assert sum(network.parts().values()) == row["parameters"]
-    kept = {}
-    for name, histories in results["histories"].items():
-        history = histories["VI-Net"]
-        kept[name] = history["epochs"][history["best"] - 1]["validation_accuracy"]
-    assert kept[cut] == max(kept.values())
+    assert wrong.tolist() == list(ours.wrong[0])
+    assert sum(network.parts().values()) == ours.parameters
+    kept = {c.cut: c.networks[0].history.kept.validation_accuracy for c in result.comparisons}
+    assert kept[result.saved] == max(kept.values())
 
 
 def test_another_process_reads_the_network_and_gives_the_stored_answer(ran):
-    out, results = ran
-    example = results["example"]
+    out, result = ran
+    example = result.example
     script = (
         "import sys; from vinets.data import digits; from vinets.nn import VINet;"
         "network = VINet.from_pretrained(sys.argv[1]); index = int(sys.argv[2]);"
@@ -86,26 +78,38 @@ def test_another_process_reads_the_network_and_gives_the_stored_answer(ran):
         "p = network(images[index : index + 1])[0].softmax(0);"
         "print(network.record.classes[int(p.argmax())], float(p.max()))"
     )
-    words = [sys.executable, "-c", script, str(out / "vinet"), str(example["index"])]
+    words = [sys.executable, "-c", script, str(out / "vinet"), str(example.index)]
     answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
     label, probability = answer.stdout.split()
-    assert label == example["prediction"]
-    assert float(probability) == pytest.approx(example["probabilities"][label], abs=1e-4)
+    assert label == example.prediction
+    assert float(probability) == pytest.approx(example.probabilities[label], abs=1e-4)
 
 
 def test_the_theory_is_that_of_the_saved_network(ran):
-    out, results = ran
-    theory, saved = results["theory"], results["saved"]["cut"]
-    assert list(theory["cuts"]) == [cut["cut"] for cut in results["cuts"]]
-    found = theory["cuts"][saved]
+    out, result = ran
+    stored = json.loads((out / "results.json").read_text())["theory"]
+    assert list(stored["cuts"]) == [one.cut for one in result.comparisons]
     again = spectral_complexity(VINet.from_pretrained(out / "vinet"))
-    assert found["log10_R"] == pytest.approx(again.log10_R, abs=1e-3)
-    assert [layer["name"] for layer in found["layers"]] == [layer.name for layer in again.layers]
-    for facts in theory["cuts"].values():
+    found = result.theory.cuts[result.saved].whole
+    assert found.log10_R == pytest.approx(again.log10_R, abs=1e-3)
+    assert [layer.name for layer in found.layers] == [layer.name for layer in again.layers]
+    for facts in stored["cuts"].values():
         assert facts["bounds"]["holds"]
-        kappa = facts["log10_R"] - theory["uncut"]["log10_R"]
+        kappa = facts["log10_R"] - stored["uncut"]["log10_R"]
         assert facts["log10_kappa"] == pytest.approx(kappa)
         assert facts["log10_R_guaranteed"] >= facts["log10_R"]
+
+
+def test_a_finished_demo_starts_anew_and_an_interrupted_one_goes_on(ran, monkeypatch):
+    out, result = ran
+    (out / "results.json").unlink()  # as if it had been stopped at the very end
+    monkeypatch.setattr(
+        "vinets.pipeline.trials.run_at_cut", lambda *_: pytest.fail("something was run again")
+    )
+    again = run_demo(out, seed=SEED, quick=True, progress=None)
+    assert again.comparisons == result.comparisons
+    with pytest.raises(pytest.fail.Exception, match="run again"):
+        run_demo(out, seed=SEED, quick=True, progress=None)
 
 
 class Balanced(HTMLParser):
@@ -125,7 +129,7 @@ class Balanced(HTMLParser):
 
 
 def test_the_page_is_well_formed_and_loads_nothing(ran):
-    out, results = ran
+    out, result = ran
     text = (out / "report.html").read_text(encoding="utf-8")
     reader = Balanced()
     reader.feed(text)
@@ -136,20 +140,19 @@ def test_the_page_is_well_formed_and_loads_nothing(ran):
     assert text.count("<figure>") == (8 if can_draw() else 0)
     names = re.findall(r'\bid="([^"]*)"', text)
     assert len(names) == len(set(names))
-    for row in results["rows"]:
-        assert f"{row['parameters']:,}" in text
+    for comparison in result.comparisons:
+        assert all(f"{one.parameters:,}" in text for one in comparison.networks)
 
 
 def test_seeds_share_the_test_images_and_are_averaged(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "QUICK_CUTS", ("relu3",))
-    monkeypatch.setattr(demo, "QUICK_EPOCHS", 1)
-    monkeypatch.setattr("vinets.report.demo_page.can_draw", lambda: False)
-    results = run_demo(tmp_path, seed=SEED, seeds=2, quick=True, progress=None)
-    assert results["command"].endswith("--seeds 2 --quick")
-    for row in [results["uncut"], *results["rows"]]:
-        first, second = row["accuracies"]
-        assert row["accuracy"] == pytest.approx((first + second) / 2)
-    first, second = results["uncut"]["wrong"]
+    result = run_demo(tmp_path, seed=SEED, seeds=2, quick=True, progress=None)
+    assert result.command.endswith("--seeds 2 --quick")
+    (comparison,) = result.comparisons
+    for one in (comparison.uncut, *comparison.networks):
+        first, second = one.accuracies
+        assert one.accuracy == pytest.approx((first + second) / 2)
+    first, second = comparison.uncut.wrong
     assert first != second  # another network
 
 
@@ -157,25 +160,20 @@ def test_the_cuts_exist_and_come_earliest_first():
     names = [point.name for point in cut_points(digits_cnn(), torch.zeros(1, 1, 8, 8))]
     places = [names.index(cut) for cut in DEMO_CUTS]
     assert places == sorted(places)
-    assert set(demo.QUICK_CUTS) <= set(DEMO_SETTINGS)
+    assert set(demo.QUICK_CUTS) <= set(DEMO_CUTS)
 
 
-def test_settings_of_ideal_and_training_do_not_hide_each_other():
-    setting = DEMO_SETTINGS[DEMO_CUTS[0]]
-    stored = json.loads(json.dumps(setting.to_dict()))
-    assert stored["ideal.precision"] == setting.ideal.precision
-    assert stored["recipe.precision"] == setting.recipe.precision
-    assert stored["build.components"] == setting.build["components"]
+def test_settings_say_everything_that_decides(ran):
+    _, result = ran
+    settings = result.settings[result.saved]
+    assert settings["finding.psi"] == "0.03" and settings["recipe.epochs"] == "2"
+    assert settings["projecting.components"] == "32" and settings["caching.views"] == "1"
 
 
-def test_bad_input_is_named_before_any_work(tmp_path, capsys):
+def test_bad_input_is_named_before_any_work(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="'out' parameter of run_demo must be a folder"):
         run_demo(tmp_path / "file")
     for seeds in (0, None, "2"):
         with pytest.raises(ValueError, match="'seeds' parameter of run_demo must be a positive"):
             run_demo(tmp_path, seeds=seeds)
-    with pytest.raises(SystemExit) as stopped:
-        demo.main(["--out", str(tmp_path / "file" / "below")])
-    assert stopped.value.code == 2
-    assert "Traceback" not in capsys.readouterr().err

@@ -93,7 +93,8 @@ class Options:
     def check(self, owner: str) -> None:
         """Raise for a value outside its domain, in the name of whoever was given it."""
         for one in fields(self):  # type: ignore[arg-type]
-            check_value(owner, one.name, one.metadata["domain"], getattr(self, one.name))
+            if "domain" in one.metadata:
+                check_value(owner, one.name, one.metadata["domain"], getattr(self, one.name))
 
 
 def check_value(owner: str, name: str, domain: Domain, value: Any) -> None:

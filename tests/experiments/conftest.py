@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from vinets.experiments.reproduce import Folders
 from vinets.models import create_model
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory) -> tuple[Path, Path]:
+def folders(tmp_path_factory) -> Folders:
     """Folders of data and weights for ResNet-18."""
     root = tmp_path_factory.mktemp("paper")
     binary = root / "data" / "cifar10" / "cifar-10-batches-bin"
@@ -29,4 +28,4 @@ def folders(tmp_path_factory) -> tuple[Path, Path]:
     weights = root / "weights"
     weights.mkdir()
     save_file(create_model("resnet18", 10).state_dict(), weights / "resnet18_cifar10.safetensors")
-    return root / "data", weights
+    return Folders(root / "data", weights)

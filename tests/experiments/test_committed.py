@@ -1,4 +1,4 @@
-"""The results in the repository follow from its runs."""
+"""The results in the repository follow from its trials."""
 
 from __future__ import annotations
 
@@ -7,29 +7,35 @@ from pathlib import Path
 
 import pytest
 
-from vinets.experiments.plan import Plan
-from vinets.experiments.reproduce import EXPERIMENTS
-from vinets.experiments.runs import FULL, Store
+from vinets.experiments.plan import EXPERIMENTS, Plan
+from vinets.pipeline.setup import Identity
+from vinets.pipeline.store import Store
 from vinets.plain import as_plain
-from vinets.report import ExperimentResult
 
 PAPER = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"
-PARTS = ("text", "tables", "figures", "notes")
 
 
 @pytest.fixture(scope="module")
 def store():
-    return Store(PAPER, FULL)
+    return Store(PAPER)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_results_in_the_repository_follow_from_its_runs(store, name):
-    made = EXPERIMENTS[name].result(Plan(), store)
-    expected = as_plain(ExperimentResult(name, name, **made))
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_the_results_in_the_repository_follow_from_its_trials(store, name):
+    made = as_plain(EXPERIMENTS[name].findings(Plan(), store))
     written = json.loads((PAPER / f"{name}.json").read_text())
-    assert {part: written[part] for part in PARTS} == {part: expected[part] for part in PARTS}
+    assert {part: written[part] for part in made} == made
 
 
-def test_no_run_in_the_repository_is_without_use(store):
-    used = {store.path(run) for each in EXPERIMENTS.values() for run in each.runs(Plan())}
-    assert used == set((PAPER / "runs").iterdir())
+def test_every_trial_in_the_repository_loads_and_is_used(store):
+    files = set((PAPER / "trials").iterdir())
+    assert len(files) == 616
+    assert all(store.path(store.load(path).trial) == path for path in files)
+    used = {store.path(trial) for each in EXPERIMENTS.values() for trial in each.trials(Plan())}
+    assert used == files
+
+
+def test_the_results_belong_to_some_weights_and_data(store):
+    trials = EXPERIMENTS["table-efficiency"].trials(Plan())
+    with pytest.raises(ValueError, match=r"resnet18 with other weights and other data\. Choose"):
+        store.claim(trials, {"resnet18": Identity("mine", "mine")})

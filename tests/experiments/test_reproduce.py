@@ -7,21 +7,25 @@ import json
 import pytest
 import torch
 
-from vinets.experiments import claims, engine
+from vinets.experiments import claims
 from vinets.experiments.backbones import RESNET18
-from vinets.experiments.plan import READINGS, Plan
-from vinets.experiments.reproduce import EXPERIMENTS, reproduce
-from vinets.experiments.runs import QUICK, Store
+from vinets.experiments.plan import EXPERIMENTS, READINGS, Experiment, Findings, Plan
+from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce, write_plan
+from vinets.models import create_model, save_weights
+from vinets.pipeline import trials as running
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import TrialResult
 from vinets.report import read_results
+from vinets.run import main, read_list
 
-SETTINGS = {"quick": True, "seeds": 2, "backbones": ("resnet18",), "device": "cpu"}
+PLAN = Plan(seeds=2, quick=True, backbones=("resnet18",))
+SETTINGS = {"plan": PLAN, "device": "cpu", "progress": None}
 
 
 @pytest.fixture(scope="module")
 def out(folders, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    data, weights = folders
-    reproduce(["all"], data, folder, weights=weights, progress=None, **SETTINGS)
+    reproduce(["all"], folders, folder, **SETTINGS)
     return folder
 
 
@@ -31,7 +35,9 @@ def _experiment(folder, name):
 
 def test_every_experiment_has_a_result_that_the_page_can_read(out):
     found = read_results(out)
-    assert [experiment.experiment for experiment in found] == list(EXPERIMENTS)
+    assert [experiment.experiment for experiment in found] == [
+        one.name for one in chosen_experiments(["all"])
+    ]
     for experiment in found:
         if experiment.tables or experiment.figures:  # some are for the other network alone
             assert experiment.machine["torch"] and experiment.seconds > 0
@@ -72,10 +78,9 @@ def test_pruning_leaves_fewer_monomials(out):
 
 
 def test_a_second_call_repeats_nothing(out, folders, monkeypatch):
-    data, weights = folders
-    monkeypatch.setattr(engine, "_world", lambda *_: pytest.fail("something was run again"))
+    monkeypatch.setattr(running, "run_at_cut", lambda *_: pytest.fail("something was run again"))
     before = {path: path.read_text() for path in out.glob("*.json")}
-    reproduce(["all"], data, out, weights=weights, progress=None, **SETTINGS)
+    reproduce(["all"], folders, out, **SETTINGS)
     assert {path: path.read_text() for path in out.glob("*.json")} == before
 
 
@@ -83,12 +88,9 @@ def test_baselines_are_compared_seed_by_seed(out):
     rows = _experiment(out, "fig-baselines").tables[0].rows
     assert len(rows) == len(READINGS)  # at one cut
     found = {"vi": {}, "random": {}}
-    for path in (out / "runs").glob("*-train-*"):
-        record = json.loads(path.read_text())
-        run, accuracy = record["run"], record["result"]["accuracy"]
-        plain = (run["cut"], run["psi"], run["scale"]) == (rows[0].values["cut"], 0.1, "none")
-        if plain and run["head"] in found and run["keep"] is None and not run["changes"]:
-            found[run["head"]][run["seed"]] = 100 * accuracy
+    for head, seed in ((head, seed) for head in found for seed in (0, 1)):
+        trial = PLAN.trial(RESNET18, rows[0].values["cut"], head=head, seed=seed)
+        found[head][seed] = 100 * Store(out).read(trial).trained.accuracy
     gaps = [found["vi"][seed] - found["random"][seed] for seed in (0, 1)]
     assert rows[0].values["difference"] == pytest.approx(sum(gaps) / 2)
     assert rows[0].values["difference_std"] == pytest.approx(abs(gaps[0] - gaps[1]) / 2**0.5)
@@ -106,7 +108,7 @@ def test_every_claim_of_a_network_is_checked(out):
 
 def test_calls_are_logged_with_what_they_did(out):
     (call,) = [json.loads(line) for line in (out / "calls.jsonl").read_text().splitlines()]
-    assert call["runs"] == len(list((out / "runs").iterdir())) and call["left"] == 0
+    assert call["runs"] == len(list((out / "trials").iterdir())) and call["left"] == 0
     assert call["seconds"] > 0 and call["machine"]["torch"]
 
 
@@ -114,69 +116,94 @@ def test_a_full_gpu_is_one_sentence(folders, tmp_path, monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.27 GiB.")
 
-    data, weights = folders
-    monkeypatch.setattr(engine, "TASKS", {"ideals": full})
+    monkeypatch.setattr(running, "run_at_cut", full)
     with pytest.raises(MemoryError, match=r"--jobs"):
-        reproduce(["fig-monomials"], data, tmp_path, weights=weights, progress=None, **SETTINGS)
+        reproduce(["fig-monomials"], folders, tmp_path, **SETTINGS)
 
 
-def test_a_call_that_was_stopped_goes_on(out, folders, tmp_path, monkeypatch):
-    data, weights = folders
+def test_a_call_that_was_stopped_goes_on(folders, tmp_path, monkeypatch):
     done = []
 
-    def stopped(bench, run, folder):
+    def stopped(context, trial, folder):
         if len(done) == 3:
             raise KeyboardInterrupt
-        done.append(run)
-        return {"kept": True}
+        done.append(trial)
+        return TrialResult(0.25)
 
-    name = ["fig-truncation"]
-    monkeypatch.setattr(engine, "TASKS", {"train": stopped})
+    monkeypatch.setattr(running, "run_at_cut", stopped)
     with pytest.raises(KeyboardInterrupt):
-        reproduce(name, data, tmp_path, weights=weights, progress=None, **SETTINGS)
-    store = Store(tmp_path, QUICK)
-    runs = EXPERIMENTS["fig-truncation"].runs(Plan(2, True, ("resnet18",)))
-    assert len(store.missing(runs)) == len(runs) - 3
-    assert all(store.read(run) == {"kept": True} for run in done)
+        reproduce(["fig-truncation"], folders, tmp_path, **SETTINGS)
+    store, trials = Store(tmp_path), EXPERIMENTS["fig-truncation"].trials(PLAN)
+    assert len(store.missing(trials)) == len(trials) - 3
+    assert all(store.read(trial) == TrialResult(0.25) for trial in done)
 
 
 def test_processes_side_by_side_find_the_same(out, folders, tmp_path):
-    data, weights = folders
-    reproduce(["fig-monomials"], data, tmp_path, weights=weights, jobs=2, progress=None, **SETTINGS)
+    reproduce(["fig-monomials"], folders, tmp_path, jobs=2, **SETTINGS)
     found = [_experiment(folder, "fig-monomials").figures for folder in (out, tmp_path)]
     assert found[0] == found[1]
 
 
-def test_quick_and_full_results_are_kept_apart(tmp_path):
-    run = EXPERIMENTS["fig-truncation"].runs(Plan())[0]
-    assert run.name(Plan().scale) != run.name(Plan(quick=True).scale)
+def test_a_file_of_trials_gives_what_the_experiment_needs(out, folders, tmp_path, capsys):
+    path = write_plan(["fig-monomials"], folders, PLAN, tmp_path / "trials.json")
+    assert set(read_list(path).trials) == set(EXPERIMENTS["fig-monomials"].trials(PLAN))
+    assert main([str(path), "--out", str(tmp_path / "out"), "--device", "cpu"]) == 0
+    reproduce(["fig-monomials"], folders, tmp_path / "out", **SETTINGS)
+    found = [_experiment(one, "fig-monomials").figures for one in (out, tmp_path / "out")]
+    assert found[0] == found[1]
+
+
+def test_other_weights_are_refused(out, folders, tmp_path):
+    """Results of one network are not those of another, whatever its file is called."""
+    other = create_model("resnet18", 10)
+    (tmp_path / "weights").mkdir()
+    save_weights(other, tmp_path / "weights" / RESNET18.weights)
+    with pytest.raises(ValueError, match=r"results of resnet18 with other weights\. Choose"):
+        reproduce(["fig-monomials"], Folders(folders.data, tmp_path / "weights"), out, **SETTINGS)
+
+
+def test_quick_and_full_results_are_kept_apart():
+    names = [{t.name for t in EXPERIMENTS["fig-truncation"].trials(p)} for p in (Plan(), PLAN)]
+    assert not names[0] & names[1]
+
+
+def test_a_quick_run_says_so_first(out):
+    assert all(one.text[0].startswith("A quick run") for one in read_results(out))
+
+
+def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(EXPERIMENTS, "_entries", dict(EXPERIMENTS))
+    mine = Experiment(
+        "my-table",
+        "Mine",
+        "nowhere",
+        99,
+        lambda plan: [plan.trial(RESNET18, "layer4.1.bn1", "ideals")],
+        lambda plan, store: Findings(("Nothing to see.",)),
+    )
+    assert chosen_experiments(["all"])[-1] is mine
+    reproduce(["my-table"], folders, tmp_path, **SETTINGS)
+    assert _experiment(tmp_path, "my-table").text[1] == "Nothing to see."
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("names", "plan", "message"),
     [
-        ({"names": ["fig-nothing"]}, "fig-truncation"),
-        ({"backbones": ("vgg",)}, "resnet18"),
-        ({"weights": "nowhere"}, "vinets train resnet18"),
+        (["fig-nothing"], PLAN, r"no experiment 'fig-nothing'\. .*fig-truncation"),
+        (["fig-monomials"], Plan(quick=True, backbones=("vgg",)), "resnet18"),
     ],
 )
-def test_wrong_arguments_are_one_sentence(folders, tmp_path, change, message):
-    data, weights = folders
-    given = {"names": ["fig-monomials"], "weights": weights, **SETTINGS, **change}
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        reproduce(given.pop("names"), data, tmp_path, progress=None, **given)
+def test_wrong_arguments_are_one_sentence(folders, tmp_path, names, plan, message):
+    with pytest.raises(ValueError, match=message):
+        reproduce(names, folders, tmp_path, plan=plan, device="cpu", progress=None)
 
 
-def test_a_broken_run_is_named(out, tmp_path):
-    store = Store(tmp_path, QUICK)
-    run = EXPERIMENTS["fig-monomials"].runs(Plan(quick=True))[0]
-    store.write(run, {"a": 1}, {})
-    store.path(run).write_text("{")
-    with pytest.raises(ValueError, match="Delete it"):
-        store.read(run)
+def test_missing_weights_are_one_sentence_with_a_command_that_makes_them(folders, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"vinets train --model resnet18 --data cifar10:"):
+        reproduce(["fig-monomials"], Folders(folders.data, tmp_path), tmp_path / "out", **SETTINGS)
 
 
 def test_raw_results_are_json_with_settings_machine_and_time(out):
-    for path in (out / "runs").glob("*.json"):
+    for path in (out / "trials").glob("*.json"):
         record = json.loads(path.read_text())
-        assert {"run", "scale", "machine", "took", "result"} <= record.keys()
+        assert {"trial", "machine", "took", "result"} <= record.keys()

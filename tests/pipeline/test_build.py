@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -254,7 +256,8 @@ def test_a_misspelt_option_is_named_with_the_nearest(latents, misspelt, meant):
 
 
 def test_options_are_refused_before_any_work(model, train, monkeypatch):
-    monkeypatch.setattr("vinets.pipeline.build.collect", lambda *_, **__: pytest.fail("it began"))
+    module = sys.modules["vinets.pipeline.build"]
+    monkeypatch.setattr(module, "collect", lambda *_, **__: pytest.fail("it began"))
     with pytest.raises(ValueError, match="'keep' parameter of build"):
         build(model, train, "relu3", keep=-1)
 
@@ -263,7 +266,7 @@ def test_settings_may_be_given_as_objects_and_changed_by_keywords(latents):
     pruning = Pruning(keep=4, monomials=32)
     whole = build(latents, pruning=pruning, components=8, progress=None)[1]
     flat = build(latents, **SMALL)[1]
-    assert (whole.generators_kept, whole.monomials_kept) == (flat.generators_kept, 32)
+    assert replace(whole, seconds={}) == replace(flat, seconds={})
     fewer = build(latents, pruning=pruning, keep=2, components=8, progress=None)[1]
     assert fewer.generators_kept == 20
 

@@ -105,7 +105,7 @@ def test_a_result_holds_what_was_asked_for(setups, tmp_path, detailed):
         assert found.accuracy == 1 - len(found.wrong) / len(DATA.test)
     assert (found.wrong is not None) == (found.history is not None) == detailed
     assert found.uncut == setups["net"].accuracy
-    assert found.polynomials == 40 and found.monomials == 32 and found.capped is False
+    assert found.polynomials == 40 and found.monomials <= 32 and found.capped is False
 
 
 def test_saved_networks_are_timed_in_turns_and_answer_as_tested(setups, tmp_path):
