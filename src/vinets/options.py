@@ -206,8 +206,9 @@ def gibibytes() -> Domain:
 def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Let a function that takes :class:`Options` objects take their fields as keywords, too.
 
-    The objects are made of the keywords, or changed by them where they are given themselves. A
-    keyword that nothing has is refused, with the nearest one that there is.
+    Keywords change the object that is given itself, or else the default of the function's
+    parameter, or else that of the class. A keyword that nothing has is refused, with the nearest
+    one that there is.
 
     Examples
     --------
@@ -224,14 +225,15 @@ def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., 
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         own = inspect.signature(function).parameters
+        starts = {name: _start(own[name], kind) for name, kind in groups.items()}
 
         @wraps(function)
         def call(*args: Any, **given: Any) -> R:
             mine = {name: given.pop(name) for name in [*given] if name in own}
-            mine |= gather(function.__name__, groups, given, mine, known=own)
+            mine |= gather(function.__name__, groups, given, starts | mine, known=own)
             return function(*args, **mine)
 
-        call.__signature__ = _flattened(own, groups)  # type: ignore[attr-defined]
+        call.__signature__ = _flattened(own, starts)  # type: ignore[attr-defined]
         return call
 
     return decorate
@@ -244,7 +246,7 @@ def gather(
     objects: Mapping[str, Any],
     known: Iterable[str] = (),
 ) -> dict[str, Options]:
-    """The objects that flat keywords make, by the name of their group."""
+    """The objects, by the name of their group, as flat keywords change them."""
     names = {name: [f.name for f in fields(kind)] for name, kind in groups.items()}  # type: ignore[arg-type]
     every = [n for group in names.values() for n in group]
     for name in given:
@@ -256,8 +258,7 @@ def gather(
         mine = {name: given[name] for name in names[group] if name in given}
         for name, value in mine.items():
             check_value(owner, name, _domain(kind, name), value)
-        start = objects.get(group)
-        made[group] = kind(**mine) if start is None else replace(start, **mine)
+        made[group] = replace(objects[group], **mine)
     return made
 
 
@@ -266,16 +267,24 @@ def _domain(kind: type[Options], name: str) -> Domain:
     return found
 
 
+def _start(parameter: inspect.Parameter, kind: type[Options]) -> Options:
+    """What keywords change: the default of the parameter, or of the class."""
+    if parameter.default is inspect.Parameter.empty:
+        return kind()
+    assert isinstance(parameter.default, kind)
+    return parameter.default
+
+
 def _flattened(
-    own: Mapping[str, inspect.Parameter], groups: Mapping[str, type[Options]]
+    own: Mapping[str, inspect.Parameter], starts: Mapping[str, Options]
 ) -> inspect.Signature:
     """The signature that people see: fields of the groups among the function's own keywords."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    kept = [p for name, p in own.items() if name not in groups]
+    kept = [p for name, p in own.items() if name not in starts]
     flattened = [
-        inspect.Parameter(f.name, keyword, default=f.default, annotation=f.type)
-        for kind in groups.values()
-        for f in fields(kind)  # type: ignore[arg-type]
+        inspect.Parameter(f.name, keyword, default=getattr(start, f.name), annotation=f.type)
+        for start in starts.values()
+        for f in fields(start)  # type: ignore[arg-type]
         if f.name not in own
     ]
     first = [p for p in kept if p.kind is not keyword]

@@ -205,8 +205,11 @@ class Recipe(Options):
         0.1, real(0, 1), "Share held out to choose the best epoch; 0 keeps the last."
     )
     augment: bool = option(True, flag(), "Random crops and flips, or what the data does.")
-    distill: float = option(
-        0.0, real(0, 1, high_included=True), "Weight of what the uncut network says."
+    distill: float | None = option(
+        None,
+        optional(real(0, 1, high_included=True)),
+        "Weight of the uncut network's answers in the loss.",
+        shown="0",
     )
     temperature: float = option(2.0, real(0), "Of the distillation.")
     label_smoothing: float = option(0.0, real(0, 1), "Of the cross-entropy.")
