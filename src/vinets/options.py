@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from vinets.checks import parameter_error
 from vinets.plain import nearest
@@ -57,6 +57,10 @@ class Domain:
         What the command line takes: bool, int, float, str or Path.
     written : str
         What is accepted on the command line, in words, where that differs.
+    metavar : str
+        What stands for a value in the help of the command line; the name of the type if empty.
+    choices : tuple of str
+        All values, where there are a few words.
     """
 
     accepted: str
@@ -64,6 +68,8 @@ class Domain:
     read: Callable[[str], Any] | None = None
     typed: type = str
     written: str = ""
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
 
 
 def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
@@ -79,13 +85,18 @@ def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
         One line, for the command line and the documentation.
     **more
         ``flag``, its name on the command line if that is not the field's; ``shown``, the default
-        in words; ``result=False`` for options that change no result, only how it is computed.
+        in words, None to say nothing; ``result=False`` for options that change no result, only how it is computed.
     """
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 
 
 class Options:
-    """Base of frozen dataclasses of options: refuses values outside their domains."""
+    """Base of frozen dataclasses of options: refuses values outside their domains.
+
+    ``panel`` heads the options in the help of the command line; the name of the class if empty.
+    """
+
+    panel: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         self.check(type(self).__name__)
@@ -132,7 +143,7 @@ def real(low: float, high: float = math.inf, *, high_included: bool = False) -> 
 def choice(*names: str) -> Domain:
     """One of some words."""
     listed = ", ".join(map(repr, names[:-1])) + f" or {names[-1]!r}"
-    return Domain(listed, lambda value: isinstance(value, str) and value in names)
+    return Domain(listed, lambda value: isinstance(value, str) and value in names, choices=names)
 
 
 def text() -> Domain:
@@ -147,7 +158,11 @@ def flag() -> Domain:
 
 def path() -> Domain:
     """A path, or None."""
-    return Domain("a path or None", lambda value: value is None or isinstance(value, str | Path))
+    return Domain(
+        "a path or None",
+        lambda value: value is None or isinstance(value, str | Path),
+        typed=Path,
+    )
 
 
 def optional(domain: Domain) -> Domain:
@@ -158,6 +173,8 @@ def optional(domain: Domain) -> Domain:
         domain.read,
         domain.typed,
         domain.written or domain.accepted,
+        domain.metavar,
+        domain.choices,
     )
 
 
@@ -168,6 +185,7 @@ def count(*, auto: bool = False) -> Domain:
         lambda value: value is None or (auto and value == "auto") or _is_whole(value),
         _read_count,
         written="a positive integer or all",
+        metavar="N|all",
     )
 
 
@@ -183,6 +201,7 @@ def share() -> Domain:
         ),
         lambda given: float(given[:-1]) / 100 if given.endswith("%") else _read_count(given),
         written="a positive integer, a share such as 50%, or all",
+        metavar="N|50%|all",
     )
 
 
@@ -197,6 +216,7 @@ def gibibytes() -> Domain:
         lambda value: _is_whole(value, 0),
         lambda given: int(float(given) * 2**30),
         written="a number of GiB",
+        metavar="GiB",
     )
 
 

@@ -7,18 +7,26 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-__all__ = ["DATA_FORMATS", "EXPORT_FORMATS", "EXPORT_SUFFIXES", "NETWORKS", "ORACLES", "LateHelp"]
+__all__ = [
+    "DATA_FORMATS",
+    "EXPERIMENTS",
+    "EXPORT_FORMATS",
+    "EXPORT_SUFFIXES",
+    "NETWORKS",
+    "LateHelp",
+]
 
 # Written into a help text; here they stand for what is known once everything is imported.
-DATA_FORMATS, NETWORKS, ORACLES = "{data formats}", "{networks}", "{oracles}"
+DATA_FORMATS, NETWORKS, EXPERIMENTS = "{data formats}", "{networks}", "{experiments}"
 EXPORT_FORMATS, EXPORT_SUFFIXES = "{export formats}", "{export suffixes}"
+ORACLES = "{oracles}"  # in vinets.settings
 
 
 class LateHelp(TyperCommand):
     """A command that fills in its help when it is shown: until then torch is not imported."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        for parameter in self.params:
+        for parameter in self.params:  # arguments and options
             text = getattr(parameter, "help", None) or ""
             for marker, names in _NAMES.items():
                 if marker in text:
@@ -45,6 +53,12 @@ def _oracles() -> str:
     return ", ".join(ORACLES)
 
 
+def _experiments() -> str:
+    from vinets.experiments.reproduce import chosen_experiments
+
+    return ", ".join(one.name for one in chosen_experiments(["all"]))
+
+
 def _export_formats() -> str:
     from vinets.nn.export import EXPORT_FORMATS
 
@@ -61,6 +75,7 @@ _NAMES: dict[str, Callable[[], str]] = {
     DATA_FORMATS: _data_formats,
     NETWORKS: _networks,
     ORACLES: _oracles,
+    EXPERIMENTS: _experiments,
     EXPORT_FORMATS: _export_formats,
     EXPORT_SUFFIXES: _export_suffixes,
 }

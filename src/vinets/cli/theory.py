@@ -50,7 +50,7 @@ def theory(
         option(
             DATA,
             "--cut",
-            help="Name or index of a place (see vinets cuts), or a share: 50%.",
+            help="Name or index of a cut (see vinets cuts), or a share: 50%.",
             show_default="that of --vinet",
         ),
     ] = None,
@@ -125,7 +125,7 @@ def theory(
     one_of("vinets", "constant", constant, CONSTANTS)
     if not 0 < tau < math.inf:
         raise parameter_error("vinets", "tau", "a positive, finite number", tau)
-    place = resolve_device("vinets", device)
+    on = resolve_device("vinets", device)
     opened, example, source = _open(model, weights, data, shape, size, split_seed)
     network = None if vinet is None else _behind(vinet, opened, model, example)
     if cut is None and network is None:
@@ -135,11 +135,11 @@ def theory(
     with watching(quiet) as progress:
         progress.start(f"norms of {opened.name}", 1)
         found = study(
-            opened.network.to(place),
+            opened.network.to(on),
             where,
-            example.to(place),
-            network=None if network is None else network.to(place),
-            batches=None if drawn is None else lambda: drawn.batches(BATCH, device=place),
+            example.to(on),
+            network=None if network is None else network.to(on),
+            batches=None if drawn is None else lambda: drawn.batches(BATCH, device=on),
             n_components=components,
             seed=seed,
             tau=tau,

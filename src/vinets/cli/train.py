@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vinets.cli.generate import takes
+from vinets.cli.late_help import NETWORKS
 from vinets.cli.options import (
     DATA,
     OUTPUT,
@@ -36,7 +37,7 @@ def _words(name: str) -> str:
 
 @takes(("seed", "distill", "temperature"), {"recipe": _words}, recipe=Recipe)
 def train(
-    model: Annotated[str, option(DATA, "--model", help="{networks}.")],
+    model: Annotated[str, option(DATA, "--model", help=f"{NETWORKS}.")],
     data: Data,
     out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the network.")],
     recipe: dict[str, Any],
