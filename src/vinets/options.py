@@ -85,7 +85,8 @@ def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
         One line, for the command line and the documentation.
     **more
         ``flag``, its name on the command line if that is not the field's; ``shown``, the default
-        in words, None to say nothing; ``result=False`` for options that change no result, only how it is computed.
+        in words, None to say nothing; ``result=False`` for options that change no result, only how
+        it is computed.
     """
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 

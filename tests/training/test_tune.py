@@ -92,7 +92,7 @@ def test_single_numbers_change_the_recipe(make, train):
     history = fine_tune(make(), train, recipe=Recipe(epochs=9, clip=1.0), **OPTIONS)
     assert history.recipe.epochs == 3 and history.recipe.clip == 1.0
     assert fine_tune(make(), train, views=1, **OPTIONS).recipe.epochs == 3
-    with pytest.raises(TypeError, match="fine_tune has no option 'epoch'. Did you mean 'epochs'"):
+    with pytest.raises(TypeError, match=r"has no option 'epoch'\. Did you mean 'epochs'"):
         fine_tune(make(), train, epoch=3)
     with pytest.raises(ValueError, match="'momentum' parameter of fine_tune must be a number"):
         fine_tune(make(), train, momentum=1)
