@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from vinets.report import Column, Experiment, Row, Table
+from vinets.plain import as_plain
+from vinets.report import Column, ExperimentResult, Row, Table
 
 
 @pytest.fixture
 def results(tmp_path) -> Path:
     table = Table("t", "Sizes", (Column("model"),), (Row({"model": "VI-Net"}),))
-    found = Experiment("table-sizes", "Sizes of networks", tables=(table,))
-    (tmp_path / "table-sizes.json").write_text(json.dumps(found.to_dict()))
+    found = ExperimentResult("table-sizes", "Sizes of networks", tables=(table,))
+    (tmp_path / "table-sizes.json").write_text(json.dumps(as_plain(found)))
     return tmp_path
 
 
@@ -44,5 +45,5 @@ def test_bad_input_to_report_is_refused(refused, results, tmp_path):
     assert "holds no results" in refused("report", tmp_path / "empty")
     assert "is a folder" in refused("report", results, "--out", tmp_path)
     (results / "bad.json").write_text('{"experiment": "bad", "title": 3}')
-    assert "bad.json: 'title' must be a text. Got 3 instead." in refused("report", results)
+    assert "bad.json: title must be a text. Got 3 instead." in refused("report", results)
     assert not (results / "report.html").exists()

@@ -69,14 +69,12 @@ def train(
         print_json({"out": str(out)} | as_plain(run))
         return
     columns = (
-        Column("data", model),
         Column("parameters", "parameters", ","),
-        Column("accuracy", "accuracy %", ".2f"),
+        Column("accuracy", "accuracy", ".2%"),
         Column("loss", "loss", ".4f"),
         Column("calibration_error", "calibration error", ".4f"),
         Column("seconds", "seconds", ".1f"),
     )
-    values = run.test | {"data": f"on {split.name}", "parameters": run.parameters}
-    values |= {"accuracy": 100 * run.test["accuracy"], "seconds": run.seconds}
-    print_table(Table("training", "", columns, (Row(values),)))
+    values = run.test | {"parameters": run.parameters, "seconds": run.seconds}
+    print_table(Table("training", f"{model} on {split.name}", columns, (Row(values),)))
     note(f"Saved in {out}. Next: vinets cuts {out}", quiet)

@@ -37,7 +37,7 @@ class Pictures:
     kept: tuple[NDArray[np.float64], ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class BuildReport:
     """How a VI-Net was built.
 
@@ -87,7 +87,9 @@ class BuildReport:
     parts: dict[str, int]
     original_parameters: int
     seconds: dict[str, float]
-    pictures: Pictures | None = field(default=None, repr=False, metadata={"plain": False})
+    pictures: Pictures | None = field(
+        default=None, repr=False, compare=False, metadata={"plain": False}
+    )
 
     @property
     def parameters(self) -> int:
