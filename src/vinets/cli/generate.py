@@ -45,7 +45,7 @@ def takes(
             f"{group}__{one.name}": (group, one)
             for group, kind in groups.items()
             for one in fields(kind)  # type: ignore[arg-type]
-            if one.name not in _without
+            if one.name not in _without and "domain" in one.metadata
         }
 
         @wraps(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from typer.core import TyperCommand
@@ -13,69 +14,42 @@ __all__ = [
     "EXPORT_FORMATS",
     "EXPORT_SUFFIXES",
     "NETWORKS",
+    "ORACLES",
     "LateHelp",
 ]
 
-# Written into a help text; here they stand for what is known once everything is imported.
-DATA_FORMATS, NETWORKS, EXPERIMENTS = "{data formats}", "{networks}", "{experiments}"
+# Written into a help text, these stand for names that are known once torch is imported.
+DATA_FORMATS, NETWORKS, ORACLES = "{data formats}", "{networks}", "{oracles}"
 EXPORT_FORMATS, EXPORT_SUFFIXES = "{export formats}", "{export suffixes}"
-ORACLES = "{oracles}"  # in vinets.settings
+EXPERIMENTS = "{experiments}"
+
+LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    DATA_FORMATS: ("vinets.data.formats", lambda m: m.written_formats()),
+    NETWORKS: (
+        "vinets.models.libraries",
+        lambda m: ", ".join(one.written for one in m.libraries()),
+    ),
+    ORACLES: ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
+    EXPORT_FORMATS: ("vinets.nn.export", lambda m: " or ".join(sorted(m.EXPORT_FORMATS))),
+    EXPORT_SUFFIXES: (
+        "vinets.nn.export",
+        lambda m: " or ".join(sorted(one.suffix for one in m.EXPORT_FORMATS.values())),
+    ),
+    EXPERIMENTS: (
+        "vinets.experiments.reproduce",
+        lambda m: ", ".join(one.name for one in m.chosen_experiments(["all"])),
+    ),
+}
 
 
 class LateHelp(TyperCommand):
-    """A command that fills in its help when it is shown: until then torch is not imported."""
+    """A command that fills in its help when it is shown, and imports torch for it only then."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        for parameter in self.params:  # arguments and options
-            text = getattr(parameter, "help", None) or ""
-            for marker, names in _NAMES.items():
-                if marker in text:
-                    text = text.replace(marker, names())
-                    parameter.help = text  # type: ignore[attr-defined]
+        parameters: list[Any] = self.params  # made for this run alone, so they may be changed
+        for parameter in parameters:
+            for marker, (module, names) in LOOKUPS.items():
+                if marker in (getattr(parameter, "help", None) or ""):
+                    told = names(import_module(module))
+                    parameter.help = parameter.help.replace(marker, told)
         super().format_help(ctx, formatter)
-
-
-def _data_formats() -> str:
-    from vinets.data.formats import written_formats
-
-    return written_formats()
-
-
-def _networks() -> str:
-    from vinets.models.libraries import libraries
-
-    return ", ".join(library.written for library in libraries())
-
-
-def _oracles() -> str:
-    from vinets.oracles import ORACLES
-
-    return ", ".join(ORACLES)
-
-
-def _experiments() -> str:
-    from vinets.experiments.reproduce import chosen_experiments
-
-    return ", ".join(one.name for one in chosen_experiments(["all"]))
-
-
-def _export_formats() -> str:
-    from vinets.nn.export import EXPORT_FORMATS
-
-    return " or ".join(sorted(EXPORT_FORMATS))
-
-
-def _export_suffixes() -> str:
-    from vinets.nn.export import EXPORT_FORMATS
-
-    return " or ".join(sorted(format.suffix for format in EXPORT_FORMATS.values()))
-
-
-_NAMES: dict[str, Callable[[], str]] = {
-    DATA_FORMATS: _data_formats,
-    NETWORKS: _networks,
-    ORACLES: _oracles,
-    EXPERIMENTS: _experiments,
-    EXPORT_FORMATS: _export_formats,
-    EXPORT_SUFFIXES: _export_suffixes,
-}
