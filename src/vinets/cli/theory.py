@@ -108,7 +108,7 @@ def theory(
     polynomial heads that are certified to have no larger R. With --vinet also the R of that
     network and every bound of the theorem; with --data as well, the margins of both.
 
-    Example: vinets theory out/base --cut relu2 --vinet out/vinet --data digits --out out/theory
+    Example: vinets theory out/base --vinet out/vinet --data digits --out out/theory
     """
     from vinets.checks import one_of, parameter_error
     from vinets.cli.parsing import cut_of
