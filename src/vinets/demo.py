@@ -42,7 +42,7 @@ from vinets.settings import Caching, Finding, Placing, Projecting, Pruning, Reci
 from vinets.theory import cut_complexity, spectral_complexity
 from vinets.training import train_classifier
 
-__all__ = ["DEMO_CUTS", "START", "run_demo"]
+__all__ = ["DEMO_CUTS", "START", "plain_result", "run_demo"]
 
 START = Trial(
     finding=Finding(psi=0.03, max_degree=3),
@@ -127,7 +127,7 @@ def run_demo(
             pictures=report.pictures,
             plane=_plane(context),
         )
-    write_json(store.folder / RESULTS, _plain(result))
+    write_json(store.folder / RESULTS, plain_result(result))
     write_text(store.folder / "report.html", html(demo_page(result)))
     print_page(outcome_page(result))
     print(f"\nWritten to {store.folder}: report.html, {RESULTS}, vinet/")
@@ -228,7 +228,7 @@ def classify_one(directory: str | Path, data: DataSplit, index: int = 0) -> Exam
     )
 
 
-def _plain(result: DemoResult) -> dict[str, Any]:
+def plain_result(result: DemoResult) -> dict[str, Any]:
     """What ``results.json`` holds: of the theory, what follows from the norms as well."""
     uncut = result.theory.uncut
     cuts = {}

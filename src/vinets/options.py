@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from vinets.checks import parameter_error
 from vinets.plain import nearest
@@ -57,6 +57,10 @@ class Domain:
         What the command line takes: bool, int, float, str or Path.
     written : str
         What is accepted on the command line, in words, where that differs.
+    metavar : str
+        What stands for a value in the help of the command line; the name of the type if empty.
+    choices : tuple of str
+        All values, where there are a few words.
     """
 
     accepted: str
@@ -64,6 +68,8 @@ class Domain:
     read: Callable[[str], Any] | None = None
     typed: type = str
     written: str = ""
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
 
 
 def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
@@ -79,13 +85,19 @@ def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
         One line, for the command line and the documentation.
     **more
         ``flag``, its name on the command line if that is not the field's; ``shown``, the default
-        in words; ``result=False`` for options that change no result, only how it is computed.
+        in words, None to say nothing; ``result=False`` for options that change no result, only how
+        it is computed.
     """
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 
 
 class Options:
-    """Base of frozen dataclasses of options: refuses values outside their domains."""
+    """Base of frozen dataclasses of options: refuses values outside their domains.
+
+    ``panel`` heads the options in the help of the command line; the name of the class if empty.
+    """
+
+    panel: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         self.check(type(self).__name__)
@@ -133,7 +145,7 @@ def real(low: float, high: float = math.inf, *, high_included: bool = False) -> 
 def choice(*names: str) -> Domain:
     """One of some words."""
     listed = ", ".join(map(repr, names[:-1])) + f" or {names[-1]!r}"
-    return Domain(listed, lambda value: isinstance(value, str) and value in names)
+    return Domain(listed, lambda value: isinstance(value, str) and value in names, choices=names)
 
 
 def text() -> Domain:
@@ -148,7 +160,11 @@ def flag() -> Domain:
 
 def path() -> Domain:
     """A path, or None."""
-    return Domain("a path or None", lambda value: value is None or isinstance(value, str | Path))
+    return Domain(
+        "a path or None",
+        lambda value: value is None or isinstance(value, str | Path),
+        typed=Path,
+    )
 
 
 def optional(domain: Domain) -> Domain:
@@ -159,6 +175,8 @@ def optional(domain: Domain) -> Domain:
         domain.read,
         domain.typed,
         domain.written or domain.accepted,
+        domain.metavar,
+        domain.choices,
     )
 
 
@@ -169,6 +187,7 @@ def count(*, auto: bool = False) -> Domain:
         lambda value: value is None or (auto and value == "auto") or _is_whole(value),
         _read_count,
         written="a positive integer or all",
+        metavar="N|all",
     )
 
 
@@ -184,6 +203,7 @@ def share() -> Domain:
         ),
         lambda given: float(given[:-1]) / 100 if given.endswith("%") else _read_count(given),
         written="a positive integer, a share such as 50%, or all",
+        metavar="N|50%|all",
     )
 
 
@@ -198,6 +218,7 @@ def gibibytes() -> Domain:
         lambda value: _is_whole(value, 0),
         lambda given: int(float(given) * 2**30),
         written="a number of GiB",
+        metavar="GiB",
     )
 
 
@@ -207,8 +228,9 @@ def gibibytes() -> Domain:
 def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Let a function that takes :class:`Options` objects take their fields as keywords, too.
 
-    The objects are made of the keywords, or changed by them where they are given themselves. A
-    keyword that nothing has is refused, with the nearest one that there is.
+    Keywords change the object that is given itself, or else the default of the function's
+    parameter, or else that of the class. A keyword that nothing has is refused, with the nearest
+    one that there is.
 
     Examples
     --------
@@ -225,14 +247,15 @@ def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., 
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         own = inspect.signature(function).parameters
+        starts = {name: _start(own[name], kind) for name, kind in groups.items()}
 
         @wraps(function)
         def call(*args: Any, **given: Any) -> R:
             mine = {name: given.pop(name) for name in [*given] if name in own}
-            mine |= gather(function.__name__, groups, given, mine, known=own)
+            mine |= gather(function.__name__, groups, given, starts | mine, known=own)
             return function(*args, **mine)
 
-        call.__signature__ = _flattened(own, groups)  # type: ignore[attr-defined]
+        call.__signature__ = _flattened(own, starts)  # type: ignore[attr-defined]
         return call
 
     return decorate
@@ -245,7 +268,7 @@ def gather(
     objects: Mapping[str, Any],
     known: Iterable[str] = (),
 ) -> dict[str, Options]:
-    """The objects that flat keywords make, by the name of their group."""
+    """The objects, by the name of their group, as flat keywords change them."""
     names = {name: [f.name for f in fields(kind)] for name, kind in groups.items()}  # type: ignore[arg-type]
     every = [n for group in names.values() for n in group]
     for name in given:
@@ -257,8 +280,7 @@ def gather(
         mine = {name: given[name] for name in names[group] if name in given}
         for name, value in mine.items():
             check_value(owner, name, _domain(kind, name), value)
-        start = objects.get(group)
-        made[group] = kind(**mine) if start is None else replace(start, **mine)
+        made[group] = replace(objects[group], **mine)
     return made
 
 
@@ -267,16 +289,24 @@ def _domain(kind: type[Options], name: str) -> Domain:
     return found
 
 
+def _start(parameter: inspect.Parameter, kind: type[Options]) -> Options:
+    """What keywords change: the default of the parameter, or of the class."""
+    if parameter.default is inspect.Parameter.empty:
+        return kind()
+    assert isinstance(parameter.default, kind)
+    return parameter.default
+
+
 def _flattened(
-    own: Mapping[str, inspect.Parameter], groups: Mapping[str, type[Options]]
+    own: Mapping[str, inspect.Parameter], starts: Mapping[str, Options]
 ) -> inspect.Signature:
     """The signature that people see: fields of the groups among the function's own keywords."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    kept = [p for name, p in own.items() if name not in groups]
+    kept = [p for name, p in own.items() if name not in starts]
     flattened = [
-        inspect.Parameter(f.name, keyword, default=f.default, annotation=f.type)
-        for kind in groups.values()
-        for f in fields(kind)  # type: ignore[arg-type]
+        inspect.Parameter(f.name, keyword, default=getattr(start, f.name), annotation=f.type)
+        for start in starts.values()
+        for f in fields(start)  # type: ignore[arg-type]
         if f.name not in own
     ]
     first = [p for p in kept if p.kind is not keyword]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from vinets.checks import parameter_error
 from vinets.options import (
@@ -27,6 +28,7 @@ from vinets.options import (
 
 __all__ = [
     "BACKBONE",
+    "LATENT_KINDS",
     "SMALL",
     "Caching",
     "Collecting",
@@ -40,29 +42,43 @@ __all__ = [
 ]
 
 
+LATENT_KINDS = ("auto", "map", "pool", "class_token", "mean_token")
+"""What is read from a cut; see :class:`vinets.latent.reader.LatentReader`."""
+
+
 @dataclass(frozen=True)
 class Collecting(Options):
     """Which latents polynomials are found on."""
 
-    per_class: int | None = option(512, count(), "Examples per class to fit on, or all.")
+    panel: ClassVar[str] = "Latents"
+    per_class: int | None = option(512, count(), "Examples of a class to find polynomials on.")
     reuse: bool = option(
-        False, flag(), "Where a class has no more examples than that, score on those fitted to."
+        False,
+        flag(),
+        "Score polynomials on what they were found on, where a class has no other examples.",
     )
-    read: str = option("auto", text(), "What is read from the cut; see LatentReader.")
+    read: str = option(
+        "auto", choice(*LATENT_KINDS), "What is read; auto is the mean of tokens, or the map."
+    )
     pool: int | None = option(
-        None, optional(whole()), "Pool the map to so many rows and columns.", shown="as it is"
+        None,
+        optional(whole()),
+        "Rows and columns of the map that --read pool makes.",
+        shown=None,
     )
-    channels_last: bool = option(False, flag(), "The map has its channels last.")
-    batch_size: int = option(256, whole(), "Examples at once.", flag="--latent-batch", result=False)
+    channels_last: bool = option(False, flag(), "Maps have their channels last.")
+    batch_size: int = option(
+        256, whole(), "Examples at once through the backbone.", flag="--latent-batch", result=False
+    )
     memory_limit: int = option(
-        4 << 30, gibibytes(), "GiB of latents to keep in memory.", shown="4", result=False
+        4 << 30, gibibytes(), "Latents to keep in memory.", shown="4", result=False
     )
     directory: str | Path | None = option(
         None,
         path(),
         "Folder for latents that exceed the memory limit.",
         flag="--latents",
-        shown="none",
+        shown=None,
         result=False,
     )
 
@@ -71,33 +87,37 @@ class Collecting(Options):
 class Placing(Options):
     """Where polynomials stand, and what stands beside them."""
 
+    panel: ClassVar[str] = "Head"
     placement: str = option(
-        "global", choice("global", "local"), "global: a point an example; local: one a position."
+        "global",
+        choice("global", "local"),
+        "A point an example, or one at every position of the map.",
     )
-    linear_path: int = option(0, whole(0), "Channels of a linear path beside; 0: none.")
+    linear_path: int = option(
+        0, whole(0), "Channels of a linear path beside the polynomials; 0 for none."
+    )
 
 
 @dataclass(frozen=True)
 class Projecting(Options):
     """From latents to the variables of the polynomials."""
 
+    panel: ClassVar[str] = "Variables"
     components: int | str | None = option(
         "auto",
         count(auto=True),
-        "Variables of the polynomials, by principal component analysis, or all.",
+        "Variables of the polynomials: principal components of the latents.",
         shown="128, or all channels if local",
     )
     order: str = option(
         "tanh-pca", choice("tanh-pca", "pca-tanh"), "Squash or project first (global)."
     )
     pca: str = option(
-        "auto",
-        choice("auto", "exact", "randomized", "streaming"),
-        "How components are found: auto, exact, randomized or streaming.",
+        "auto", choice("auto", "exact", "randomized", "streaming"), "How components are found."
     )
-    train_projection: bool = option(False, flag(), "Training changes the projection too.")
+    train_projection: bool = option(False, flag(), "Train the projection, too.")
     scale: str = option(
-        "unit", choice("unit", "none"), "Give components unit variance, or none (global)."
+        "unit", choice("unit", "none"), "Components have unit variance, or their own (global)."
     )
 
 
@@ -105,18 +125,17 @@ class Projecting(Options):
 class Pruning(Options):
     """Which polynomials and monomials stay."""
 
+    panel: ClassVar[str] = "Pruning"
     keep: int | float | str | None = option(
         "auto",
         share(),
-        "Polynomials per class by their score, a share such as 50%, or all.",
+        "Polynomials to keep of a class, or a share of them: those with the best score.",
         shown="128, or 512 in all if local",
     )
     monomials: int | str | None = option(
-        "auto", count(auto=True), "The most monomials, or all.", shown="512, or all if local"
+        "auto", count(auto=True), "Monomials to keep, at most.", shown="512, or all if local"
     )
-    score: str = option(
-        "separation", choice("separation", "normalized"), "Score: separation or normalized."
-    )
+    score: str = option("separation", choice("separation", "normalized"), "Score of a polynomial.")
     sparse: bool = option(False, flag(), "Coefficients that are zero stay zero in training.")
 
     def counts(self, local: bool, classes: int) -> tuple[int | float | None, int | None]:
@@ -133,32 +152,40 @@ class Pruning(Options):
 class Finding(Options):
     """The algorithm that finds polynomials; see ABM, OAVI and VCA."""
 
-    algorithm: str = option("abm", text(), "abm, oavi or vca.")
-    psi: float = option(0.1, real(0, 1), "Tolerance on the mean square, in [0, 1).")
+    panel: ClassVar[str] = "Ideal"
+    algorithm: str = option("abm", text(), "The algorithm: abm, oavi or vca.")
+    psi: float = option(
+        0.1, real(0, 1), "Largest mean square of a polynomial on its points, in [0, 1)."
+    )
     max_degree: int | str | None = option(
         "auto",
         count(auto=True),
-        "Largest degree, or all.",
+        "Largest degree of a polynomial.",
         shown="5; if local 2, or 1 in the channels",
     )
     normalization: str | None = option(
-        None, optional(choice("unit", "leading")), "unit or leading (abm).", shown="unit"
+        None,
+        optional(choice("unit", "leading")),
+        "Coefficients have unit norm, or the leading one is 1 (abm).",
+        shown="unit",
     )
     border: str | None = option(
         None,
         optional(choice("groebner", "full")),
-        "groebner or full (abm, oavi).",
+        "Terms that are tried: those with all divisors in the order ideal, or more (abm, oavi).",
         shown="groebner",
     )
     variable_order: str | None = option(
         None,
         optional(choice("ascending", "descending", "pearson")),
-        "ascending, descending or pearson (abm, oavi).",
+        "Order of the variables, by their place or by correlation (abm, oavi).",
         shown="ascending",
     )
-    oracle: str | None = option(None, optional(text()), "{oracles} or exact (oavi).", shown="bpcg")
+    oracle: str | None = option(
+        None, optional(text()), "The solver: {oracles} or exact (oavi).", shown="bpcg"
+    )
     tau: float | None = option(
-        None, optional(real(0)), "Bound on the l1 norm (oavi).", shown="1000"
+        None, optional(real(0)), "Largest l1 norm of the coefficients (oavi).", shown="1000"
     )
 
     def degree(self, placing: Placing, projecting: Projecting) -> int | None:
@@ -177,21 +204,22 @@ class Finding(Options):
 class Recipe(Options):
     """Stochastic gradient descent with momentum; the defaults are the paper's for heads."""
 
+    panel: ClassVar[str] = "Training"
     epochs: int = option(20, whole(), "Passes over the data.")
     batch_size: int = option(256, whole(), "Examples a step.")
-    learning_rate: float = option(0.05, real(0), "The largest one.")
-    momentum: float = option(0.9, real(0, 1), "Of SGD.")
+    learning_rate: float = option(0.05, real(0), "Learning rate at its largest.")
+    momentum: float = option(0.9, real(0, 1), "Momentum of SGD, in [0, 1).")
     weight_decay: float | None = option(
         None,
         optional(real(0)),
-        "Of SGD; biases and normalisation are decayed as well.",
+        "Weight decay, of biases and normalisation as well.",
         shown="0.0005, or 0.002 if local",
     )
     nesterov: bool = option(False, flag(), "Nesterov's momentum.")
     schedule: str = option(
         "cosine",
         choice("cosine", "one-cycle", "constant"),
-        "Of the learning rate: cosine, one-cycle (up over a quarter, then down) or constant.",
+        "Course of the learning rate (one-cycle rises over a quarter).",
     )
     clip: float | None = option(
         None, optional(real(0)), "Largest norm of the gradient.", shown="no limit"
@@ -199,18 +227,21 @@ class Recipe(Options):
     precision: str = option(
         "float32",
         choice("float32", "tf32", "bfloat16"),
-        "float32, tf32 (products rounded, on a GPU) or bfloat16 (by autocast).",
+        "Precision of products (tf32 is for GPUs, bfloat16 by autocast).",
     )
     validation: float = option(
         0.1, real(0, 1), "Share held out to choose the best epoch; 0 keeps the last."
     )
-    augment: bool = option(True, flag(), "Random crops and flips, or what the data does.")
-    distill: float = option(
-        0.0, real(0, 1, high_included=True), "Weight of what the uncut network says."
+    augment: bool = option(True, flag(), "Augment: random crops and flips, or what the data does.")
+    distill: float | None = option(
+        None,
+        optional(real(0, 1, high_included=True)),
+        "Weight of the uncut network's answers in the loss.",
+        shown="0",
     )
-    temperature: float = option(2.0, real(0), "Of the distillation.")
-    label_smoothing: float = option(0.0, real(0, 1), "Of the cross-entropy.")
-    seed: int = option(0, whole(0), "Of the order, the augmentation and the held-out part.")
+    temperature: float = option(2.0, real(0), "Temperature of --distill.")
+    label_smoothing: float = option(0.0, real(0, 1), "Label smoothing, in [0, 1).")
+    seed: int = option(0, whole(0), "Seed of the order, the augmentation and the held-out part.")
 
     def check(self, owner: str) -> None:
         super().check(owner)
@@ -254,17 +285,21 @@ SMALL = {"digits_cnn": replace(BACKBONE, epochs=15, batch_size=64, learning_rate
 class Caching(Options):
     """Latents of augmented passes that are kept for all heads and epochs."""
 
+    panel: ClassVar[str] = "Cache"
     views: int | None = option(
         None,
         optional(whole()),
-        "Cache the latents of so many augmented passes: faster, more memory.",
+        "Augmented passes whose latents are cached: faster, more memory.",
         shown="no cache",
     )
     dtype: str = option(
-        "float32", choice("float32", "float16"), "Keep them in float32 or float16.", flag="--cache"
+        "float32", choice("float32", "float16"), "Precision of cached latents.", flag="--cache"
     )
     projected: bool = option(
-        False, flag(), "Keep what a frozen projection makes of them instead.", flag="--project-once"
+        False,
+        flag(),
+        "Cache what a frozen projection makes of the latents instead.",
+        flag="--project-once",
     )
 
 
@@ -272,20 +307,21 @@ class Caching(Options):
 class Sampling(Options):
     """How much of the data is used."""
 
-    train: int | None = option(None, count(), "Training images a class, or all.", shown="all")
-    test: int | None = option(None, count(), "Test images a class, or all.", shown="all")
+    train: int | None = option(None, count(), "Training examples of a class.", shown="all")
+    test: int | None = option(None, count(), "Test examples of a class.", shown="all")
 
 
 @dataclass(frozen=True)
 class Timing(Options):
     """How speed is measured."""
 
-    batch: int = option(256, whole(), "Batch size of the speed measurement.")
-    repeats: int = option(5, whole(), "Windows of the speed measurement.")
+    panel: ClassVar[str] = "Speed"
+    batch: int = option(256, whole(), "Examples at once when speed is measured.")
+    repeats: int = option(5, whole(), "Windows in which speed is measured.")
     seconds: float = option(0.5, real(0), "Length of a window in seconds.")
     where: str = option(
         "same",
         choice("same", "cpu"),
-        "Measure where networks are trained, or on the cpu.",
+        "Measure where networks are trained, or on the CPU.",
         flag="--time-on",
     )

@@ -1,21 +1,15 @@
 from __future__ import annotations
 
-import inspect
 import re
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import vinets
-from vinets.cli.build import build
-from vinets.cli.train import SHOWN, recipe_for
-from vinets.experiments.reproduce import EXPERIMENTS
-from vinets.pipeline import build as build_network
-from vinets.pipeline import collect
-from vinets.training import BACKBONE, Recipe
+from vinets.experiments.plan import EXPERIMENTS
+from vinets.oracles import ORACLES
 
 OPTIONS = {
     "train": "model data out epochs batch-size learning-rate weight-decay schedule "
@@ -28,7 +22,7 @@ OPTIONS = {
     "predict": "top device json",
     "export": "out format opset",
     "theory": "cut weights shape data vinet components tau constant out json",
-    "reproduce": "data weights out seeds quick backbone jobs json",
+    "reproduce": "data weights out seeds quick backbone jobs plan json",
     "report": "out title json",
     "ideal": "label algorithm psi max-degree scale normalization border variable-order oracle "
     "tau all out json",
@@ -55,37 +49,18 @@ def test_the_help_and_the_page_name_every_experiment(call):
     assert [name for name in EXPERIMENTS if name not in told or f"| `{name}` |" not in page] == []
 
 
-def test_defaults_of_build_are_those_of_the_library():
-    ours = {name: p.default for name, p in inspect.signature(build).parameters.items()}
-    theirs = {f.name: f.default for f in fields(Recipe)}
-    for function in (collect, build_network):
-        found = inspect.signature(function).parameters
-        theirs |= {
-            name: p.default
-            for name, p in found.items()
-            if name != "batch_size" and p.kind is inspect.Parameter.KEYWORD_ONLY
-        }
-    # written as text, in other units, or chosen anew for the command line
-    theirs["per_class"] = str(theirs["per_class"])
-    theirs["memory_limit"] /= 2**30
-    theirs["distill"] = theirs["distillation"]
-    theirs |= {"keep": None, "monomials": None, "weight_decay": None, "device": "auto"}
-    shared = ours.keys() & theirs.keys()
-    assert len(shared) > 20
-    assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_defaults_in_the_help_of_train_are_those_of_the_recipes(name):
-    whole, _, small = SHOWN[name].partition("; ")
-    kind = type(getattr(BACKBONE, name))
-    assert kind(whole) == getattr(recipe_for("resnet18", 0), name) == getattr(BACKBONE, name)
-    value = getattr(recipe_for("digits_cnn", 0), name)
-    assert kind(small.removesuffix(" for digits_cnn") or whole) == value
+def test_what_is_registered_is_named_and_no_marker_is_left(call):
+    for command in OPTIONS:
+        assert not re.search(r"\{[a-z ]+\}", call(command, "--help").out.split("\n", 2)[2]), command
+    assert f"{', '.join(ORACLES)} or exact" in call("build", "--help").out
 
 
 def test_the_program_imports_neither_torch_nor_numpy_before_a_command_runs():
-    script = "import sys, vinets.cli; assert not {'torch', 'numpy'} & sys.modules.keys()"
+    script = (
+        "import sys; from typer.testing import CliRunner; from vinets.cli import app;"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
+        "assert not {'torch', 'numpy'} & sys.modules.keys()"
+    )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 

@@ -7,26 +7,14 @@ import pytest
 import torch
 
 from vinets.data import digits
-from vinets.ideals.abm import ABM
 from vinets.models import resnet18, save_weights
 from vinets.nn import CutNetwork, VINet
-from vinets.pipeline import BuildReport
-from vinets.pipeline.experiment import Timing, run_build
-from vinets.training import Recipe
+from vinets.pipeline.compare import BuildResult, compare_heads
+from vinets.pipeline.opening import open_with_data
+from vinets.pipeline.trial import Trial
+from vinets.plain import from_plain
 
 BASELINES = {"linear, flat", "linear, pooled", "MLP", "random monomials"}
-ROW = {
-    "name",
-    "accuracy",
-    "parameters",
-    "parameters_head",
-    "parts",
-    "images_per_second",
-    "images_per_second_std",
-    "seconds_build",
-    "seconds_train",
-    "best_epoch",
-}
 
 
 def accuracy(network: torch.nn.Module) -> float:
@@ -36,84 +24,75 @@ def accuracy(network: torch.nn.Module) -> float:
     return (guesses == test.labels).double().mean().item()
 
 
+def read(folder) -> BuildResult:
+    return from_plain(BuildResult, json.loads((folder / "results.json").read_text()))
+
+
 @pytest.fixture(scope="module")
-def results(vinet):
-    return json.loads((vinet / "results.json").read_text())
+def results(vinet) -> BuildResult:
+    return read(vinet)
 
 
 def test_the_results_have_what_they_promise(results):
-    assert results.keys() >= {"command", "machine", "seed", "uncut", "build", "rows"}
-    names = [row["name"] for row in results["rows"]]
+    assert results.command[0] == "vinets" and results.machine["torch"]
+    assert (results.data, results.seed) == ("digits", 0)
+    found = results.comparison
+    names = [network.name for network in found.networks]
     assert names[0] == "VI-Net" and set(names) >= BASELINES
-    assert all(row.keys() == ROW for row in results["rows"])
-    assert list(results["histories"]) == names
-    assert results["build"]["cut"] == "relu3"
-    assert results["build"]["generators_kept"] == 40
+    for network in found.networks:
+        assert network.speed.mean > 0 and network.seconds_train > 0
+        assert len(network.history.epochs) == 2 and network.history.best in (1, 2)
+        assert network.accuracy == pytest.approx(1 - len(network.wrong[0]) / 449)
+    assert [network.seconds_build is None for network in found.networks[:2]] == [False, True]
+    assert (found.cut, found.shape) == ("relu3", (64, 16))
+    assert found.build.generators_kept == 40
 
 
 def test_the_saved_networks_are_as_accurate_and_as_large_as_the_table_says(vinet, results):
     folders = {"VI-Net": vinet, "MLP": vinet / "baselines" / "mlp"}
-    rows = {row["name"]: row for row in results["rows"]}
+    found = {network.name: network for network in results.comparison.networks}
     for name, folder in folders.items():
         network = CutNetwork.from_pretrained(folder)
-        assert accuracy(network) == pytest.approx(rows[name]["accuracy"])
-        assert rows[name]["parts"] == network.parts()
-        assert rows[name]["parameters"] == sum(network.parts().values())
+        assert accuracy(network) == pytest.approx(found[name].accuracy)
+        assert found[name].parts == network.parts()
+        assert found[name].parameters == sum(network.parts().values())
     assert isinstance(VINet.from_pretrained(vinet), VINet)
-    assert rows["VI-Net"]["parameters"] == results["build"]["parameters"]
-    backbone = rows["VI-Net"]["parts"]["backbone"]
-    assert rows["VI-Net"]["parameters_head"] == rows["VI-Net"]["parameters"] - backbone
+    ours = found["VI-Net"]
+    assert ours.parts == results.comparison.build.parts
+    assert ours.parameters_head == ours.parameters - ours.parts["backbone"]
 
 
-def test_the_uncut_network_comes_first(base, results):
+def test_the_uncut_network_is_the_one_that_was_trained(base, results):
     trained = json.loads((base / "network.json").read_text())["training"]["test"]
-    assert results["uncut"]["accuracy"] == trained["accuracy"]
-    assert results["uncut"]["parameters"] == 103_466
+    assert results.comparison.uncut.accuracy == pytest.approx(trained["accuracy"])
+    assert results.comparison.uncut.parameters == 103_466
 
 
 def test_the_same_command_goes_on_and_gives_the_same(call, base, vinet, results, build_options):
     done = call("build", base, "--out", vinet, *build_options, "--baselines", "--views", 1)
     assert done.code == 0
     for name in ["uncut", "VI-Net", *BASELINES]:
-        assert f"  {name} " in done.out
-    again = json.loads((vinet / "results.json").read_text())
-    assert again["histories"] == results["histories"]  # seconds of the epochs included
-    for ours, theirs in zip(again["rows"], results["rows"], strict=True):
-        assert ours["accuracy"] == theirs["accuracy"]
+        assert f"\n{name} " in done.out
+    assert read(vinet).comparison == results.comparison  # seconds and speed included
 
 
 def test_equal_seeds_give_equal_networks(call, base, vinet, results, build_options, tmp_path):
     done = call("build", base, "--out", tmp_path, *build_options, "--views", 1, "--json", "-q")
-    (row,) = done.json()["rows"]
+    (ours,) = from_plain(BuildResult, done.json()).comparison.networks
     assert done.err == ""
-    assert row["accuracy"] == results["rows"][0]["accuracy"]
+    assert ours.wrong == results.comparison.networks[0].wrong
     ours, theirs = (VINet.from_pretrained(f).state_dict() for f in (tmp_path, vinet))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-def test_the_library_does_without_the_program(base, vinet, results, tmp_path):
-    from vinets.pipeline.opening import open_with_data
-
-    opened, split = open_with_data(str(base), "digits")
-    seen: list[BuildReport] = []
-    found = run_build(
-        opened.network,
-        split,
-        "relu3",
-        tmp_path,
-        ideal=ABM(psi=0.1, max_degree=2),
-        options={"n_components": 8, "keep": 4, "monomials": 32, "per_class": 40},
-        recipe=Recipe(epochs=2),
-        views=1,
-        timing=Timing(16, 1, 0.0),
-        device="cpu",
-        on_build=seen.append,
-        progress=None,
-    )
-    assert found["rows"][0]["accuracy"] == results["rows"][0]["accuracy"]
-    assert seen[0].parameters == found["rows"][0]["parameters"]
-    written = json.loads((tmp_path / "results.json").read_text())
-    assert (written["rows"], written["uncut"]) == (found["rows"], found["uncut"])
+def test_the_library_does_without_the_program(base, results, tmp_path):
+    opened, split = open_with_data(base, "digits")
+    trial = Trial(cut="relu3").change(components=8, keep=4, monomials=32, max_degree=2)
+    trial = trial.change(per_class=40, epochs=2, views=1, batch=16, repeats=1, seconds=0.0)
+    found = compare_heads(opened.network, split, trial, tmp_path, device="cpu", progress=None)
+    (ours,) = found.comparison.networks
+    assert ours.wrong == results.comparison.networks[0].wrong
+    assert read(tmp_path).comparison == found.comparison
 
 
 def test_options_reach_the_library(call, base, build_options, tmp_path):
@@ -121,15 +100,20 @@ def test_options_reach_the_library(call, base, build_options, tmp_path):
     training = ["--distill", 0.5, "--temperature", 3, "--clip", 1, "--schedule", "constant"]
     options = [*build_options, *more, *training, "--keep", "all", "--cut", "50%", "--seed", 5]
     result = call("build", base, "--out", tmp_path, *options, "--json").json()
-    assert result["build"]["placement"] == "local"
-    assert result["build"]["cut"] == "pool"
-    recipe = result["histories"]["VI-Net"]["recipe"]
-    assert (recipe["distillation"], recipe["temperature"], recipe["clip"]) == (0.5, 3, 1)
-    assert (recipe["schedule"], recipe["seed"], result["seed"]) == ("constant", 5, 5)
-    kept = json.loads((tmp_path / "settings.json").read_text())
-    assert kept["ideal"]["algorithm"] == "OAVI"
-    assert (kept["ideal"]["oracle"], kept["ideal"]["psi"]) == ("exact", 0.2)
-    assert kept["options"]["keep"] is None
+    found = from_plain(BuildResult, result).comparison
+    assert (found.build.placement, found.cut, result["seed"]) == ("local", "pool", 5)
+    recipe = found.networks[0].history.recipe
+    assert (recipe.distill, recipe.temperature, recipe.clip) == (0.5, 3, 1)
+    assert (recipe.schedule, recipe.seed) == ("constant", 5)
+    kept = settings(tmp_path)
+    assert (kept.finding.algorithm, kept.finding.oracle, kept.finding.psi) == ("oavi", "exact", 0.2)
+    assert kept.pruning.keep is None
+    assert (kept.seed, kept.timing.batch) == (5, 16)
+
+
+def settings(folder) -> Trial:
+    """What the VI-Net in the folder was made by."""
+    return from_plain(Trial, json.loads((folder / "store.json").read_text())["saved"]["."])
 
 
 def test_a_preset_names_network_and_cut_and_gives_way_to_options(
@@ -144,9 +128,9 @@ def test_a_preset_names_network_and_cut_and_gives_way_to_options(
     small = ["--components", 4, "--monomials", 20, "--per-class", 8, "--max-degree", 2]
     quick = ["--epochs", 1, "--seconds", 0, "--repeats", 1, "--batch", 2, "--json"]
     result = call("build", *options, *small, *quick, "--out", tmp_path / "out").json()
-    assert result["build"]["cut"] == "layer2.1.bn2"
-    kept = json.loads((tmp_path / "out" / "settings.json").read_text())["options"]
-    assert (kept["n_components"], kept["keep"], kept["monomials"]) == (4, 128, 20)
+    assert result["comparison"]["cut"] == "layer2.1.bn2"
+    kept = settings(tmp_path / "out")
+    assert (kept.projecting.components, kept.pruning.keep, kept.pruning.monomials) == (4, 128, 20)
     wrong = [*data, "--preset", "VI-Net34-Tiny", "--weights", tmp_path / "w.safetensors"]
     assert "VI-Net34-Tiny is a resnet34" in refused("build", "resnet18", *wrong, "--out", tmp_path)
 
@@ -157,9 +141,12 @@ def test_a_preset_names_network_and_cut_and_gives_way_to_options(
         ([], "Pass --cut"),
         (["--cut", "relu9"], "nearest names are relu"),
         (["--preset", "VI-Net19"], "The nearest are"),
-        (["--cut", "relu3", "--keep", "none"], "positive integer or 'all'"),
-        (["--cut", "relu3", "--placement", "both"], "'global', 'local'"),
-        (["--cut", "relu3", "--learning-rate", "-1"], "learning_rate"),
+        (
+            ["--cut", "relu3", "--keep", "none"],
+            "--keep must be a positive integer, a share such as 50%, or all",
+        ),
+        (["--cut", "relu3", "--placement", "both"], "--placement must be 'global' or 'local'"),
+        (["--cut", "relu3", "--learning-rate", "-1"], "--learning-rate must be a number"),
         (
             ["--cut", "relu3", "--components", "2", "--psi", "1e-30", "--max-degree", "1"],
             "raise psi or max_degree",
@@ -170,6 +157,27 @@ def test_a_preset_names_network_and_cut_and_gives_way_to_options(
 def test_bad_input_is_refused_in_one_sentence(refused, base, tmp_path, options, message):
     given = ["--data", "digits", "--out", tmp_path, "--per-class", 20, "--quiet"]
     assert message in refused("build", base, *given, *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--psi", "1.5"], "--psi must be a number in [0, 1). Got 1.5 instead."),
+        (["--algorithm", "gb"], "'abm', 'oavi', 'vca'"),
+        (["--tau", "5"], "tau is no option of abm"),
+        (["--nesterov", "--momentum", "0"], "above 0 with nesterov"),
+        (["--read", "tokens"], "--read must be 'auto'"),
+        (["--preset", "VI-Net19"], "The nearest are"),
+    ],
+)
+def test_bad_values_are_refused_before_any_work(
+    refused, base, tmp_path, monkeypatch, options, message
+):
+    monkeypatch.setattr("vinets.pipeline.opening.load_data", lambda *_, **__: pytest.fail("work"))
+    monkeypatch.setattr("vinets.pipeline.opening.open_network", lambda *_: pytest.fail("work"))
+    given = ["--data", "digits", "--cut", "relu3", "--out", tmp_path / "out"]
+    assert message in refused("build", base, *given, *options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_networks_that_cannot_be_cut_are_refused(refused, base, vinet, tmp_path):

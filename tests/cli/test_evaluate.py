@@ -25,7 +25,7 @@ def test_evaluate_counts_what_the_network_says(call, vinet):
 
 def test_evaluate_shows_a_table_of_classes(call, base):
     done = call("evaluate", base, "--data", "digits", "--part", "train")
-    assert "1,348" in done.out and "calibration error" in done.out
+    assert "1,348" in done.out and "base on digits, train" in done.out
     assert "evaluating base" in done.err
 
 

@@ -54,8 +54,9 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(call, base, tmp_pat
 
 
 def test_other_settings_in_the_same_folder_are_refused(refused, base):
-    message = refused("train", *OPTIONS, "--out", base, "--epochs", 4, "--split-seed", 1)
-    assert "differ in labels, epochs" in message
+    assert "differ in epochs." in refused("train", *OPTIONS, "--out", base, "--epochs", 4)
+    other = ["--epochs", 3, "--split-seed", 1]
+    assert "with other data." in refused("train", *OPTIONS, "--out", base, *other)
 
 
 def test_grey_and_coloured_images_of_any_number_of_classes_are_taken(call, tmp_path, random):
@@ -77,11 +78,19 @@ def test_grey_and_coloured_images_of_any_number_of_classes_are_taken(call, tmp_p
         (["--model", "digits_cnn", "--data", "cifar9"], "'cifar10:DIR'"),
         ([*OPTIONS, "--schedule", "linear"], "'one-cycle'"),
         ([*OPTIONS, "--device", "cuda:99"], "CUDA"),
-        ([*OPTIONS, "--validation", "1.5"], "a float in [0, 1)"),
+        ([*OPTIONS, "--validation", "1.5"], "--validation must be a number in [0, 1)"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(refused, tmp_path, options, message):
     assert message in refused("train", *options, "--out", tmp_path)
+
+
+def test_bad_values_are_refused_before_any_work(refused, tmp_path, monkeypatch):
+    monkeypatch.setattr("vinets.data.load_data", lambda *_, **__: pytest.fail("data was read"))
+    out = tmp_path / "out"
+    assert "--momentum must be" in refused("train", *OPTIONS, "--out", out, "--momentum", 1)
+    assert "with nesterov" in refused("train", *OPTIONS, "--out", out, "--momentum", 0)
+    assert not out.exists()
 
 
 def test_a_trained_folder_is_no_network_to_train(refused, base, tmp_path):

@@ -130,7 +130,7 @@ def test_competitive_means_three_points():
 
 
 def test_every_kind_of_linear_head_counts():
-    heads = {"linear_head,_flat": 0.1, "linear_head,_pooled": -0.1, "linear_ocomponents": -0.1}
+    heads = {"linear_head,_flat": 0.1, "linear_head,_pooled": -0.1, "linear_on_components": -0.1}
     series = {name: shifted(by) for name, by in heads.items()}
     assert verdict(rules.above_linear_heads, **{"VI-Net": VI}, **series) == "in 2 of 3"
 
@@ -140,7 +140,7 @@ def test_most_of_a_gain_is_more_than_half():
     for gain, expected in ((4, "yes"), (6, "no")):
         series = {
             "VI-Net": VI,
-            "linear_ocomponents": base,
+            "linear_on_components": base,
             "random_monomials": shifted(gain - 10),
         }
         assert verdict(rules.random_above_components, **series) == expected

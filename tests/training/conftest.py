@@ -51,7 +51,7 @@ def train():
 def _built() -> tuple[torch.nn.Module, VINet]:
     torch.manual_seed(0)
     model = digits_cnn().eval()
-    small = {"n_components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
+    small = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
     return model, build(model, DIGITS.train, "relu3", **small)[0]
 
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from vinets.data import digits
+from vinets.settings import Recipe
 from vinets.training import cache_latents
 from vinets.training.feed import InputFeed, LatentFeed, ViewFeed, generator_of
 
-OPTIONS = {"validation": 0.2, "augment": True, "seed": 3, "device": "cpu"}
+RECIPE = Recipe(validation=0.2, seed=3)
 
 
 def everything(steps):
@@ -15,7 +18,7 @@ def everything(steps):
 
 
 def test_the_same_epoch_gives_the_same_batches_and_another_one_others(train):
-    feed = InputFeed(train, **OPTIONS)
+    feed = InputFeed(train, RECIPE, device="cpu")
     first, again, other = (everything(feed.epoch(n, 64)) for n in (1, 1, 2))
     for (x, y), (u, v) in zip(first, again, strict=True):
         assert torch.equal(x, u) and torch.equal(y, v)
@@ -24,7 +27,7 @@ def test_the_same_epoch_gives_the_same_batches_and_another_one_others(train):
 
 def test_an_epoch_is_full_batches_and_the_held_out_part_is_never_in_it():
     data = torch.arange(50.0)[:, None], torch.arange(50) % 2
-    feed = InputFeed(data, **OPTIONS)
+    feed = InputFeed(data, RECIPE, device="cpu")
     seen = torch.cat([x for x, _ in everything(feed.epoch(1, 16))])[:, 0]
     assert feed.steps(16) == 2 and len(seen) == len(seen.unique()) == 32
     held = torch.cat([x for x, _ in everything(feed.held_out(16))])[:, 0]
@@ -33,14 +36,14 @@ def test_an_epoch_is_full_batches_and_the_held_out_part_is_never_in_it():
 
 
 def test_nothing_is_held_out_at_zero(train):
-    feed = InputFeed(train, **OPTIONS | {"validation": 0.0})
+    feed = InputFeed(train, replace(RECIPE, validation=0.0), device="cpu")
     assert everything(feed.held_out(16)) == [] and len(feed.train) == 300
 
 
 def test_cached_latents_are_the_live_ones(make, train):
     """Without augmentation; with it, the views differ."""
     net = make()
-    live = LatentFeed(net, train, **OPTIONS | {"augment": False})
+    live = LatentFeed(net, train, replace(RECIPE, augment=False), device="cpu")
     cache = cache_latents(net, train, augment=False, validation=0.2, seed=3)
     assert len(cache.views) == 1
     cached = ViewFeed(cache, seed=3)
@@ -75,7 +78,7 @@ def test_lessons_are_the_teachers_logits(make, model, train):
 
 def test_half_precision_takes_half_the_memory(make, train):
     full = cache_latents(make(), train, views=1)
-    half = cache_latents(make(), train, views=1, dtype=torch.float16)
+    half = cache_latents(make(), train, views=1, dtype="float16")
     assert half.nbytes * 2 == full.nbytes
     torch.testing.assert_close(half.views[0].float(), full.views[0], atol=1e-2, rtol=1e-2)
     assert next(ViewFeed(half, seed=0).epoch(1, 8))[0].dtype == torch.float32
@@ -96,7 +99,8 @@ def test_generators_differ_in_every_argument():
 
 def test_digits_are_augmented_by_shifts():
     source = digits().train.subset(torch.arange(20))
-    feed = InputFeed(source, **OPTIONS | {"validation": 0.0})
-    plain = InputFeed(source, **OPTIONS | {"validation": 0.0, "augment": False})
+    recipe = replace(RECIPE, validation=0.0)
+    feed = InputFeed(source, recipe, device="cpu")
+    plain = InputFeed(source, replace(recipe, augment=False), device="cpu")
     (moved, labels), (still, same) = (everything(f.epoch(1, 20))[0] for f in (feed, plain))
     assert torch.equal(labels, same) and not torch.equal(moved, still)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vinets.training import Recipe
-from vinets.training.loop import fit, with_options
+from vinets.settings import Recipe
+from vinets.training.loop import fit
 
 GENERATOR = torch.Generator().manual_seed(0)
 INPUTS = torch.randn(64, 5, generator=GENERATOR)
@@ -110,7 +112,7 @@ def test_distillation_moves_towards_the_teacher():
     recipe = Recipe(epochs=80, batch_size=16, learning_rate=0.1, weight_decay=0.0)
     taught, alone = linear(), linear()
     before = gap(taught)
-    fit(taught, Given(lessons=lessons), with_options(recipe, {"distillation": 1.0}))
+    fit(taught, Given(lessons=lessons), replace(recipe, distill=1.0))
     fit(alone, Given(lessons=lessons), recipe)  # a weight of 0 does not listen
     assert gap(taught) < 0.02 * before < gap(alone)
 
@@ -135,8 +137,3 @@ def test_only_the_given_parameters_are_trained():
     before = module[0].weight.detach().clone()
     fit(module, Given(), Recipe(epochs=1, batch_size=16), parameters=module[2].parameters())
     assert torch.equal(module[0].weight, before)
-
-
-def test_an_unknown_option_lists_the_known_ones():
-    with pytest.raises(TypeError, match=r"lr.*a recipe has epochs, batch_size"):
-        with_options(None, {"lr": 0.1})

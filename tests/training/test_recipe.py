@@ -5,7 +5,9 @@ import math
 
 import pytest
 
-from vinets.training import BACKBONE, Epoch, History, Recipe
+from vinets.plain import as_plain, from_plain
+from vinets.settings import BACKBONE, Recipe
+from vinets.training import Epoch, History
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,7 @@ from vinets.training import BACKBONE, Epoch, History, Recipe
         ("validation", 1.0),
         ("validation", -0.1),
         ("label_smoothing", 1.0),
-        ("distillation", 1.1),
+        ("distill", 1.1),
         ("temperature", 0.0),
         ("temperature", -1.0),
         ("clip", -1.0),
@@ -72,10 +74,8 @@ def test_constant_is_constant():
     assert {recipe.rate(s, 9) for s in range(10)} == {0.1}
 
 
-def test_results_are_plain_json():
+def test_a_history_survives_json():
     epochs = (Epoch(1, 2.0, 0.5, None, None, 1.5), Epoch(2, 1.0, 0.6, 1.1, 0.4, 0.5))
     history = History(epochs, 2, BACKBONE)
-    told = json.loads(json.dumps(history.to_dict()))
-    assert Recipe(**told["recipe"]) == BACKBONE
-    assert history.seconds == 2.0 and told["best"] == 2
-    assert Epoch(**told["epochs"][1]) == epochs[1]
+    assert from_plain(History, json.loads(json.dumps(as_plain(history)))) == history
+    assert history.seconds == 2.0 and history.kept == epochs[1]

@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from vinets.models import digits_cnn
-from vinets.training import Recipe, cache_latents, fine_tune, train_classifier
+from vinets.settings import Recipe
+from vinets.training import cache_latents, fine_tune, train_classifier
 
 OPTIONS = {"epochs": 3, "batch_size": 64, "validation": 0.2, "progress": None}
 
@@ -67,23 +68,21 @@ def test_a_teacher_is_listened_to(make, model, train, views):
     alone, taught = make(), make()
     options = OPTIONS | {"epochs": 6, "learning_rate": 0.2, "views": views}
     fine_tune(alone, train, **options)
-    fine_tune(taught, train, teacher=teacher, distillation=1.0, **options)
+    fine_tune(taught, train, teacher=teacher, distill=1.0, **options)
     assert gap(taught) < 0.2 * gap(alone)
 
 
-@pytest.mark.parametrize("recipe", [None, Recipe()])
-def test_a_teacher_brings_its_weight_along(make, model, train, recipe):
-    history = fine_tune(make(), train, recipe=recipe, teacher=model, **OPTIONS | {"epochs": 1})
-    assert history.recipe.distillation == 0.7
-    history = fine_tune(
-        make(), train, recipe=recipe, teacher=model, distillation=0.0, **OPTIONS | {"epochs": 1}
-    )
-    assert history.recipe.distillation == 0.0
+@pytest.mark.parametrize("given", [{}, {"recipe": Recipe()}])
+def test_a_teacher_brings_its_weight_along(make, model, train, given):
+    given = given | OPTIONS | {"epochs": 1}
+    assert fine_tune(make(), train, **given).recipe.distill == 0.0
+    assert fine_tune(make(), train, teacher=model, **given).recipe.distill == 0.7
+    assert fine_tune(make(), train, teacher=model, distill=0.0, **given).recipe.distill == 0.0
 
 
 def test_distillation_without_a_teacher_is_refused(make, model, train):
-    with pytest.raises(ValueError, match=r"distillation=0\.5 needs logits.*pass teacher="):
-        fine_tune(make(), train, distillation=0.5, **OPTIONS)
+    with pytest.raises(ValueError, match=r"distill=0\.5 needs logits.*pass teacher="):
+        fine_tune(make(), train, distill=0.5, **OPTIONS)
     cache = cache_latents(make(), train, views=1)
     with pytest.raises(ValueError, match="cache latents with it"):
         fine_tune(make(), cache, teacher=model, **OPTIONS)
@@ -92,8 +91,11 @@ def test_distillation_without_a_teacher_is_refused(make, model, train):
 def test_single_numbers_change_the_recipe(make, train):
     history = fine_tune(make(), train, recipe=Recipe(epochs=9, clip=1.0), **OPTIONS)
     assert history.recipe.epochs == 3 and history.recipe.clip == 1.0
-    with pytest.raises(TypeError, match="a recipe has epochs"):
-        fine_tune(make(), train, rate=3)
+    assert fine_tune(make(), train, views=1, **OPTIONS).recipe.epochs == 3
+    with pytest.raises(TypeError, match=r"has no option 'epoch'\. Did you mean 'epochs'"):
+        fine_tune(make(), train, epoch=3)
+    with pytest.raises(ValueError, match="'momentum' parameter of fine_tune must be a number"):
+        fine_tune(make(), train, momentum=1)
 
 
 def test_a_classifier_is_trained_from_scratch(train):

@@ -57,7 +57,7 @@ def main(
 
     vinets train --model digits_cnn --data digits --out out/base
 
-    vinets build out/base --data digits --cut relu2 --out out/vinet
+    vinets build out/base --data digits --cut pool --components 32 --keep 16 --out out/vinet
 
     Every command has its own help, and most print one JSON object with --json.
     """

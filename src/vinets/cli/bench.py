@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vinets.cli.options import RUNNING, Device, Json, Quiet, Seed, Shape, option
-from vinets.cli.output import print_json, print_table, seeded, watching
+from vinets.cli.output import print_json, seeded, watching
 
 if TYPE_CHECKING:
-    from vinets.data import Inputs
-    from vinets.measure import Throughput
-    from vinets.pipeline.opening import Opened
+    from vinets.measure import Sizes, Throughput
+    from vinets.report import Table
 
 __all__ = ["bench"]
 
@@ -61,14 +59,13 @@ def bench(
     """
     from vinets.cli.parsing import integers
     from vinets.measure import compare, flops, machine, sizes
-    from vinets.pipeline.opening import check_inputs, open_network
+    from vinets.pipeline.opening import open_side_by_side
+    from vinets.report import print_table
 
     seeded(seed)
     wanted = integers("--batch-sizes", batch_sizes)
-    opened = _named([open_network(spec) for spec in nets], nets)
-    example = _example(list(opened.values()), None if shape is None else integers("--shape", shape))
-    for network in opened.values():
-        check_inputs(network, example)
+    size = None if shape is None else integers("--shape", shape)
+    opened, example = open_side_by_side(nets, size)
     networks = {name: network.network for name, network in opened.items()}
     with watching(quiet) as progress:
         progress.start("timing", 1)
@@ -85,73 +82,65 @@ def bench(
             threads=threads,
         )
         progress.advance(1)
-    first = next(iter(measured.values()))
-    listed: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "flops": flops(networks[name], example),
-            "sizes": sizes(networks[name]).to_dict(),
-            "throughput": [
-                speed.to_dict() | {"ratio": _ratio(speed, reference)}
-                for speed, reference in zip(measured[name], first, strict=True)
-            ],
-        }
-        for name in networks
-    ]
+    counts = {name: flops(network, example) for name, network in networks.items()}
+    stored = {name: sizes(network) for name, network in networks.items()}
     if json:
+        listed = [
+            {
+                "name": name,
+                "flops": counts[name],
+                "sizes": stored[name].to_dict(),
+                "throughput": [
+                    speed.to_dict() | {"ratio": speed.ratio_to(first)}
+                    for speed, first in zip(speeds, measured[next(iter(measured))], strict=True)
+                ],
+            }
+            for name, speeds in measured.items()
+        ]
         print_json({"machine": machine(device), "networks": listed})
         return
-    _show(listed)
+    print_table(_speed_table(measured))
+    print_table(_size_table(counts, stored))
 
 
-def _named(opened: list[Opened], specs: list[str]) -> dict[str, Opened]:
-    """By name; by the whole argument where names are the same."""
-    if len(set(specs)) < len(specs):
-        raise ValueError("The same network is given twice. Pass each one once.")
-    names = [network.name for network in opened]
-    if len(set(names)) < len(names):
-        names = specs
-    return dict(zip(names, opened, strict=True))
-
-
-def _example(opened: list[Opened], shape: tuple[int, ...] | None) -> Inputs:
-    """Inputs of the given shape, or those of the first network that knows its own."""
-    from vinets.pipeline.opening import example_for
-
-    knowing = [network for network in opened if network.inputs is not None]
-    return example_for((knowing or opened)[0], shape)
-
-
-def _ratio(speed: Throughput, reference: Throughput) -> float:
-    """Windows of the same position lie next to each other in time."""
-    return statistics.median(a / b for a, b in zip(speed.rates, reference.rates, strict=True))
-
-
-def _show(listed: list[dict[str, Any]]) -> None:
+def _speed_table(measured: dict[str, list[Throughput]]) -> Table:
     from vinets.checks import format_bytes
+    from vinets.report import Column, Row, Table
 
-    columns = ["network", "batch", "images/s", "ratio", "latency in ms", "peak memory"]
+    columns = (
+        Column("network"),
+        Column("batch", format=","),
+        Column("speed", "images/s", ",.0f", "std"),
+        Column("ratio", format=".2f"),
+        Column("latency", "latency in ms", ".3g"),
+        Column("memory", "peak memory"),
+    )
+    first = next(iter(measured.values()))
+    rows = tuple(
+        Row(
+            {
+                "network": name,
+                "batch": speed.batch_size,
+                "speed": speed.mean,
+                "std": speed.std,
+                "ratio": speed.ratio_to(reference),
+                "latency": speed.latency_ms,
+                "memory": format_bytes(speed.peak_memory),
+            }
+        )
+        for index, reference in enumerate(first)
+        for name, speed in ((name, speeds[index]) for name, speeds in measured.items())
+    )
+    return Table("speed", f"Speed on {first[0].device}", columns, rows)
+
+
+def _size_table(flops: dict[str, int], stored: dict[str, Sizes]) -> Table:
+    from vinets.report import Column, Table
+
+    numbers = [Column("parameters", format=","), Column("FLOPs", format=",")]
+    columns = [Column("network"), Column("stored numbers"), *numbers]
     rows = [
-        [
-            network["name"],
-            str(speed["batch_size"]),
-            f"{speed['mean']:,.0f} ± {speed['std']:,.0f}",
-            f"{speed['ratio']:.2f}",
-            f"{speed['latency_ms']:.3g}",
-            format_bytes(speed["peak_memory"]),
-        ]
-        for index in range(len(listed[0]["throughput"]))
-        for network in listed
-        for speed in [network["throughput"][index]]
+        (name, ", ".join(f"{k} {v:,}" for k, v in size.by_part.items()), size.parameters, count)
+        for (name, size), count in zip(stored.items(), flops.values(), strict=True)
     ]
-    print_table(columns, rows)
-    sizes = [
-        [
-            network["name"],
-            ", ".join(f"{k} {v:,}" for k, v in network["sizes"]["by_part"].items()),
-            f"{network['sizes']['parameters']:,}",
-            f"{network['flops']:,}",
-        ]
-        for network in listed
-    ]
-    print_table(["network", "stored numbers", "parameters", "FLOPs"], sizes, left=2)
+    return Table.from_rows("size", "Size and work", columns, rows)

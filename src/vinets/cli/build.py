@@ -102,7 +102,7 @@ def build(
     images per second. The VI-Net is saved in the folder, with results.json. The same command
     goes on where it was interrupted.
 
-    Example: vinets build out/base --data digits --cut relu2 --out out/vinet
+    Example: vinets build out/base --data digits --cut pool --components 32 --keep 16 --out out/vi
 
     Example: vinets build out/resnet18 --data cifar10:data --preset VI-Net18-Small --out out/small
 

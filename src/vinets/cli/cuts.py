@@ -9,10 +9,11 @@ import typer
 
 from vinets.cli.late_help import DATA_FORMATS, NETWORKS
 from vinets.cli.options import DATA, OUTPUT, Device, Json, Seed, Shape, Weights, option
-from vinets.cli.output import print_json, print_table, seeded
+from vinets.cli.output import print_json, seeded
 
 if TYPE_CHECKING:
     from vinets.latent.cut import CutPoint
+    from vinets.report import Table
 
 __all__ = ["cuts"]
 
@@ -43,6 +44,7 @@ def cuts(
     from vinets.cli.parsing import integers
     from vinets.latent.cut import cut_points
     from vinets.pipeline.opening import open_uncut
+    from vinets.report import print_table
     from vinets.running import each, resolve_device
 
     seeded(seed)
@@ -59,21 +61,29 @@ def cuts(
         listed = [asdict(p) | {"preset": marks.get(p.name)} for p in points]
         print_json({"model": model, "architecture": opened.architecture, "points": listed})
         return
-    columns = ["index", "name", "shape", "parameters", "MACs", "removed"]
-    columns += ["preset"] if marks else []
-    print_table(columns, [_row(p, marks) for p in points], left=2)
+    print_table(_table(points, marks))
 
 
-def _row(point: CutPoint, marks: dict[str, str]) -> list[str]:
-    return [
-        str(point.index),
-        point.name,
-        "×".join(map(str, point.shape)),
-        f"{point.parameters:,}",
-        f"{point.macs / 1e6:,.2f} M",
-        f"{point.removed:.0%}",
-        *([marks.get(point.name, "")] if marks else []),
-    ]
+def _table(points: list[CutPoint], marks: dict[str, str]) -> Table:
+    from vinets.report import Column, Row, Table
+
+    columns = (
+        Column("index", format="d"),
+        Column("name"),
+        Column("shape"),
+        Column("parameters", format=","),
+        Column("macs", "MACs", ","),
+        Column("removed", format=".0%"),
+        *([Column("preset")] if marks else []),
+    )
+    rows = tuple(
+        Row(
+            asdict(point)
+            | {"shape": "×".join(map(str, point.shape)), "preset": marks.get(point.name, "")}
+        )
+        for point in points
+    )
+    return Table("cuts", "Cuts, from the input to the output", columns, rows)
 
 
 def _presets(architecture: str | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from vinets.cli.options import OUTPUT, RUNNING, Device, Json, Quiet, Seed, option
-from vinets.cli.output import print_json
+from vinets.cli.output import print_json, watching
 
 __all__ = ["demo"]
 
@@ -35,12 +35,11 @@ def demo(
 
     Example: vinets demo --out out/demo
     """
-    from vinets.cli.output import watching
-    from vinets.demo import run_demo
+    from vinets.demo import plain_result, run_demo
 
     with redirect_stdout(sys.stderr) if json else nullcontext(), watching(quiet) as progress:
-        results = run_demo(
+        result = run_demo(
             out, seed=seed, seeds=seeds, quick=quick, device=device, progress=progress
         )
     if json:
-        print_json(results)
+        print_json(plain_result(result))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,10 +18,11 @@ from vinets.cli.options import (
     Weights,
     option,
 )
-from vinets.cli.output import print_json, print_table, seeded, watching
+from vinets.cli.output import print_json, seeded, watching
 
 if TYPE_CHECKING:
-    from vinets.progress import Progress
+    from vinets.measure import Evaluation
+    from vinets.report import Table
 
 __all__ = ["evaluate"]
 
@@ -52,6 +52,7 @@ def evaluate(
     from vinets.checks import one_of
     from vinets.measure import evaluate as measured
     from vinets.pipeline.opening import open_with_data, require_weights
+    from vinets.report import print_table
     from vinets.running import resolve_device
 
     seeded(seed)
@@ -60,41 +61,37 @@ def evaluate(
     opened, split = open_with_data(net, data, weights=weights, split_seed=split_seed, size=size)
     require_weights(opened)
     source = split.test if part == "test" else split.train
-
     with watching(quiet) as progress:
         progress.start(f"evaluating {opened.name}", len(source))
-        batches = _counted(source.batches(batch_size, device=there), progress)
-        found = measured(opened.network, batches, device=there).to_dict()
+        batches = source.batches(batch_size, device=there)
+        found = measured(opened.network, batches, device=there, progress=progress)
     classes = list(opened.classes or source.classes)
-    facts = {"network": net, "data": data, "part": part, "classes": classes}
     if json:
-        print_json(facts | found)
+        facts = {"network": net, "data": data, "part": part, "classes": classes}
+        print_json(facts | found.to_dict())
         return
-    _show(opened.name, f"{split.name}, {part}", classes, found)
+    print_table(_summary(f"{opened.name} on {split.name}, {part}", found))
+    print_table(_by_class(classes, found))
 
 
-def _counted(batches: Iterator[Any], progress: Progress) -> Iterator[Any]:
-    for inputs, labels in batches:
-        yield inputs, labels
-        progress.advance(len(labels))
+def _summary(caption: str, found: Evaluation) -> Table:
+    from vinets.report import Column, Row, Table
+
+    columns = (
+        Column("examples", format=","),
+        Column("accuracy", format=".2%"),
+        *([Column("top5", "top 5", ".2%")] if found.top5 is not None else []),
+        Column("loss", format=".4f"),
+        Column("calibration_error", "calibration error", ".4f"),
+        Column("seconds", format=".2f"),
+    )
+    return Table("evaluation", caption, columns, (Row(found.to_dict()),))
 
 
-def _show(name: str, where: str, classes: list[str], found: dict[str, Any]) -> None:
-    columns = [name, "examples", "accuracy", "top 5", "loss", "calibration error", "seconds"]
-    numbers = [
-        f"{found['examples']:,}",
-        _number(found["accuracy"], ".2%"),
-        _number(found["top5"], ".2%"),
-        _number(found["loss"], ".4f"),
-        _number(found["calibration_error"], ".4f"),
-        _number(found["seconds"], ".2f"),
-    ]
-    print_table(columns, [[where, *numbers]])
-    rows = []
-    for name, row, share in zip(classes, found["confusion"], found["per_class"], strict=False):
-        rows.append([name, f"{sum(row):,}", _number(share, ".2%")])
-    print_table(["class", "examples", "accuracy"], rows)
+def _by_class(classes: list[str], found: Evaluation) -> Table:
+    from vinets.report import Column, Table
 
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+    columns = [Column("class"), Column("examples", format=","), Column("accuracy", format=".2%")]
+    counts, shares = found.confusion.sum(1).tolist(), found.per_class.tolist()
+    rows = list(zip(classes, counts, shares, strict=False))  # data may name more classes
+    return Table.from_rows("classes", "Class by class", columns, rows)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from vinets.cli.late_help import EXPORT_FORMATS, EXPORT_SUFFIXES
 from vinets.cli.options import OUTPUT, Device, Json, Seed, option
-from vinets.cli.output import print_json, print_table
+from vinets.cli.output import print_json
 
 __all__ = ["export"]
 
@@ -41,21 +41,18 @@ def export(
     Example: vinets export out/vinet --out vinet.onnx
     """
     from vinets.checks import format_bytes
-    from vinets.nn.network import CutNetwork
-    from vinets.pipeline.opening import open_network
+    from vinets.nn.export import export_network
+    from vinets.pipeline.opening import open_cut
+    from vinets.report import Column, Table, print_table
     from vinets.running import resolve_device
 
-    network: Any = open_network(net).network
-    if not isinstance(network, CutNetwork):
-        raise ValueError(f"{net} is not cut. Pass a folder that vinets build wrote.")
-    from vinets.nn.export import export_network
-
-    there = resolve_device("vinets", device)
+    network, there = open_cut(net), resolve_device("vinets", device)
     report = export_network(network, out, format=format, opset=opset, device=there, seed=seed)
     if json:
         print_json(report.to_dict())
         return
     sizes = ", ".join(map(str, report.batch_sizes))
-    row = [str(report.path), report.format, format_bytes(report.size)]
-    row += [f"{report.largest_difference:.2g}", sizes]
-    print_table(["file", "format", "size", "largest difference", "at batch sizes"], [row], left=2)
+    row = (report.format, format_bytes(report.size), report.largest_difference, sizes)
+    difference = Column("difference", "largest difference", ".2g")
+    columns = ("format", "size", difference, Column("batches", "at batch sizes"))
+    print_table(Table.from_rows("export", str(report.path), columns, [row]))

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields, replace
 from functools import wraps
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, get_type_hints
 
@@ -33,7 +32,7 @@ def takes(
         was given in place of an object. The function tells the default of a field in words.
     **groups
         Parameter of the command and its class; the default of the parameter, if it has one, is
-        what options change. The class's name heads the options in the help.
+        what options change. The class's ``panel`` heads the options in the help.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -46,7 +45,7 @@ def takes(
             f"{group}__{one.name}": (group, one)
             for group, kind in groups.items()
             for one in fields(kind)  # type: ignore[arg-type]
-            if one.name not in _without
+            if one.name not in _without and "domain" in one.metadata
         }
 
         @wraps(command)
@@ -67,19 +66,18 @@ def takes(
             for name, p in own.items()
             if name not in groups
         ]
-        added = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=_annotation(
-                    groups[group].__name__,
-                    one,
-                    _open[group](one.name) if group in _open else _default(one, starts[group]),
-                ),
+        added = []
+        for name, (group, one) in shown.items():
+            default, words = _default(one, starts[group])
+            if group in _open:
+                default, words = None, _open[group](one.name)
+            panel = groups[group].panel or groups[group].__name__
+            option = _option(panel, one, default, words)
+            added.append(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option
+                )
             )
-            for name, (group, one) in shown.items()
-        ]
         required = [p for p in kept if p.default is inspect.Parameter.empty]
         optional = [p for p in kept if p.default is not inspect.Parameter.empty]
         signature = inspect.Signature([*required, *added, *optional])
@@ -95,30 +93,33 @@ def _flag(one: Field[Any]) -> str:
     return flag
 
 
-def _annotation(panel: str, one: Field[Any], default: str) -> Any:
-    """What typer makes an option of; None stands for not given."""
+def _option(panel: str, one: Field[Any], default: Any, words: str | None) -> Any:
+    """What typer makes an option of; ``words`` tell a default that is no value."""
     domain: Domain = one.metadata["domain"]
     flag, kind = _flag(one), domain.typed
-    if kind is bool:
+    if kind is bool and default is not False:  # what is off need not be switched off
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    help: str = one.metadata["help"]
+    if domain.choices:
+        *most, last = domain.choices
+        help = f"{help.removesuffix('.')}: {', '.join(most)} or {last}."
     option = typer.Option(
         flag,
-        help=one.metadata["help"],
+        help=help,
         rich_help_panel=panel,
-        show_default=default,
+        show_default=True if words is None else words,
+        metavar=domain.metavar or None,
     )
-    typed = Path | None if kind is Path else kind | None
-    return Annotated[typed, option]
+    return Annotated[kind | None, option]
 
 
-def _default(one: Field[Any], start: Options) -> str:
-    """The default in words."""
+def _default(one: Field[Any], start: Options) -> tuple[Any, str | None]:
+    """The default of an option and what it is in words, where None stands for "not given"."""
     value = getattr(start, one.name)
     if value == one.default and "shown" in one.metadata:
-        return str(one.metadata["shown"])
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "all" if value is None else str(value)
+        return None, one.metadata["shown"]
+    domain: Domain = one.metadata["domain"]
+    return (None, "all") if value is None else (domain.typed(value), None)
 
 
 def _read(flag: str, domain: Domain, value: Any) -> Any:

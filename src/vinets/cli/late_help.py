@@ -8,11 +8,38 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-__all__ = ["DATA_FORMATS", "EXPORT_FORMATS", "EXPORT_SUFFIXES", "NETWORKS", "ORACLES", "LateHelp"]
+__all__ = [
+    "DATA_FORMATS",
+    "EXPERIMENTS",
+    "EXPORT_FORMATS",
+    "EXPORT_SUFFIXES",
+    "NETWORKS",
+    "ORACLES",
+    "LateHelp",
+]
 
 # Written into a help text, these stand for names that are known once torch is imported.
 DATA_FORMATS, NETWORKS, ORACLES = "{data formats}", "{networks}", "{oracles}"
 EXPORT_FORMATS, EXPORT_SUFFIXES = "{export formats}", "{export suffixes}"
+EXPERIMENTS = "{experiments}"
+
+LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    DATA_FORMATS: ("vinets.data.formats", lambda m: m.written_formats()),
+    NETWORKS: (
+        "vinets.models.libraries",
+        lambda m: ", ".join(one.written for one in m.libraries()),
+    ),
+    ORACLES: ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
+    EXPORT_FORMATS: ("vinets.nn.export", lambda m: " or ".join(sorted(m.EXPORT_FORMATS))),
+    EXPORT_SUFFIXES: (
+        "vinets.nn.export",
+        lambda m: " or ".join(sorted(one.suffix for one in m.EXPORT_FORMATS.values())),
+    ),
+    EXPERIMENTS: (
+        "vinets.experiments.reproduce",
+        lambda m: ", ".join(one.name for one in m.chosen_experiments(["all"])),
+    ),
+}
 
 LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     DATA_FORMATS: ("vinets.data.formats", lambda m: m.written_formats()),

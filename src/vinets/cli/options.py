@@ -81,5 +81,5 @@ Shape = Annotated[
 ]
 Cut = Annotated[
     str | None,
-    option(DATA, "--cut", help="Name or index of a place (see vinets cuts), or a share: 50%."),
+    option(DATA, "--cut", help="Name or index of a cut (see vinets cuts), or a share: 50%."),
 ]

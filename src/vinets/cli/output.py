@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,7 @@ from vinets.plain import as_plain
 if TYPE_CHECKING:
     from vinets.progress import Progress
 
-__all__ = ["note", "print_json", "print_lines", "print_table", "seeded", "watching"]
-
-WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
+__all__ = ["note", "print_json", "print_lines", "seeded", "watching"]
 
 
 @contextmanager
@@ -56,24 +54,3 @@ def print_lines(lines: Iterable[str]) -> None:
     """Plain lines on stdout."""
     for line in lines:
         typer.echo(line)
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> None:
-    """A table on stdout; the first ``left`` columns are text, the others numbers."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True)
-    for index, name in enumerate(columns):
-        if index < left:
-            table.add_column(name, overflow="fold", min_width=min(12, len(name)))
-        else:
-            table.add_column(name, justify="right", no_wrap=True)  # text gives way to numbers
-    for row in rows:
-        table.add_row(*row)
-    # Names of classes and files may hold square brackets, which are no markup here.
-    console = Console(markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = WIDE
-    console.print(table)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vinets.cli.options import OUTPUT, RUNNING, Device, Json, Quiet, Seed, option
-from vinets.cli.output import print_json, print_table, seeded, watching
+from vinets.cli.output import print_json, seeded, watching
 
 __all__ = ["predict"]
 
@@ -33,6 +33,7 @@ def predict(
     from vinets.pipeline.opening import open_network
     from vinets.pipeline.predicting import predict_images
     from vinets.plain import as_plain
+    from vinets.report import Column, Table, print_table
 
     seeded(seed)
     opened, files = open_network(net), image_files(path)
@@ -44,8 +45,9 @@ def predict(
         print_json({"network": net, "predictions": as_plain(found)})
         return
     rows = [
-        [one.path if rank == 0 else "", guess.name, f"{guess.probability:.2%}"]
+        (one.path if rank == 0 else "", guess.name, guess.probability)
         for one in found
         for rank, guess in enumerate(one.classes)
     ]
-    print_table(["image", "class", "probability"], rows, left=2)
+    columns = [Column("image"), Column("class"), Column("probability", format=".2%")]
+    print_table(Table.from_rows("predictions", f"What {opened.name} says", columns, rows))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from vinets.cli.late_help import EXPERIMENTS
 from vinets.cli.options import DATA, OUTPUT, RUNNING, Device, Json, Quiet, option
 from vinets.cli.output import print_json, print_lines, watching
 
@@ -17,7 +18,7 @@ __all__ = ["reproduce"]
 def reproduce(
     names: Annotated[
         list[str],
-        typer.Argument(help="{experiments}, or all.", metavar="NAME..."),
+        typer.Argument(help=f"{EXPERIMENTS}, or all.", metavar="NAME..."),
     ],
     data: Annotated[Path, option(DATA, "--data", help="Folder with cifar10 and cifar100.")],
     out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the results.")],

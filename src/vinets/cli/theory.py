@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vinets.data import Source
-    from vinets.nn.network import CutNetwork
     from vinets.pipeline.opening import Opened
 
 __all__ = ["theory"]
@@ -50,7 +49,7 @@ def theory(
         option(
             DATA,
             "--cut",
-            help="Name or index of a place (see vinets cuts), or a share: 50%.",
+            help="Name or index of a cut (see vinets cuts), or a share: 50%.",
             show_default="that of --vinet",
         ),
     ] = None,
@@ -109,12 +108,14 @@ def theory(
     polynomial heads that are certified to have no larger R. With --vinet also the R of that
     network and every bound of the theorem; with --data as well, the margins of both.
 
-    Example: vinets theory out/base --cut relu2 --vinet out/vinet --data digits --out out/theory
+    Example: vinets theory out/base --vinet out/vinet --data digits --out out/theory
     """
     from vinets.checks import one_of, parameter_error
     from vinets.cli.parsing import cut_of
+    from vinets.data.sources import draw_from
     from vinets.files import write_json, write_text
     from vinets.measure import machine
+    from vinets.pipeline.opening import Opened, check_inputs, open_cut
     from vinets.plain import as_plain
     from vinets.report import html, print_page, theory_page
     from vinets.running import resolve_device
@@ -125,21 +126,23 @@ def theory(
     one_of("vinets", "constant", constant, CONSTANTS)
     if not 0 < tau < math.inf:
         raise parameter_error("vinets", "tau", "a positive, finite number", tau)
-    place = resolve_device("vinets", device)
+    on = resolve_device("vinets", device)
     opened, example, source = _open(model, weights, data, shape, size, split_seed)
-    network = None if vinet is None else _behind(vinet, opened, model, example)
+    network = None if vinet is None else open_cut(vinet, made_of=opened)
+    if network is not None:
+        check_inputs(Opened(str(vinet), network), example)
     if cut is None and network is None:
         raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --vinet.")
     where = cut_of(cut) if cut is not None else network.record.cut if network is not None else ""
-    drawn = None if source is None else _drawn(source, examples, seed)
+    drawn = None if source is None else draw_from(source, examples, seed)
     with watching(quiet) as progress:
         progress.start(f"norms of {opened.name}", 1)
         found = study(
-            opened.network.to(place),
+            opened.network.to(on),
             where,
-            example.to(place),
-            network=None if network is None else network.to(place),
-            batches=None if drawn is None else lambda: drawn.batches(BATCH, device=place),
+            example.to(on),
+            network=None if network is None else network.to(on),
+            batches=None if drawn is None else lambda: drawn.batches(BATCH, device=on),
             components=components,
             seed=seed,
             tau=tau,
@@ -190,31 +193,3 @@ def _open(
     if not isinstance(example, Tensor):
         raise ValueError(f"{opened.name} takes several inputs. The theory is for one tensor.")
     return opened, example, source
-
-
-def _behind(folder: Path, opened: Opened, model: str, example: Tensor) -> CutNetwork:
-    """The network behind the cut, which must have been made of ``model``."""
-    from vinets.nn.network import CutNetwork
-    from vinets.pipeline.opening import check_inputs, open_network
-
-    found = open_network(str(folder))
-    network = found.network
-    if not isinstance(network, CutNetwork):
-        raise ValueError(f"{folder} is not cut. Pass a folder that vinets build wrote.")
-    check_inputs(found, example)
-    known = opened.network.state_dict()
-    for name, value in network.backbone.state_dict().items():
-        original = known.get(name.removeprefix("model."))  # the prefix of networks without a trace
-        if original is None or not original.equal(value):
-            raise ValueError(f"{folder} was made of another network than {model}: {name} differs.")
-    return network
-
-
-def _drawn(source: Source, count: int, seed: int) -> Source:
-    """All examples, or so many of them without replacement: classes may lie in a row."""
-    import torch
-
-    if len(source) <= count:
-        return source
-    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
-    return source.subset(order[:count].sort().values)

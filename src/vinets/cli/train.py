@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vinets.cli.generate import takes
+from vinets.cli.late_help import NETWORKS
 from vinets.cli.options import (
     DATA,
     OUTPUT,
@@ -36,7 +37,7 @@ def _words(name: str) -> str:
 
 @takes(("seed", "distill", "temperature"), {"recipe": _words}, recipe=Recipe)
 def train(
-    model: Annotated[str, option(DATA, "--model", help="{networks}.")],
+    model: Annotated[str, option(DATA, "--model", help=f"{NETWORKS}.")],
     data: Data,
     out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the network.")],
     recipe: dict[str, Any],
@@ -68,14 +69,12 @@ def train(
         print_json({"out": str(out)} | as_plain(run))
         return
     columns = (
-        Column("data", model),
         Column("parameters", "parameters", ","),
-        Column("accuracy", "accuracy %", ".2f"),
+        Column("accuracy", "accuracy", ".2%"),
         Column("loss", "loss", ".4f"),
         Column("calibration_error", "calibration error", ".4f"),
         Column("seconds", "seconds", ".1f"),
     )
-    values = run.test | {"data": f"on {split.name}", "parameters": run.parameters}
-    values |= {"accuracy": 100 * run.test["accuracy"], "seconds": run.seconds}
-    print_table(Table("training", "", columns, (Row(values),)))
+    values = run.test | {"parameters": run.parameters, "seconds": run.seconds}
+    print_table(Table("training", f"{model} on {split.name}", columns, (Row(values),)))
     note(f"Saved in {out}. Next: vinets cuts {out}", quiet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 from vinets.checks import parameter_error
@@ -21,6 +22,7 @@ __all__ = [
     "TensorSource",
     "as_source",
     "choose_per_class",
+    "draw_from",
     "split_source",
 ]
 
@@ -72,6 +74,14 @@ def split_source(source: Source, share: float, seed: int) -> tuple[Source, Sourc
     """
     rest, held_out = split_positions("split_source", source.labels, share, seed)
     return source.subset(rest), source.subset(held_out)
+
+
+def draw_from(source: Source, count: int, seed: int) -> Source:
+    """So many examples, drawn without replacement: classes may lie in a row; or all there are."""
+    if len(source) <= count:
+        return source
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
+    return source.subset(order[:count].sort().values)
 
 
 def _convert(data: Any, classes: Sequence[str] | None) -> Source:

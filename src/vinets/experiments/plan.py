@@ -53,6 +53,7 @@ PAPER = Trial(
     caching=Caching(views=5, dtype="float16", projected=True),
     timing=Timing(repeats=5, seconds=1.0),
     counting="paper",
+    checkpoints=False,  # a training takes seconds
 )
 """What all experiments start from: the paper's settings."""
 

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.checks import one_of, optional_positive_int, parameter_error
+from vinets.settings import LATENT_KINDS
 
-__all__ = ["KINDS", "LatentReader", "LatentShape", "first_tensor"]
-
-KINDS = ("auto", "map", "pool", "class_token", "mean_token")
+__all__ = ["LatentReader", "LatentShape", "first_tensor"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class LatentReader(nn.Module):
         self, kind: str = "auto", pool: int | None = None, channels_last: bool = False
     ) -> None:
         super().__init__()
-        self.kind = one_of("LatentReader", "kind", kind, KINDS)
+        self.kind = one_of("LatentReader", "kind", kind, LATENT_KINDS)
         self.pool = optional_positive_int("LatentReader", "pool", pool)
         if (kind == "pool") != (self.pool is not None):
             accepted = "a positive integer if kind='pool', and None otherwise"

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vinets.checks import parameter_error
 from vinets.measure.running import batch_of, placed
+from vinets.progress import Progress
 from vinets.running import Inputs, call, each, evaluating, logits_of, resolve_device
 
 __all__ = ["BINS", "Evaluation", "evaluate"]
@@ -72,6 +73,7 @@ def evaluate(
     batches: Iterable[tuple[Inputs, Tensor]],
     *,
     device: str | torch.device,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Evaluate a classifier on batches, one at a time.
 
@@ -85,6 +87,8 @@ def evaluate(
         Inputs are a tensor, or a dict of tensors by argument; labels are integers of shape (B,).
     device : str or torch.device
         ``"auto"`` takes a CUDA device where there is one.
+    progress : Progress or None, default=None
+        Told how many examples were done after every batch.
 
     Examples
     --------
@@ -104,6 +108,8 @@ def evaluate(
             if tally is None:
                 tally = _Tally(logits.shape[1], device)
             tally.add(logits, labels)
+            if progress is not None:
+                progress.advance(len(labels))
     if tally is None:
         raise ValueError("The batches given to evaluate hold no examples. Pass at least one batch.")
     return tally.result(begin)

@@ -49,6 +49,11 @@ class Throughput:
     peak_memory: int
     device: str
 
+    def ratio_to(self, reference: Throughput) -> float:
+        """How many times as fast as a network measured beside it; the median over the windows."""
+        pairs = zip(self.rates, reference.rates, strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-able values."""
         return {**asdict(self), "rates": list(self.rates)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ __all__ = [
     "channel_count",
     "check_inputs",
     "example_for",
+    "open_cut",
     "open_network",
+    "open_side_by_side",
     "open_uncut",
     "open_uncut_with_data",
     "open_with_data",
@@ -228,6 +230,59 @@ def open_uncut_with_data(
     if opened.is_cut:
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
     return opened, split
+
+
+def open_cut(folder: str | Path, made_of: Opened | None = None) -> CutNetwork:
+    """Open a network that ``vinets build`` wrote, folded.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where it lies.
+    made_of : Opened or None, default=None
+        The uncut network whose weights its backbone must have.
+    """
+    network = open_network(folder).network
+    if not isinstance(network, CutNetwork):
+        raise ValueError(f"{folder} is not cut. Pass a folder that vinets build wrote.")
+    if made_of is not None:
+        known = made_of.network.state_dict()
+        for name, value in network.backbone.state_dict().items():
+            original = known.get(name.removeprefix("model."))  # of networks without a trace
+            if original is None or not original.equal(value):
+                raise ValueError(
+                    f"{folder} was made of another network than {made_of.name}: {name} differs."
+                )
+    return network
+
+
+def open_side_by_side(
+    specs: Sequence[str], shape: tuple[int, ...] | None = None
+) -> tuple[dict[str, Opened], Inputs]:
+    """Open networks that take the same inputs, with an example of these.
+
+    Parameters
+    ----------
+    specs : sequence of str
+        As for :func:`open_network`.
+    shape : tuple of int or None, default=None
+        Of one input; None takes that of the first network that knows its own.
+
+    Returns
+    -------
+    dict of str to Opened, Inputs
+        By name, or by the whole of ``specs`` where names are the same.
+    """
+    if len(set(specs)) < len(specs):
+        raise ValueError("The same network is given twice. Pass each one once.")
+    opened = [open_network(spec) for spec in specs]
+    knowing = [network for network in opened if network.inputs is not None]
+    example = example_for((knowing or opened)[0], shape)
+    for network in opened:
+        check_inputs(network, example)
+    names = [network.name for network in opened]
+    keys = names if len(set(names)) == len(names) else specs
+    return dict(zip(keys, opened, strict=True)), example
 
 
 def channel_count(example: Inputs) -> int | None:

@@ -84,6 +84,7 @@ class Setup:
         self.name, self.data, self.device = name, data, device
         self.model = model.to(device).eval()
         self.train, self.test = (_resident(part, device) for part in (data.train, data.test))
+        self._parts: dict[Sampling, Setup] = {}
 
     @cached_property
     def identity(self) -> Identity:
@@ -109,9 +110,11 @@ class Setup:
         """The same with a part of the data."""
         if sampling == Sampling():
             return self
-        train = _some(self.data.train, sampling.train)
-        test = _some(self.data.test, sampling.test)
-        return Setup(self.name, self.model, DataSplit(self.data.name, train, test), self.device)
+        if sampling not in self._parts:
+            train = _some(self.data.train, sampling.train)
+            part = DataSplit(self.data.name, train, _some(self.data.test, sampling.test))
+            self._parts[sampling] = Setup(self.name, self.model, part, self.device)
+        return self._parts[sampling]
 
 
 @dataclass(frozen=True)

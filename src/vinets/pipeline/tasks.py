@@ -94,7 +94,7 @@ def _estimate_dimension(
 def _train_head(context: CutContext, trial: Trial, folder: Path) -> tuple[str, TrainingFacts]:
     """Train a head, fold it, test it, and save it where the trial says so."""
     network, report = context.network(trial)
-    checkpoints = folder / CHECKPOINTS / trial.name
+    checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
     split = network.head.split() if trial.caching.projected else None
     if split is not None:
         views, test = context.projected(trial, split[0])
@@ -125,7 +125,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> tuple[str, T
     return "training", facts
 
 
-def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path) -> History:
+def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path | None) -> History:
     recipe = context.recipe(trial)
     cached = trial.caching.views is not None
     return fine_tune(
@@ -144,7 +144,7 @@ def _train_behind(
     module: nn.Module,
     views: LatentViews,
     test: Tensor,
-    folder: Path,
+    folder: Path | None,
 ) -> tuple[History, tuple[int, ...]]:
     """Train what stands behind the frozen part of a head, and test it, on cached variables."""
     recipe = context.recipe(trial)

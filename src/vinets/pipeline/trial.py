@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vinets.checks import one_of
@@ -72,6 +72,8 @@ class Trial:
         Folder of the store into which the trained network is saved; empty for none.
     compared : tuple of (str, str)
         For speed: name and folder of every network that is measured beside the uncut one.
+    checkpoints : bool
+        Write one after every epoch, for long trainings; it changes no result.
     detailed : bool
         Keep every epoch, wrong answers and how the head was built in the result.
     seed : int
@@ -97,6 +99,7 @@ class Trial:
     baseline_degree: int = 5
     save: str = ""
     compared: tuple[tuple[str, str], ...] = ()
+    checkpoints: bool = field(default=True, metadata={"result": False})
     detailed: bool = False
     seed: int = 0
     alone: bool = False

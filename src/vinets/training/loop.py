@@ -144,7 +144,7 @@ def _epoch(
 
 def _loss(logits: Tensor, labels: Tensor, lesson: Tensor | None, recipe: Recipe) -> Tensor:
     loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
-    if lesson is None or recipe.distill == 0:
+    if lesson is None or not recipe.distill:
         return loss
     t = recipe.temperature
     gap = F.kl_div(

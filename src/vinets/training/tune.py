@@ -57,8 +57,8 @@ def fine_tune(
     -------
     History
     """
-    if teacher is not None and not recipe.distill:
-        recipe = replace(recipe, distill=0.7)
+    if recipe.distill is None:
+        recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
     taught = bool(data.lessons) if isinstance(data, LatentViews) else teacher is not None
     if recipe.distill and not taught:
         raise ValueError(

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from vinets import settings
+from vinets.cli.generate import takes
+from vinets.options import Options, choice, count, flag, gibibytes, option, optional, real, share
+
+BUILT = ("Collecting", "Placing", "Projecting", "Pruning", "Finding", "Recipe", "Caching", "Timing")
+
+
+@dataclass(frozen=True)
+class Cooking(Options):
+    """A class of settings that nobody knew before."""
+
+    panel: ClassVar[str] = "Kitchen"
+    minutes: int | None = option(12, count(), "How long.")
+    salt: float | None = option(None, optional(real(0, 1)), "How much salt.", shown="to taste")
+    heat: str = option("low", choice("low", "high"), "How hot.")
+    lid: bool = option(True, flag(), "Put the lid on.")
+    stir: bool = option(False, flag(), "Stir.", flag="--stirring")
+    pot: int = option(4 << 30, gibibytes(), "Room.", shown="4")
+    eaten: int | float | None = option(None, share(), "What is eaten.")
+
+
+def program(command) -> typer.Typer:
+    app = typer.Typer()
+    app.command()(command)
+    return app
+
+
+def shown(command, *words: str) -> str:
+    result = CliRunner().invoke(program(command), words, env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def cook(cooking: Cooking, name: str = "soup") -> None:
+    print(name, cooking)
+
+
+def told(*words: str, start: Cooking | None = None) -> Cooking:
+    found = []
+
+    @takes(cooking=Cooking)
+    def keep(cooking: Cooking = start or Cooking()) -> None:  # noqa: B008 - frozen
+        found.append(cooking)
+
+    shown(keep, *words)
+    return found[0]
+
+
+def test_every_field_is_an_option_with_its_help_default_and_panel():
+    text = shown(takes(cooking=Cooking)(cook), "--help")
+    assert "Kitchen" in text and "--name" in text and "--cooking" not in text
+    for part in ("--minutes", "N|all", "[default: 12]", "(to taste)", "low or high.", "--no-lid"):
+        assert part in text
+    assert "--stirring" in text and "--no-stirring" not in text
+    assert all(one.metadata["help"].rstrip(".") in text for one in fields(Cooking))
+
+
+def test_options_change_the_defaults_of_the_command():
+    assert told() == Cooking()
+    words = ["--minutes", "all", "--salt", "0.5", "--heat", "high", "--no-lid", "--stirring"]
+    found = told(*words, "--pot", "0.5", "--eaten", "12.5%")
+    assert found == Cooking(None, 0.5, "high", False, True, 1 << 29, 0.125)
+    assert told(start=Cooking(minutes=3, lid=False)) == Cooking(minutes=3, lid=False)
+    assert told("--eaten", "7", start=Cooking(minutes=3)) == Cooking(minutes=3, eaten=7)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--minutes", "0"], "--minutes must be a positive integer or all. Got '0' instead."),
+        (["--minutes", "many"], "--minutes must be a positive integer or all."),
+        (["--minutes", "0.5"], "--minutes must be a positive integer or all."),
+        (["--salt", "1"], "--salt must be a number in [0, 1). Got 1.0 instead."),
+        (["--salt", "nan"], "--salt must be a number in [0, 1)."),
+        (["--heat", "mild"], "--heat must be 'low' or 'high'. Got 'mild' instead."),
+        (["--pot", "-1"], "--pot must be a number of GiB."),
+        *(
+            (["--eaten", text], "--eaten must be a positive integer, a share such as 50%, or all.")
+            for text in ("0%", "101%", "x%", "%", "nan%", "0.5", "-3", "")
+        ),
+    ],
+)
+def test_values_outside_their_domain_are_named_with_their_option(words, message):
+    result = CliRunner().invoke(program(takes(cooking=Cooking)(cook)), words)
+    assert isinstance(result.exception, ValueError)
+    assert message in str(result.exception)
+
+
+def test_fields_may_be_left_out_and_defaults_left_open():
+    given = []
+
+    @takes(("lid",), {"cooking": lambda name: f"{name} of the recipe"}, cooking=Cooking)
+    def later(
+        cooking: dict[str, object], name: Annotated[str, typer.Option(help="Of the dish.")] = "soup"
+    ) -> None:
+        given.append(cooking)
+
+    text = shown(later, "--help")
+    assert "--lid" not in text and "heat of the recipe" in text
+    shown(later, "--heat", "high", "--no-stirring")
+    assert given == [{"heat": "high", "stir": False}]
+
+
+@pytest.mark.parametrize("kind", BUILT)
+def test_the_help_of_build_holds_every_setting(call, kind):
+    text = re.sub(r"[\s│]+", " ", call("build", "--help").out)  # lines of a box, joined
+    assert f"─ {getattr(settings, kind).panel} ─" in text
+    for one in fields(getattr(settings, kind)):
+        if (kind, one.name) == ("Recipe", "seed"):
+            continue  # that of the command
+        assert one.metadata.get("flag", f"--{one.name.replace('_', '-')}") in text
+        assert one.metadata["help"].split("{")[0].rstrip(".") in text
+        words = one.metadata.get("shown", "")
+        assert (words or "") in text
+
+
+def test_nothing_of_the_settings_clashes():
+    """Two options of one name would hide each other."""
+    flags = [
+        one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
+        for kind in BUILT
+        for one in fields(getattr(settings, kind))
+    ]
+    assert len(flags) == len(set(flags))
