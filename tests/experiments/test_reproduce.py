@@ -11,7 +11,7 @@ from vinets.experiments import claims
 from vinets.experiments.backbones import RESNET18
 from vinets.experiments.plan import EXPERIMENTS, READINGS, Experiment, Findings, Plan
 from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce, write_plan
-from vinets.models import create_model, save_weights
+from vinets.models import create_model, load_weights, save_weights
 from vinets.pipeline import trials as running
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import TrialResult
@@ -156,6 +156,9 @@ def test_a_file_of_trials_gives_what_the_experiment_needs(out, folders, tmp_path
 def test_other_weights_are_refused(out, folders, tmp_path):
     """Results of one network are not those of another, whatever its file is called."""
     other = create_model("resnet18", 10)
+    load_weights(other, folders.weights / RESNET18.weights)
+    with torch.no_grad():
+        other.fc.bias[0] += 1e-3  # one number is enough
     (tmp_path / "weights").mkdir()
     save_weights(other, tmp_path / "weights" / RESNET18.weights)
     with pytest.raises(ValueError, match=r"results of resnet18 with other weights\. Choose"):

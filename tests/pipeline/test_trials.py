@@ -67,6 +67,14 @@ def test_what_a_frozen_projection_makes_may_be_kept(setups, tmp_path):
     assert one.parts == other.parts and abs(one.accuracy - other.accuracy) < 0.02
 
 
+def test_the_draws_of_the_caller_go_on_as_if_nothing_had_happened(setups, tmp_path):
+    heads = head_trials(SMALL.change(views=1, projected=True), baselines=True)
+    others = [SMALL.change(task=task) for task in ("ideals", "dimension")]
+    state = torch.random.get_rng_state()
+    run([*heads.values(), speed_trial(heads), *others], setups, tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
 def test_nothing_is_run_twice(setups, tmp_path, monkeypatch):
     run([SMALL], setups, tmp_path)
     monkeypatch.setattr(

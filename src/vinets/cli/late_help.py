@@ -25,28 +25,14 @@ EXPERIMENTS = "{experiments}"
 
 LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     DATA_FORMATS: ("vinets.data.formats", lambda m: m.written_formats()),
-    NETWORKS: (
-        "vinets.models.libraries",
-        lambda m: ", ".join(one.written for one in m.libraries()),
-    ),
-    ORACLES: ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
-    EXPORT_FORMATS: ("vinets.nn.export", lambda m: " or ".join(sorted(m.EXPORT_FORMATS))),
-    EXPORT_SUFFIXES: (
-        "vinets.nn.export",
-        lambda m: " or ".join(sorted(one.suffix for one in m.EXPORT_FORMATS.values())),
-    ),
-    EXPERIMENTS: (
-        "vinets.experiments.reproduce",
-        lambda m: ", ".join(one.name for one in m.chosen_experiments(["all"])),
-    ),
-}
-
-LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    DATA_FORMATS: ("vinets.data.formats", lambda m: m.written_formats()),
     NETWORKS: ("vinets.models", lambda m: ", ".join(one.written for one in m.libraries())),
     ORACLES: ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
     EXPORT_FORMATS: ("vinets.nn.export", lambda m: " or ".join(m.suffixes().values())),
     EXPORT_SUFFIXES: ("vinets.nn.export", lambda m: " or ".join(m.suffixes())),
+    EXPERIMENTS: (
+        "vinets.experiments.reproduce",
+        lambda m: ", ".join(one.name for one in m.chosen_experiments(["all"])),
+    ),
 }
 
 

@@ -56,19 +56,20 @@ def run_trials(
     names = {trial.network for trial in wanted}
     store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
     missing = store.missing(wanted)
-    for alone in (True, False):
-        chosen = [t for t in missing if t.alone == alone and t.task != "speed"]
-        groups: dict[Hashable, list[Trial]] = {}
-        for trial in sorted(chosen, key=_order):
-            groups.setdefault(trial.shares, []).append(trial)
-        if alone or jobs == 1:
-            for group in groups.values():
-                crew.carry_out(group)
-        elif groups:
-            _side_by_side(list(groups.values()), crew.files(), store, str(device), jobs, watch)
-    for trial in missing:
-        if trial.task == "speed":
-            crew.measure(trial)
+    with torch.random.fork_rng(devices=[]):  # the caller's draws go on as if nothing had happened
+        for alone in (True, False):
+            chosen = [t for t in missing if t.alone == alone and t.task != "speed"]
+            groups: dict[Hashable, list[Trial]] = {}
+            for trial in sorted(chosen, key=_order):
+                groups.setdefault(trial.shares, []).append(trial)
+            if alone or jobs == 1:
+                for group in groups.values():
+                    crew.carry_out(group)
+            elif groups:
+                _side_by_side(list(groups.values()), crew.files(), store, str(device), jobs, watch)
+        for trial in missing:
+            if trial.task == "speed":
+                crew.measure(trial)
 
 
 def _order(trial: Trial) -> tuple[str, ...]:
