@@ -14,22 +14,25 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.record import keep
-from vinets.demo import DEMO_SETTINGS, run_demo
+from vinets.demo import START, run_demo
+from vinets.pipeline.comparison import NetworkResult
+from vinets.report.demo_page import DemoResult
 
 SEEDS = range(100, 105)
 OURS = "VI-Net"
 
 
-def gathered(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def gathered(runs: list[DemoResult]) -> list[dict[str, Any]]:
     """One row per cut and head, in points."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    found: dict[tuple[str, str], list[NetworkResult]] = defaultdict(list)
     for run in runs:
-        for row in run["rows"]:
-            found[row["cut"], row["name"]].append(row)
+        for comparison in run.comparisons:
+            for network in comparison.networks:
+                found[comparison.cut, network.name].append(network)
     rows = []
     for (cut, name), each in found.items():
-        ours = [row["accuracy"] for row in found[cut, OURS]]
-        theirs = [row["accuracy"] for row in each]
+        ours = [network.accuracy for network in found[cut, OURS]]
+        theirs = [network.accuracy for network in each]
         gaps = [100 * (a - b) for a, b in zip(ours, theirs, strict=True)]
         rows.append(
             {
@@ -38,7 +41,7 @@ def gathered(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "accuracy_points": 100 * mean(theirs),
                 "std_points": 100 * stdev(theirs),
                 "ours_ahead_points": None if name == OURS else mean(gaps),
-                "head_numbers": round(mean(row["parameters_head"] for row in each)),
+                "head_numbers": round(mean(network.parameters_head for network in each)),
                 "accuracies": theirs,
             }
         )
@@ -48,6 +51,5 @@ def gathered(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         runs = [run_demo(folder, seed=seed, progress=None) for seed in SEEDS]
-    uncut = [run["uncut"]["accuracy"] for run in runs]
-    settings = {cut: setting.to_dict() for cut, setting in DEMO_SETTINGS.items()}
-    keep("digits", gathered(runs), seeds=list(SEEDS), uncut_accuracies=uncut, settings=settings)
+    uncut = [run.comparisons[0].uncut.accuracy for run in runs]
+    keep("digits", gathered(runs), seeds=list(SEEDS), uncut_accuracies=uncut, trial=START.changes)

@@ -11,7 +11,7 @@ class has about 107 points to fit to in 128 variables, fewer than in the paper. 
 
 from __future__ import annotations
 
-import argparse
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
@@ -19,90 +19,88 @@ from typing import Any
 
 import torch
 
-from benchmarks.record import RESULTS, keep
+from benchmarks.record import keep
 from vinets.data import digits
 from vinets.demo import BACKBONE, DEMO_CUTS
 from vinets.latent.cut import cut_points
 from vinets.measure import dimension_correlation
 from vinets.models import digits_cnn
-from vinets.pipeline.sweep import CutFacts, sweep, sweep_correlation
-from vinets.report.sweep_charts import draw_dimension, draw_generators
+from vinets.pipeline.sweep import CutFacts, sweep
+from vinets.pipeline.trial import Trial
+from vinets.plain import as_plain
+from vinets.report import Axis, Figure, Series, save_figure
 from vinets.training import train_classifier
 
 SEEDS = range(100, 105)  # those of benchmarks.digits
 MORE_CUTS = ("conv1", "bn4", "relu4", "avgpool")  # fixed before these seeds were run
-FIGURE = Path(__file__).parents[1] / "docs" / "images" / "dimension.svg"
-AVERAGED = ("dimension", "dimension_std", "monomials", "polynomials", "explained_variance")
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
-def measured(seed: int) -> list[CutFacts]:
+def measured(seed: int, folder: Path) -> list[CutFacts]:
     """Train the demo's network and sweep its cuts, earliest first."""
-    train = digits(seed).train
+    data = digits(seed)
     torch.manual_seed(seed)
     model = digits_cnn()
     recipe = replace(BACKBONE, seed=seed)
-    train_classifier(model, train, recipe=recipe, device="cpu", progress=None)
+    train_classifier(model, data.train, recipe=recipe, device="cpu", progress=None)
     wanted = {*DEMO_CUTS, *MORE_CUTS}
-    cuts = [p.name for p in cut_points(model, train.example()) if p.name in wanted]
-    return sweep(model, train, cuts, seed=seed, progress=None)
+    cuts = [p.name for p in cut_points(model, data.train.example()) if p.name in wanted]
+    return sweep(model, data, cuts, folder, trial=Trial(seed=seed), progress=None)
 
 
 def gathered(runs: list[list[CutFacts]]) -> list[dict[str, Any]]:
     """One row per cut: means over the seeds, and how far dimension and monomials spread."""
     rows = []
-    for same_cut in zip(*runs, strict=True):
-        facts = [each.to_dict() for each in same_cut]
-        row = {key: facts[0][key] for key in ("cut", "removed", "latent_shape", "examples")}
-        row |= {key: mean(f[key] for f in facts) for key in AVERAGED}
-        row["dimension_std_over_seeds"] = stdev(f["dimension"] for f in facts)
-        row["monomials_std_over_seeds"] = stdev(f["monomials"] for f in facts)
-        rows.append(row)
+    for same in zip(*runs, strict=True):
+        dimensions = [each.dimension.mean for each in same]
+        monomials = [each.ideals.monomials for each in same]
+        rows.append(
+            {
+                "cut": same[0].cut,
+                "removed": same[0].removed,
+                "examples": same[0].ideals.points,
+                "dimension": mean(dimensions),
+                "dimension_std": mean(each.dimension.std for each in same),
+                "monomials": mean(monomials),
+                "polynomials": mean(each.ideals.polynomials for each in same),
+                "explained_variance": mean(each.ideals.explained_variance for each in same),
+                "dimension_std_over_seeds": stdev(dimensions),
+                "monomials_std_over_seeds": stdev(monomials),
+            }
+        )
     return rows
 
 
-def correlations(runs: list[list[CutFacts]], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of the means over the seeds, and seed by seed: over cuts, and over cuts and classes."""
-    means = dimension_correlation([r["dimension"] for r in rows], [r["monomials"] for r in rows])
-    by_seed = {seed: sweep_correlation(facts) for seed, facts in zip(SEEDS, runs, strict=True)}
-    return {"of_means": means.to_dict(), "by_seed": by_seed}
+def correlated(facts: list[CutFacts]) -> dict[str, Any]:
+    """Of dimension and monomials over the cuts of one network."""
+    dimensions = [each.dimension.mean for each in facts]
+    return dimension_correlation(dimensions, [e.ideals.monomials for e in facts]).to_dict()
 
 
-def draw(rows: list[dict[str, Any]], correlation: dict[str, Any], path: Path) -> None:
-    """Both charts side by side; the title says how far the seeds agree."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    from vinets.report.svg import STYLE
-
-    single = [each["cuts"]["pearson"] for each in correlation["by_seed"].values()]
-    with rc_context(STYLE | {"figure.facecolor": "white"}):
-        figure = Figure(figsize=(10.4, 3.9), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        draw_dimension(left, rows)
-        draw_generators(right, rows)
-        left.set_title(
-            f"Pearson r = {correlation['of_means']['pearson']:.2f} of means over {len(single)} "
-            f"seeds; {min(single):.2f} to {max(single):.2f} by seed",
-            fontsize=10,
-        )
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+def figure(rows: list[dict[str, Any]]) -> Figure:
+    """Monomials against dimension, a point for every cut."""
+    points = Series(
+        "mean over seeds",
+        tuple(row["dimension"] for row in rows),
+        tuple(row["monomials"] for row in rows),
+        tuple(row["cut"] for row in rows),
+    )
+    x = Axis("mean intrinsic dimension of the classes", format=".1f")
+    y = Axis("monomials of all classes", log=True, format=",.0f")
+    return Figure("dimension", "Digits: dimension and monomials", x, y, (points,), kind="scatter")
 
 
-def main(out: Path, figure: Path) -> None:
-    runs = [measured(seed) for seed in SEEDS]
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [measured(seed, Path(folder) / str(seed)) for seed in SEEDS]
     rows = gathered(runs)
-    correlation = correlations(runs, rows)
-    every = {
-        seed: [{k: v for k, v in each.to_dict().items() if k != "classes"} for each in facts]
-        for seed, facts in zip(SEEDS, runs, strict=True)
-    }
-    keep(out.stem, rows, out.parent, seeds=list(SEEDS), correlation=correlation, runs=every)
-    draw(rows, correlation, figure)
+    means = dimension_correlation([r["dimension"] for r in rows], [r["monomials"] for r in rows])
+    by_seed = {seed: correlated(facts) for seed, facts in zip(SEEDS, runs, strict=True)}
+    every = {seed: as_plain(facts) for seed, facts in zip(SEEDS, runs, strict=True)}
+    correlation = {"of_means": means.to_dict(), "by_seed": by_seed}
+    keep("dimension", rows, seeds=list(SEEDS), correlation=correlation, runs=every)
+    save_figure(figure(rows), IMAGES, "dimension")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Dimension and monomials over cuts, on digits.")
-    parser.add_argument("--out", type=Path, default=RESULTS / "dimension.json", help="JSON file")
-    parser.add_argument("--figure", type=Path, default=FIGURE, help="SVG or PNG file")
-    arguments = parser.parse_args()
-    main(arguments.out, arguments.figure)
+    main()

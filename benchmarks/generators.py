@@ -21,12 +21,15 @@ import torch
 from benchmarks.record import RESULTS, keep
 from vinets.algebra.shared import count_monomials
 from vinets.experiments.backbones import BACKBONES, Backbone
-from vinets.experiments.bench import Bench, algorithm_of
 from vinets.experiments.paper import GENERATORS
-from vinets.experiments.runs import FULL, Run
-from vinets.experiments.world import Folders, World
+from vinets.experiments.plan import Plan
+from vinets.experiments.reproduce import Folders
+from vinets.ideals.choose import choose_ideal
 from vinets.ideals.pruning import as_polynomials
+from vinets.pipeline.context import CutContext
+from vinets.pipeline.setup import Setup
 from vinets.pipeline.vanish import timed_ideals
+from vinets.progress import Silent
 
 NAME = "generators_cpu"
 REPEATS = 5
@@ -43,20 +46,21 @@ def main() -> None:
     command = shlex.join(["python", "-m", "benchmarks.generators", *sys.argv[1:]])
     for backbone in BACKBONES.values():
         missing = [row for row in backbone.rows if (backbone.title, row[0]) not in done]
-        if missing:
-            folders = Folders(given.data, given.weights)
-            world = World(backbone, folders, FULL, torch.device("cpu"))
+        if not missing:
+            continue
+        files = Folders(given.data, given.weights).files(backbone)
+        setup = files.open(backbone.name, torch.device("cpu"))
         for cut, printed in missing:
-            rows.append(measure(world, backbone, cut, printed))
-            keep(NAME, rows, command=command, psi=0.1, max_degree=5, per_class=FULL.per_class)
+            rows.append(measure(setup, backbone, cut, printed))
+            keep(NAME, rows, command=command, psi=0.1, max_degree=5, per_class=512)
 
 
-def measure(world: World, backbone: Backbone, cut: str, printed: float) -> dict[str, Any]:
-    bench = Bench(world, cut, seed=0)
-    run = Run(backbone.name, cut, "ideals")
-    variables = bench.variables(run)
-    points, labels = (part[bench.fitted] for part in (variables.points, variables.labels))
-    algorithm = algorithm_of(run)
+def measure(setup: Setup, backbone: Backbone, cut: str, printed: float) -> dict[str, Any]:
+    trial = Plan().trial(backbone, cut, "ideals")
+    context = CutContext(setup, trial, Silent())
+    variables, fit = context.variables(trial), context.latents.fit
+    points, labels = variables.points[fit], variables.labels[fit]
+    algorithm = choose_ideal(trial.finding, trial.placing, trial.projecting)
     fits = [timed_ideals(points, labels, algorithm) for _ in range(REPEATS)]
     found, ours = fits[0][0], median(seconds for _, seconds in fits)
     theirs = GENERATORS[backbone.name][printed]["seconds"]

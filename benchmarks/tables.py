@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.record import RESULTS, column
 from vinets.files import read_json
+from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
 from vinets.report import Column, ExperimentResult, Row, Table, markdown
 
@@ -241,7 +242,10 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
 def render_builds(name: str) -> str:
     """Accuracy, parameters and speed of all heads behind two cuts."""
-    runs = {title: read_json(RESULTS / f"{file}.json") for title, file in BUILDS[name].items()}
+    runs = {
+        title: from_plain(BuildResult, read_json(RESULTS / f"{file}.json"), file)
+        for title, file in BUILDS[name].items()
+    }
     columns, rows = [Column("network")], {}
     for title, run in runs.items():
         columns += [
@@ -249,18 +253,18 @@ def render_builds(name: str) -> str:
             Column(f"{title} parameters", f"{title}: parameters", ","),
             Column(f"{title} speed", f"{title}: images/s", ",.0f", f"{title} std"),
         ][: 2 if name.endswith("short") else 3]
-        for head in (run["uncut"], *run["rows"]):
-            rows.setdefault(head["name"], {"network": head["name"]}).update(
+        for head in (run.comparison.uncut, *run.comparison.networks):
+            rows.setdefault(head.name, {"network": head.name}).update(
                 {
-                    f"{title} accuracy": 100 * head["accuracy"],
-                    f"{title} parameters": head["parameters"],
-                    f"{title} speed": head["images_per_second"],
-                    f"{title} std": head["images_per_second_std"],
+                    f"{title} accuracy": 100 * head.accuracy,
+                    f"{title} parameters": head.parameters,
+                    f"{title} speed": head.speed.mean,
+                    f"{title} std": head.speed.std,
                 }
             )
     marked = tuple(Row(row, marked=head == "VI-Net") for head, row in rows.items())
-    commands = [" ".join(w for w in run["command"] if w != "-q") for run in runs.values()]
-    machine = next(iter(runs.values()))["machine"]
+    commands = [" ".join(w for w in run.command if w != "-q") for run in runs.values()]
+    machine = next(iter(runs.values())).machine
     return _with_source(Table(name, name, tuple(columns), marked), commands, machine, ", one seed")
 
 

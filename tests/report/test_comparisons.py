@@ -11,7 +11,7 @@ from vinets.report.comparisons import (
     training_figure,
 )
 from vinets.report.formats import cell
-from vinets.training.recipe import Epoch, History, Recipe
+from vinets.training.history import Epoch, History, Recipe
 
 PARTS = {"backbone": 10, "projection": 4, "monomials": 3, "coefficients": 2, "linear": 1}
 UNCUT = NetworkResult("uncut network", {"backbone": 50}, (0.97,), speed=Speed(100.0, 1.0))

@@ -23,7 +23,7 @@ from vinets.theory.bounds import Bound
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.heads import HeadNorms
 from vinets.theory.networks import CutComplexity
-from vinets.training.recipe import Epoch, History, Recipe
+from vinets.training.history import Epoch, History, Recipe
 
 TESTS = 100
 PARTS = {"backbone": 30, "projection": 5, "monomials": 2, "coefficients": 8, "linear": 5}
