@@ -73,7 +73,8 @@ def test_the_polynomial_of_the_readme_is_what_comes_out():
     assert found == "x1^2 + x0^2 - 0.81" and found in (ROOT / "README.md").read_text()
 
 
-def test_the_python_of_the_page_on_theory_runs(capsys):
+def test_the_python_of_the_page_on_theory_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "theory.md").read_text()
     names: dict = {}
     for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
