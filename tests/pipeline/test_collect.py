@@ -123,7 +123,7 @@ def test_unknown_places_and_readings_are_named(model, train):
         collect(model, train, "conv33", progress=None)
     with pytest.raises(ValueError, match=r"must be an index below"):
         collect(model, train, 99, progress=None)
-    with pytest.raises(ValueError, match=r"'kind' parameter of LatentReader"):
+    with pytest.raises(ValueError, match=r"'read' parameter of collect"):
         collect(model, train, "relu1", read="tokens", progress=None)
     with pytest.raises(ValueError, match=r"reads tokens"):
         collect(model, train, "relu1", read="class_token", progress=None)
