@@ -126,7 +126,7 @@ def theory(
     one_of("vinets", "constant", constant, CONSTANTS)
     if not 0 < tau < math.inf:
         raise parameter_error("vinets", "tau", "a positive, finite number", tau)
-    place = resolve_device("vinets", device)
+    on = resolve_device("vinets", device)
     opened, example, source = _open(model, weights, data, shape, size, split_seed)
     network = None if vinet is None else open_cut(vinet, made_of=opened)
     if network is not None:
@@ -138,19 +138,12 @@ def theory(
     with watching(quiet) as progress:
         progress.start(f"norms of {opened.name}", 1)
         found = study(
-            opened.network.to(place),
+            opened.network.to(on),
             where,
-<<<<<<< HEAD
             example.to(on),
             network=None if network is None else network.to(on),
             batches=None if drawn is None else lambda: drawn.batches(BATCH, device=on),
             components=components,
-=======
-            example.to(place),
-            network=None if network is None else network.to(place),
-            batches=None if drawn is None else lambda: drawn.batches(BATCH, device=place),
-            n_components=components,
->>>>>>> w-cli
             seed=seed,
             tau=tau,
             constant=constant,
