@@ -17,7 +17,7 @@ demo: $(STAMP) ## Cut a network trained on digits, compare VI-Nets with baseline
 	$(BIN)/vinets demo --out out/demo
 
 test: lint browser ## Check style, types and layers, then run every test and doctest
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(STAMP) ## Check style, types and layers only
 	$(BIN)/ruff check .

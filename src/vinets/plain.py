@@ -41,21 +41,21 @@ def as_plain(value: Any) -> Any:
     return str(value)
 
 
-def changes(value: Any) -> dict[str, Any]:
+def changes(value: Any, *, everything: bool = False) -> dict[str, Any]:
     """Fields of a dataclass that differ from their defaults, nested, as plain values.
 
     This is what identifies settings: a field that is added later, with a default that does what
     was done before, changes nothing here. Fields with ``metadata={"result": False}`` are left out,
-    for they change how something is computed and not what comes out.
+    for they change how something is computed and not what comes out; ``everything`` has them, too.
     """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(value):
-        if not field.metadata.get("result", True):
+        if not (everything or field.metadata.get("result", True)):
             continue
         mine, usual = getattr(value, field.name), _default(field)
         if dataclasses.is_dataclass(mine) and type(mine) is type(usual):
-            inner = changes(mine)  # against the defaults of its class
-            if inner != changes(usual):
+            inner = changes(mine, everything=everything)  # against the defaults of its class
+            if inner != changes(usual, everything=everything):
                 found[field.name] = inner
         elif mine != usual:
             found[field.name] = as_plain(mine)

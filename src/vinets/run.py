@@ -4,7 +4,7 @@
 
 The file holds ``{"networks": {NAME: {"model", "weights", "data"}}, "trials": [...]}``: where the
 uncut networks and their data lie (see :class:`vinets.pipeline.setup.SetupFiles`), and for every
-trial the fields that differ from their defaults (:attr:`vinets.pipeline.trial.Trial.changes`).
+trial the fields that differ from their defaults (:func:`vinets.plain.changes`).
 ``vinets reproduce ... --plan trials.json`` writes such a file. Results are kept in the folder, one
 file a trial, and the same call goes on where it was stopped.
 """
@@ -23,7 +23,7 @@ from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
-from vinets.plain import as_plain, from_plain
+from vinets.plain import as_plain, changes, from_plain
 from vinets.progress import Lines
 from vinets.running import resolve_device
 
@@ -44,7 +44,7 @@ def write_list(
     """Write a file that ``python -m vinets.run`` takes."""
     values: dict[str, Any] = {
         "networks": as_plain(networks),
-        "trials": [trial.changes for trial in dict.fromkeys(trials)],
+        "trials": [changes(trial, everything=True) for trial in dict.fromkeys(trials)],
     }
     return write_json(path, values)
 

@@ -3,19 +3,32 @@ from __future__ import annotations
 import pytest
 
 from vinets import ABM, OAVI, VCA
-from vinets.ideals.choose import make_ideal
+from vinets.ideals.choose import choose_ideal, make_ideal
+from vinets.settings import Finding, Placing, Projecting
 
 
 def test_an_algorithm_is_made_with_what_was_given():
-    assert isinstance(make_ideal("ABM", 0.1, 0, tau=None), ABM)
-    assert make_ideal("vca", 0.1, 0).max_degree is None
-    made = make_ideal("oavi", 0.2, 4, oracle="agd", tau=5.0, border=None)
-    assert made.get_params() == OAVI(0.2, oracle="agd", tau=5.0, max_degree=4).get_params()
-    assert isinstance(make_ideal("vca", 0.1, 2), VCA)
+    assert isinstance(make_ideal(Finding("ABM")), ABM)
+    assert make_ideal(Finding("vca")).max_degree is None
+    made = make_ideal(Finding("oavi", 0.2, oracle="agd", tau=5.0), max_degree=4, random_state=3)
+    expected = OAVI(0.2, oracle="agd", tau=5.0, max_degree=4, random_state=3)
+    assert made.get_params() == expected.get_params()
+    assert isinstance(make_ideal(Finding("vca"), max_degree=2), VCA)
 
 
 def test_what_an_algorithm_does_not_have_is_refused():
     with pytest.raises(ValueError, match="tau is no option of abm"):
-        make_ideal("abm", 0.1, 2, tau=5.0)
+        make_ideal(Finding("abm", tau=5.0))
     with pytest.raises(ValueError, match="must be one of 'abm', 'oavi', 'vca'"):
-        make_ideal("groebner", 0.1, 2)
+        make_ideal(Finding("groebner"))
+
+
+@pytest.mark.parametrize(
+    ("placement", "components", "degree"),
+    [("global", "auto", 5), ("global", 8, 5), ("local", "auto", 1), ("local", 8, 2)],
+)
+def test_the_degree_that_pays_is_chosen_where_none_is_given(placement, components, degree):
+    where = Placing(placement), Projecting(components)
+    assert choose_ideal(Finding(), *where).max_degree == degree
+    assert choose_ideal(Finding(max_degree=3), *where).max_degree == 3
+    assert choose_ideal(Finding(max_degree=None), *where).max_degree is None

@@ -45,7 +45,7 @@ READINGS: dict[str, dict[str, Any]] = {
 
 PAPER = Trial(
     finding=Finding(max_degree=5),
-    collecting=Collecting(per_class=512, reuse=True),
+    collecting=Collecting(per_class=512, reuse=True, batch_size=2_000, memory_limit=64 << 30),
     projecting=Projecting(components=128, order="pca-tanh", scale="none"),
     pruning=Pruning(keep=None, monomials=None),
     # The weight decay, which the paper does not give, and the last epoch: nothing is held out.

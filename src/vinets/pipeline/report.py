@@ -59,14 +59,14 @@ class BuildReport:
         Numbers that a matrix of all polynomials over all their terms would hold.
     degrees : dict
         How many kept monomials there are of each degree.
-    capped : bool
-        Whether generators were left out because there was no room for more.
     parts : dict
         Parameters of each part of the network, folded: everything that is stored.
     original_parameters : int
         Parameters of the uncut network.
     seconds : dict
         Wall-clock time of every step.
+    capped : bool
+        Whether generators were left out because there was no room for more.
     pictures : Pictures or None
         For figures; not part of the JSON.
     """
@@ -83,10 +83,10 @@ class BuildReport:
     coefficients_found: int
     coefficients_kept: int
     degrees: dict[int, int]
-    capped: bool
     parts: dict[str, int]
     original_parameters: int
     seconds: dict[str, float]
+    capped: bool = False
     pictures: Pictures | None = field(
         default=None, repr=False, compare=False, metadata={"plain": False}
     )
