@@ -47,7 +47,7 @@ def test_a_memory_limit_does_not_change_values(seed, limit):
     np.testing.assert_allclose(tight.gradient(points), p.gradient(points), atol=1e-14)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 200))
 def test_closed_form_gradient_equals_autograd_and_sympy(seed):
     p = random_set(seed, count=3)
