@@ -248,6 +248,7 @@ def _be_the_mutant(file: str, source: str | None, log: Path) -> None:
         if source is not None:
             sys.meta_path.insert(0, _Changed(ROOT / file, source))
         options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not slow"]
+        options.append("--assert=plain")  # else pytest itself loads the file of the doctests
         code = int(pytest.main([*options, *tests_for(file)]))
     finally:
         os._exit(code)

@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vinets.oracles import ORACLES, Status, solve, solve_exact
+from vinets.oracles import (
+    ORACLES,
+    LeastSquaresBatch,
+    PairwiseFrankWolfe,
+    Status,
+    solve,
+    solve_exact,
+)
+from vinets.oracles.loop import finish
 
 
 def test_a_solved_start_takes_no_step(make_instance):
@@ -85,3 +93,52 @@ def test_bad_numbers_in_the_problem_end_as_stalled(make_instance):
 def test_errors_name_the_argument(make_instance, name, options):
     with pytest.raises(ValueError, match=f"'{name}'"):
         solve(make_instance(27).problem, ORACLES["agd"], **options)
+
+
+def one_number(count, radius=10.0):
+    """min c² - 2 c + 1.5, which is 0.5 at c = 1; at c the gap is 2 c (c - 1) + 20 |c - 1|."""
+    ones = torch.ones(count, dtype=torch.float64)
+    zeros = torch.zeros(count, dtype=torch.int64)
+    return LeastSquaresBatch(
+        torch.ones(1, 1, 1).double(), -ones[:, None], 1.5 * ones, zeros + 1, zeros, radius
+    )
+
+
+CERTIFIED = [  # point, status claimed, target, status borne out
+    (1.0, Status.CONVERGED, 0.0, Status.CONVERGED),
+    (1.0, Status.CONVERGED, 2.0, Status.CONVERGED),  # also where a target would be met
+    (0.9, Status.CONVERGED, 0.0, Status.STALLED),
+    (0.9, Status.CONVERGED, 2.0, Status.TARGET),
+    (0.9, Status.TARGET, 2.0, Status.TARGET),
+    (0.9, Status.TARGET, 0.505, Status.STALLED),  # the value is 0.51
+    (1.0, Status.INFEASIBLE_TARGET, 0.25, Status.INFEASIBLE_TARGET),
+    (0.9, Status.INFEASIBLE_TARGET, 0.25, Status.STALLED),  # the gap is 1.82
+    (0.9, Status.STEP_LIMIT, 2.0, Status.TARGET),
+    (0.9, Status.STEP_LIMIT, 0.25, Status.STEP_LIMIT),
+    (0.9, Status.STALLED, 2.0, Status.TARGET),
+    (0.9, Status.STALLED, 0.25, Status.STALLED),
+]
+
+
+def test_only_what_values_and_gaps_bear_out_is_certified():
+    points, claimed, targets, borne_out = zip(*CERTIFIED, strict=True)
+    p = one_number(len(points))
+    c, target = (torch.tensor(x, dtype=torch.float64) for x in (points, targets))
+    steps = torch.arange(len(points))
+    status = torch.tensor(claimed)
+    solution = finish(p, c[:, None], steps, status, target=target, tolerance=1e-7)
+    assert [Status(s) for s in solution.status.tolist()] == list(borne_out)
+    torch.testing.assert_close(solution.value, c**2 - 2 * c + 1.5)
+    torch.testing.assert_close(solution.gap, 2 * c * (c - 1) + 20 * (c - 1).abs())
+    assert torch.equal(solution.steps, steps)
+    free = finish(p, c[:, None], steps, status, target=None, tolerance=1e-7)
+    wrong = (status == Status.CONVERGED) & (c < 1)
+    assert torch.equal(free.status, torch.where(wrong, int(Status.STALLED), status))
+
+
+@pytest.mark.parametrize("check_every", [1, 3])
+def test_every_number_of_steps_between_tests_will_do(make_instance, check_every):
+    p = make_instance(28, radius=0.5).problem
+    solution = solve(p, PairwiseFrankWolfe(), check_every=check_every)
+    assert (solution.status == Status.CONVERGED).all()
+    assert (solution.steps % check_every == 0).all() and (solution.steps > 0).any()

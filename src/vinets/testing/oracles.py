@@ -12,7 +12,7 @@ An oracle of one's own, in a file of tests::
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -115,6 +115,7 @@ CASES: dict[str, dict[str, Any]] = {
     "more columns than points": {"radius": 1.0, "width": 12, "points": 6},
     "prefixes": {"radius": 0.6, "random_prefix": True, "rows": 9},
     "owners": {"radius": 0.7, "classes": 4, "rows": 9},
+    "one column": {"radius": 0.1, "width": 1, "classes": 3, "rows": 5},
     "all at once": {"radius": 0.5, "classes": 3, "rank": 5, "random_prefix": True, "rows": 9},
 }
 """One batch of each kind: where the optimum lies, how singular it is, what rows share."""
@@ -276,6 +277,8 @@ class SolverContract(OracleContract):
         p, solver = case(name).problem, self.make()
         start = self._start(p)
         state = solver.init(p, start.clone())
+        with pytest.raises(FrozenInstanceError):  # what a step changes is a new state
+            setattr(state, fields(state)[0].name, None)
         near = 1e-12 * max(1.0, p.radius)
         torch.testing.assert_close(solver.coefficients(p, state), start, rtol=0, atol=near)
         for _ in range(5):
