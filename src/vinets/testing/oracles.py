@@ -308,6 +308,11 @@ class SolverContract(OracleContract):
         there = solver.coefficients(own, solver.step(own, part))
         torch.testing.assert_close(here, there, rtol=1e-9, atol=1e-12)
 
+    def test_a_solver_cannot_be_changed(self) -> None:
+        """All that changes lives in its state, so that one solver serves many calls."""
+        with pytest.raises(AttributeError):
+            self.make().something = 1  # type: ignore[attr-defined]
+
     def test_a_start_at_the_optimum_stays_there(self) -> None:
         p = random_instance(18, radius=50.0).problem
         start = solve_exact(p).coefficients
