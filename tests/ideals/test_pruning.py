@@ -138,3 +138,14 @@ def test_other_shares_and_numbers_are_refused(fitted, keep):
         prune(ideals, score(ideals, Z, Labels(y)), keep)
     with pytest.raises(ValueError, match=r"'kind' parameter of score"):
         score(ideals, Z, Labels(y), "best")
+
+
+def test_a_class_without_generators_is_none_the_worse():
+    Z, y = latent_like_classes(2, m=30, n=3, rank=3)
+    Z[y == 1] = np.random.default_rng(0).uniform(-1, 1, size=(30, 3))
+    Z[y == 0, 2] = Z[y == 0, 1]
+    points, labels = torch.from_numpy(Z), torch.from_numpy(y)
+    ideals = fit_class_ideals(points, labels, ABM(1e-9, max_degree=1))
+    assert [len(i.generators_) for i in ideals.ideals] == [1, 0]
+    kept = prune(ideals, score(ideals, points, labels), 0.5)
+    assert [len(p) for p in kept.polynomials] == [1, 0] and kept.n_generators == 1
