@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -216,14 +217,16 @@ def run_tests(file: str, source: str | None, limit: float, log: Path) -> tuple[i
     if child == 0:
         os.setsid()  # so that what the tests start ends with them
         _be_the_mutant(file, source, log)
-    while time.monotonic() - begin < limit:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status), time.monotonic() - begin
+    code: int | None = None
+    while code is None and time.monotonic() - begin < limit:
         time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None, time.monotonic() - begin
+        done, status = os.waitpid(child, os.WNOHANG)
+        code = os.waitstatus_to_exitcode(status) if done else None
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # also the workers that the tests have left behind
+    if code is None:
+        os.waitpid(child, 0)
+    return code, time.monotonic() - begin
 
 
 def _be_the_mutant(file: str, source: str | None, log: Path) -> None:

@@ -17,6 +17,16 @@ def data():
     return Z[keep][shuffle], y[keep][shuffle]
 
 
+@pytest.mark.slow
+def test_processes_give_what_one_process_gives(data):
+    Z, y = data
+    model = ABM(0.01, max_degree=2)
+    here, there = (fit_class_ideals(Z, y, model, backend="joblib", n_jobs=n) for n in (1, 2))
+    for (label, a), (other, b) in zip(here, there, strict=True):
+        assert label == other
+        np.testing.assert_allclose(a.transform(Z), b.transform(Z), atol=1e-9)
+
+
 def test_features_are_the_classes_side_by_side(data):
     Z, y = data
     ideals = fit_class_ideals(torch.from_numpy(Z), torch.from_numpy(y), ABM(0.01, max_degree=2))

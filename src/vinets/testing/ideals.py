@@ -120,11 +120,11 @@ class IdealContract(ABC):
         Z, y = Z[keep], y[keep]
         model = self.make(0.01, 3)
         batched = fit_class_ideals(Z, y, model, backend="batched")
-        threads = fit_class_ideals(Z, y, model, backend="joblib", n_jobs=2)
+        in_turn = fit_class_ideals(Z, y, model, backend="joblib")
         assert not hasattr(model, "generators_") and batched.classes.tolist() == [0, 1, 2]
         for label, ideal in batched:
             own = Z[y == label]
-            for other in (clone(model).fit(own), threads[label]):
+            for other in (clone(model).fit(own), in_turn[label]):
                 assert len(ideal.generators_) == len(other.generators_)
                 here, there = ideal.transform(own), other.transform(own)
                 assert max((here**2).mean(0).max(), (there**2).mean(0).max()) <= 0.01 * (1 + 1e-9)
