@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -122,3 +126,10 @@ def test_full_borders_report_whether_the_order_ideal_is_closed():
         )
         assert model.report_.closed_under_division == closed
     assert ABM(0.05).fit(case).report_.closed_under_division
+
+
+@pytest.mark.parametrize("kind", [ABM, OAVI, VCA])
+def test_defaults_are_those_of_the_docstring(kind):
+    for name, parameter in inspect.signature(kind).parameters.items():
+        told = re.search(rf"^    {name} : .*default=(.+)$", kind.__doc__, re.MULTILINE)
+        assert told is not None and ast.literal_eval(told[1]) == parameter.default

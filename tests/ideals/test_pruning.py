@@ -149,3 +149,10 @@ def test_a_class_without_generators_is_none_the_worse():
     assert [len(i.generators_) for i in ideals.ideals] == [1, 0]
     kept = prune(ideals, score(ideals, points, labels), 0.5)
     assert [len(p) for p in kept.polynomials] == [1, 0] and kept.n_generators == 1
+
+
+def test_scores_of_other_ideals_are_refused(fitted):
+    ideals, Z, y = fitted
+    scores = score(ideals, Z, Labels(y))
+    with pytest.raises(ValueError, match="argument"):
+        prune(ideals, PruningScores(scores.kind, scores.values[:2], scores.means[:2]), 1)
