@@ -58,6 +58,10 @@ class TestVCA(IdealContract):
     def test_memory_is_estimated_before_it_is_taken(self):
         with pytest.raises(MemoryError, match="lower max_degree, raise psi"):
             VCA(1e-6, memory_limit=10_000).fit(latent_like(100, 12, 12))
+        # three matrices of 12 x 12 numbers of 8 bytes, and not one byte less
+        VCA(0.1, max_degree=1, memory_limit=3456).fit(latent_like(100, 12, 3))
+        with pytest.raises(MemoryError, match="12 candidates"):
+            VCA(0.1, max_degree=1, memory_limit=3455).fit(latent_like(100, 12, 3))
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16"])
