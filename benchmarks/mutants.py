@@ -325,7 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Draw, try, merge, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("packages", nargs="*", default=PACKAGES, help="folders of src/vinets")
-    parser.add_argument("--count", type=int, default=85, help="mutants of each package")
+    parser.add_argument("--count", type=int, default=76, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--again", action="store_true", help="try those that survived once more")
     options = parser.parse_args(arguments)

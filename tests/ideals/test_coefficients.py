@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,7 @@ def test_blocks_are_put_under_each_other_and_let_go():
     assert whole.table.shape == (5, 5)
     assert torch.equal(whole.table[:2, :1], tables[0]) and not whole.table[:2, 1:].any()
     assert torch.equal(whole.table[2:, :4], tables[2]) and not whole.table[2:, 4:].any()
+    assert replace(whole) != whole  # tables are compared by what they are, not entry by entry
     assert whole.value.tolist() == [10, 10, 20, 20, 20] and whole.prefix.tolist() == [1, 1, 4, 4, 4]
 
 

@@ -60,6 +60,8 @@ def test_orders_of_variables(random):
     total = np.abs(np.corrcoef(points[:, :3].numpy().T)).sum(0)
     order = _variable_order(points, "pearson").tolist()
     assert order == [3, *np.argsort(total).tolist()]
+    scales = torch.tensor([1e-3, 1.0, 1e-4, 1e-2], dtype=torch.float64)
+    assert _variable_order(scales * points, "pearson").tolist() == order  # whatever the scales
 
 
 def test_terms_get_the_callers_names_back():
