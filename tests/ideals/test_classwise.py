@@ -27,6 +27,18 @@ def test_processes_give_what_one_process_gives(data):
         np.testing.assert_allclose(a.transform(Z), b.transform(Z), atol=1e-9)
 
 
+def test_a_worker_takes_one_core(data, monkeypatch):
+    Z, y = data
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: "somebody")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        fit_class_ideals(Z, y, ABM(0.01, max_degree=1), backend="joblib")
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_features_are_the_classes_side_by_side(data):
     Z, y = data
     ideals = fit_class_ideals(torch.from_numpy(Z), torch.from_numpy(y), ABM(0.01, max_degree=2))
