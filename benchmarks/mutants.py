@@ -281,9 +281,14 @@ def known_verdicts() -> dict[str, Verdict]:
     }
 
 
+def equivalent() -> dict[str, str]:
+    """Mutants that were looked at and do the same, with the reason."""
+    return json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
+
+
 def keep(verdicts: Sequence[Verdict], seed: int, count: int) -> dict[str, object]:
     """Write everything found so far, and return its summary."""
-    reasons = json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
+    reasons = equivalent()
     equal = [v for v in verdicts if v.outcome != "killed" and v.mutant.name in reasons]
     tally = Counter(v.outcome for v in verdicts)
     noticed = tally["killed"] + tally["timed out"] - sum(v.outcome == "timed out" for v in equal)
@@ -327,7 +332,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("packages", nargs="*", default=PACKAGES, help="folders of src/vinets")
     parser.add_argument("--count", type=int, default=76, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--again", action="store_true", help="try those that survived once more")
+    parser.add_argument(
+        "--again", action="store_true", help="try survivors again, but for the equivalent"
+    )
     options = parser.parse_args(arguments)
 
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -342,12 +349,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     verdicts = known_verdicts()
     for package in options.packages:
         chosen = sample(package, options.count, options.seed)
-        names = {m.name for m in chosen}
+        settled = {m.name for m in chosen}
+        if options.again:
+            open_ = {name for name, v in verdicts.items() if v.outcome != "killed"}
+            settled -= open_.difference(equivalent())
         verdicts = {
             name: v
             for name, v in verdicts.items()
-            if v.mutant.file.split("/")[2] != package
-            or (name in names and not (options.again and v.outcome != "killed"))
+            if v.mutant.file.split("/")[2] != package or name in settled
         }
         code, seconds = run_tests(chosen[0].file, None, 900, log)
         if code != 0:
