@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import sympy
 import torch
@@ -74,3 +75,46 @@ def test_equal_eigenvalues_fall_back_to_lapack():
     assert vectors.shape == (2, 4)
     assert float(vectors[1, 2].abs()) < 1e-12  # beyond the prefix
     torch.testing.assert_close(vectors.norm(dim=1), torch.ones(2, dtype=torch.float64))
+
+
+def bordered_batch(seed, o=12, g=6):
+    """The batch that the GPU's scheme works on: one set, with a shift below all eigenvalues."""
+    problem = Bordered.random(seed, o, g, 0.3)
+    gram = problem.lower @ problem.lower.T
+    mask = torch.arange(o) < torch.tensor(problem.prefix)[:, None]
+    border = torch.tensor(problem.coordinates @ problem.lower.T) * mask
+    square = torch.tensor((problem.coordinates**2).sum(1) + problem.residual)
+    batch = eigen._Bordered(torch.tensor(gram)[None], border[None], square[None], mask[None])
+    return problem, batch
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_shifted_inverse_is_that_of_every_bordered_matrix(seed):
+    problem, batch = bordered_batch(seed)
+    shift = -0.3 * problem.psi  # below every eigenvalue, so that all factors exist
+    factor = torch.linalg.cholesky(batch.gram - shift * torch.eye(12, dtype=torch.float64))
+    w = eigen._forward(factor, batch.border, batch.mask)
+    schur = batch.square - shift - w.square().sum(-1)
+    vectors = torch.randn(1, 6, 13, dtype=torch.float64)
+    vectors[..., :-1] *= batch.mask
+    found = eigen._shifted_inverse(vectors, factor, w, schur, batch.mask)
+    images = batch.apply(vectors)
+    for j, k in enumerate(problem.prefix.tolist()):
+        inside = [*range(k), 12]
+        full = problem.matrix(j)
+        np.testing.assert_allclose(images[0, j, inside], full @ vectors[0, j, inside].numpy())
+        wanted = np.linalg.solve(full - shift * np.eye(k + 1), vectors[0, j, inside].numpy())
+        np.testing.assert_allclose(found[0, j, inside], wanted, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lapack_is_not_asked_where_eigenvalues_are_apart(seed, monkeypatch):
+    """Nor where a prefix has room for all steps of Lanczos: it converges by itself, at once."""
+    monkeypatch.setattr(eigen, "_dense", None)  # calling it would fail
+    monkeypatch.setattr(eigen, "RESTARTS", 1)
+    problem = Bordered.random(seed, 40, 9, 0.3)
+    problem.prefix = problem.prefix.clip(min=eigen.STEPS + 2)
+    tensors = [torch.tensor(x)[None] for x in (*problem.shifted(), problem.prefix)]
+    every = torch.ones(1, 9, dtype=torch.bool)
+    found = eigen.batched_eigenvectors(*tensors, every, problem.psi)
+    problem.check(*(part[0].numpy() for part in found))

@@ -127,6 +127,13 @@ def test_saved_sets_come_back_bitwise(tmp_path, random):
     assert list(back.strings()) == list(p.strings())
 
 
+def test_one_variable_is_enough(tmp_path):
+    square = TermSet.from_exponents([[2]])
+    p = PolynomialSet(TermSet.from_exponents([[0]]), square, torch.ones(1, 1), torch.ones(1))
+    p.save(tmp_path / "p")
+    assert PolynomialSet.load(tmp_path / "p").evaluate(np.array([[3.0]])).tolist() == [[10.0]]
+
+
 def test_files_of_another_kind_are_refused(tmp_path):
     from vinets.algebra.storage import write_tensors
 
