@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint browser bench docs clean
+.PHONY: help demo test lint browser bench mutants docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ browser: ## Install Chromium for the tests of pages, where it is missing and apt
 
 bench: $(STAMP) ## Run all benchmarks: ratios, measured side by side
 	$(BIN)/python -m benchmarks
+
+mutants: $(STAMP) ## Count how many small faults in the core the tests notice; goes on where it stopped
+	$(BIN)/python -m benchmarks.mutants
 
 docs: $(STAMP) ## Build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

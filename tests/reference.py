@@ -116,3 +116,76 @@ def gram_loop(Z: np.ndarray, psi: float, unit: bool, max_degree: int) -> Plain:
                 level.append(u)
                 rows, gram = np.vstack([rows, values]), full
     return found
+
+
+def decide_in_turn(
+    constant: np.ndarray, candidates: np.ndarray, psi: float, unit: bool
+) -> tuple[list[bool], np.ndarray]:
+    """Which rows of ``candidates`` (b, m) join those before them, and all that did, as rows.
+
+    Values are divided by sqrt(m) already. One LAPACK call a candidate: the smallest singular value
+    of everything accepted and the candidate, or what least squares leaves of it.
+    """
+    rows, accepted = constant[None], []
+    for u in candidates:
+        if unit:
+            value = scipy.linalg.svdvals(np.vstack([rows, u]))[-1] ** 2
+        else:
+            c = scipy.linalg.lstsq(rows.T, u, lapack_driver="gelsd")[0]
+            value = np.sum((u - c @ rows) ** 2)
+        accepted.append(bool(value > psi))
+        if accepted[-1]:
+            rows = np.vstack([rows, u])
+    return accepted, rows
+
+
+@dataclass
+class Bordered:
+    """Gram matrices G with a candidate beside a prefix of them, whose smallest eigenvalue <= psi.
+
+    ``lower`` is a factor of G; ``coordinates`` (g, o) are those of the candidates in it, zero
+    beyond the prefix; ``residual`` (g,) what least squares leaves of them.
+    """
+
+    lower: np.ndarray
+    coordinates: np.ndarray
+    residual: np.ndarray
+    prefix: np.ndarray
+    psi: float
+
+    @classmethod
+    def random(cls, seed: int, o: int, g: int, spread: float) -> Bordered:
+        random = np.random.default_rng(seed)
+        rows = random.normal(size=(o, 3 * o + 3)) * np.geomspace(1, spread, o)[:, None]
+        gram = rows @ rows.T / rows.shape[1]
+        prefix = np.sort(random.integers(1, o + 1, size=g))
+        psi = 0.999 * np.linalg.eigvalsh(gram)[0]
+        coordinates = random.normal(size=(g, o)) * (np.arange(o) < prefix[:, None])
+        residual = psi * random.uniform(0, 1, size=g)  # a unit vector has at most this value
+        return cls(np.linalg.cholesky(gram), coordinates, residual, prefix, float(psi))
+
+    def shifted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As the Gram path has it: a factor of G - psi I, coordinates in that, squared norms."""
+        tight = np.linalg.cholesky(self.lower @ self.lower.T - self.psi * np.eye(len(self.lower)))
+        inside = np.linalg.solve(tight, self.lower @ self.coordinates.T).T
+        inside = inside * (np.arange(len(tight)) < self.prefix[:, None])
+        return tight, inside, (self.coordinates**2).sum(1) + self.residual
+
+    def matrix(self, j: int) -> np.ndarray:
+        """The bordered matrix of candidate ``j``."""
+        k = int(self.prefix[j])
+        top = np.concatenate([self.lower[:k, :k], self.coordinates[j][None, :k]])
+        full = np.column_stack([top, np.append(np.zeros(k), self.residual[j] ** 0.5)])
+        return full @ full.T
+
+    def check(self, tail: np.ndarray, lead: np.ndarray, values: np.ndarray) -> None:
+        """Assert that those are unit eigenvectors of the smallest eigenvalues, by LAPACK."""
+        for j, k in enumerate(self.prefix.tolist()):
+            full = self.matrix(j)
+            spectrum = np.linalg.eigvalsh(full)
+            x = np.append(tail[j, :k], lead[j])
+            np.testing.assert_allclose(values[j], spectrum[0], rtol=1e-6, atol=1e-12 * spectrum[-1])
+            np.testing.assert_allclose(np.linalg.norm(x), 1)
+            assert x[-1] > 0
+            assert not tail[j, k:].any()
+            assert np.linalg.norm(full @ x - spectrum[0] * x) < 1e-8 * spectrum[-1]

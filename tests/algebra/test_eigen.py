@@ -8,35 +8,9 @@ import sympy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import Bordered
 
 import vinets.algebra.eigen as eigen
-
-
-def instance(seed: int, o: int, g: int, spread: float):
-    """A factor of G, coordinates cut to non-decreasing prefixes, residuals, and a valid psi."""
-    random = np.random.default_rng(seed)
-    rows = random.normal(size=(o, 3 * o + 3)) * np.geomspace(1, spread, o)[:, None]
-    gram = rows @ rows.T / rows.shape[1]
-    prefix = np.sort(random.integers(1, o + 1, size=g))
-    psi = 0.999 * np.linalg.eigvalsh(gram)[0]
-    lower = np.linalg.cholesky(gram)
-    coordinates = random.normal(size=(g, o)) * (np.arange(o) < prefix[:, None])
-    residual = psi * random.uniform(0, 1, size=g)  # a unit test vector has at most this value
-    return lower, coordinates, residual, prefix, float(psi)
-
-
-def shifted(lower, coordinates, residual, psi):
-    """The same data as the Gram path has them: a factor of G - psi I, and squared norms."""
-    tight = np.linalg.cholesky(lower @ lower.T - psi * np.eye(len(lower)))
-    products = coordinates @ lower.T
-    return tight, np.linalg.solve(tight, products.T).T, (coordinates**2).sum(1) + residual
-
-
-def bordered(lower, w, residual, k):
-    top = np.concatenate([lower[:k, :k], w[None, :k]])
-    full = np.column_stack([top, np.append(np.zeros(k), residual**0.5)])
-    return full @ full.T
-
 
 ROUTES = ["singular values", "stacked", "shared prefixes", "mixed", "batched"]
 
@@ -50,9 +24,9 @@ ROUTES = ["singular values", "stacked", "shared prefixes", "mixed", "batched"]
     spread=st.floats(0.05, 1),
 )
 def test_every_route_finds_the_smallest_eigenvector(route, seed, o, g, spread):
-    lower, w, residual, prefix, psi = instance(seed, o, g, spread)
-    tight, inside, square = shifted(lower, w, residual, psi)
-    inside = inside * (np.arange(o) < prefix[:, None])
+    problem = Bordered.random(seed, o, g, spread)
+    residual, prefix, psi = problem.residual, problem.prefix, problem.psi
+    tight, inside, square = problem.shifted()
     with pytest.MonkeyPatch.context() as patch:
         if route == "mixed":
             patch.setattr(eigen, "SMALL", 0)
@@ -60,9 +34,10 @@ def test_every_route_finds_the_smallest_eigenvector(route, seed, o, g, spread):
             patch.setattr(eigen, "FEW", 0)
         if route == "singular values":
             found = eigen.smallest_eigenvectors(
-                *map(torch.tensor, (lower, w, residual, prefix)), psi,
+                *map(torch.tensor, (problem.lower, problem.coordinates, residual, prefix)),
+                psi,
                 residual=torch.tensor(residual),
-            )  # fmt: skip
+            )
         elif route == "batched":  # what runs on a GPU
             tensors = [torch.tensor(x)[None] for x in (tight, inside, square, prefix)]
             every = torch.ones(1, g, dtype=torch.bool)
@@ -71,17 +46,7 @@ def test_every_route_finds_the_smallest_eigenvector(route, seed, o, g, spread):
             found = eigen.smallest_eigenvectors(
                 *map(torch.tensor, (tight, inside, square, prefix)), psi
             )
-    tail, lead, values = (part.numpy() for part in found)
-    for j in range(g):
-        k = int(prefix[j])
-        full = bordered(lower, w[j], float(residual[j]), k)
-        spectrum = np.linalg.eigvalsh(full)
-        x = np.append(tail[j, :k], lead[j])
-        assert values[j] == pytest.approx(spectrum[0], rel=1e-6, abs=1e-12 * spectrum[-1])
-        assert np.linalg.norm(x) == pytest.approx(1)
-        assert x[-1] > 0
-        assert not tail[j, k:].any()
-        assert np.linalg.norm(full @ x - spectrum[0] * x) < 1e-8 * spectrum[-1]
+    problem.check(*(part.numpy() for part in found))
 
 
 def test_tiny_eigenvalues_keep_their_digits():
@@ -110,3 +75,46 @@ def test_equal_eigenvalues_fall_back_to_lapack():
     assert vectors.shape == (2, 4)
     assert float(vectors[1, 2].abs()) < 1e-12  # beyond the prefix
     torch.testing.assert_close(vectors.norm(dim=1), torch.ones(2, dtype=torch.float64))
+
+
+def bordered_batch(seed, o=12, g=6):
+    """The batch that the GPU's scheme works on: one set, with a shift below all eigenvalues."""
+    problem = Bordered.random(seed, o, g, 0.3)
+    gram = problem.lower @ problem.lower.T
+    mask = torch.arange(o) < torch.tensor(problem.prefix)[:, None]
+    border = torch.tensor(problem.coordinates @ problem.lower.T) * mask
+    square = torch.tensor((problem.coordinates**2).sum(1) + problem.residual)
+    batch = eigen._Bordered(torch.tensor(gram)[None], border[None], square[None], mask[None])
+    return problem, batch
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_shifted_inverse_is_that_of_every_bordered_matrix(seed):
+    problem, batch = bordered_batch(seed)
+    shift = -0.3 * problem.psi  # below every eigenvalue, so that all factors exist
+    factor = torch.linalg.cholesky(batch.gram - shift * torch.eye(12, dtype=torch.float64))
+    w = eigen._forward(factor, batch.border, batch.mask)
+    schur = batch.square - shift - w.square().sum(-1)
+    vectors = torch.randn(1, 6, 13, dtype=torch.float64)
+    vectors[..., :-1] *= batch.mask
+    found = eigen._shifted_inverse(vectors, factor, w, schur, batch.mask)
+    images = batch.apply(vectors)
+    for j, k in enumerate(problem.prefix.tolist()):
+        inside = [*range(k), 12]
+        full = problem.matrix(j)
+        np.testing.assert_allclose(images[0, j, inside], full @ vectors[0, j, inside].numpy())
+        wanted = np.linalg.solve(full - shift * np.eye(k + 1), vectors[0, j, inside].numpy())
+        np.testing.assert_allclose(found[0, j, inside], wanted, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lapack_is_not_asked_where_eigenvalues_are_apart(seed, monkeypatch):
+    """Nor where a prefix has room for all steps of Lanczos: it converges by itself, at once."""
+    monkeypatch.setattr(eigen, "_dense", None)  # calling it would fail
+    monkeypatch.setattr(eigen, "RESTARTS", 1)
+    problem = Bordered.random(seed, 40, 9, 0.3)
+    problem.prefix = problem.prefix.clip(min=eigen.STEPS + 2)
+    tensors = [torch.tensor(x)[None] for x in (*problem.shifted(), problem.prefix)]
+    every = torch.ones(1, 9, dtype=torch.bool)
+    found = eigen.batched_eigenvectors(*tensors, every, problem.psi)
+    problem.check(*(part[0].numpy() for part in found))

@@ -47,7 +47,7 @@ def test_a_memory_limit_does_not_change_values(seed, limit):
     np.testing.assert_allclose(tight.gradient(points), p.gradient(points), atol=1e-14)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 200))
 def test_closed_form_gradient_equals_autograd_and_sympy(seed):
     p = random_set(seed, count=3)
@@ -125,6 +125,13 @@ def test_saved_sets_come_back_bitwise(tmp_path, random):
     points = random.uniform(size=(4, 3))
     assert np.array_equal(back.evaluate(points), p.evaluate(points))
     assert list(back.strings()) == list(p.strings())
+
+
+def test_one_variable_is_enough(tmp_path):
+    square = TermSet.from_exponents([[2]])
+    p = PolynomialSet(TermSet.from_exponents([[0]]), square, torch.ones(1, 1), torch.ones(1))
+    p.save(tmp_path / "p")
+    assert PolynomialSet.load(tmp_path / "p").evaluate(np.array([[3.0]])).tolist() == [[10.0]]
 
 
 def test_files_of_another_kind_are_refused(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinets.algebra.terms import TermSet, locate_rows
+from vinets.algebra.terms import TermSet, locate_rows, row_codes
 
 exponent_tables = st.integers(1, 5).flatmap(
     lambda n: st.lists(st.lists(st.integers(0, 4), min_size=n, max_size=n), min_size=1, max_size=12)
@@ -57,3 +57,10 @@ def test_names_read_like_algebra():
 def test_tables_that_are_not_terms_are_refused(bad):
     with pytest.raises(ValueError, match="exponents must be"):
         TermSet.from_exponents(bad)
+
+
+def test_equal_rows_get_equal_codes_across_tables():
+    tables = [np.array(t, dtype=np.int64).reshape(-1, 2) for t in ([[0, 1], [1, 1]], [], [[1, 1]])]
+    first, second, third = row_codes(*tables, base=2)
+    assert (len(first), len(second), len(third)) == (2, 0, 1)
+    assert first[1] == third[0] and first[0] != first[1]

@@ -1,41 +1,67 @@
-"""What the fitted estimators promise: containers, sampling, precision, orders, reports."""
+"""The built-in algorithms keep the contract of ideals; what only some of them promise."""
 
 from __future__ import annotations
+
+import ast
+import inspect
+import re
 
 import numpy as np
 import pytest
 import torch
 
 from vinets import ABM, OAVI, VCA
-from vinets.algebra.compositions import CompositionSet
-from vinets.data.synthetic import circle, latent_like, sphere
-
-ALGORITHMS = [ABM(0.01), OAVI(0.01), VCA(0.01)]
+from vinets.data.synthetic import latent_like
+from vinets.testing.ideals import IdealContract, MonomialContract
 
 
-@pytest.mark.parametrize("model", ALGORITHMS, ids=lambda m: type(m).__name__)
-def test_torch_and_numpy_agree(model):
-    X = circle(50)
-    ours = model.fit(X).transform(X)
-    theirs = model.fit(torch.from_numpy(X)).transform(torch.from_numpy(X))
-    assert isinstance(ours, np.ndarray) and isinstance(theirs, torch.Tensor)
-    np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-12)
-    assert (ours >= 0).all() and ours.shape == (50, len(model.generators_))
+class TestABM(MonomialContract):
+    def make(self, psi, max_degree):
+        return ABM(psi, max_degree=max_degree)
 
 
-@pytest.mark.parametrize("model", ALGORITHMS, ids=lambda m: type(m).__name__)
-def test_samples_are_seeded_and_the_rest_is_reported(model):
-    X = sphere(300)
-    first = model.set_params(n_samples=100, random_state=3).fit(X)
-    again = first.transform(X)
-    np.testing.assert_array_equal(model.fit(X).transform(X), again)
-    assert model.report_.n_points == 100
-    assert len(model.report_.held_out) == len(model.generators_)
-    used = np.sort(np.random.RandomState(3).permutation(300)[:100])
-    left = np.setdiff1d(np.arange(300), used)
-    np.testing.assert_allclose(model.report_.held_out, (again[left] ** 2).mean(0), rtol=1e-6)
-    model.set_params(n_samples=None)
-    assert model.fit(X).report_.held_out == []
+class TestABMWithLeadingCoefficients(MonomialContract):
+    def make(self, psi, max_degree):
+        return ABM(psi, normalization="leading", max_degree=max_degree)
+
+
+class TestOAVI(MonomialContract):
+    repeatable = False
+
+    def make(self, psi, max_degree):
+        return OAVI(psi, max_degree=max_degree)
+
+
+class TestOAVIExact(MonomialContract):
+    def make(self, psi, max_degree):
+        return OAVI(psi, oracle="exact", max_degree=max_degree)
+
+
+class TestVCA(IdealContract):
+    bounded_at_zero = False  # what is kept is divided by singular values that may be tiny
+
+    def make(self, psi, max_degree):
+        return VCA(psi, max_degree=max_degree)
+
+    def test_expansion_equals_composition(self):
+        X = latent_like(40, 3, 2)
+        model = VCA(0.05, max_degree=4).fit(X)
+        fresh = latent_like(17, 3, 2, seed=9)
+        composed = model.generators_.evaluate(fresh)
+        np.testing.assert_allclose(model.generators_.expanded.evaluate(fresh), composed, atol=1e-8)
+        t = torch.from_numpy(fresh).requires_grad_()
+        auto = torch.autograd.functional.jacobian(
+            lambda z: model.generators_.evaluate(z).sum(0), t
+        ).movedim(0, 1)
+        np.testing.assert_allclose(model.generators_.gradient(fresh), auto, atol=1e-7)
+
+    def test_memory_is_estimated_before_it_is_taken(self):
+        with pytest.raises(MemoryError, match="lower max_degree, raise psi"):
+            VCA(1e-6, memory_limit=10_000).fit(latent_like(100, 12, 12))
+        # three matrices of 12 x 12 numbers of 8 bytes, and not one byte less
+        VCA(0.1, max_degree=1, memory_limit=3456).fit(latent_like(100, 12, 3))
+        with pytest.raises(MemoryError, match="12 candidates"):
+            VCA(0.1, max_degree=1, memory_limit=3455).fit(latent_like(100, 12, 3))
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16"])
@@ -106,47 +132,8 @@ def test_full_borders_report_whether_the_order_ideal_is_closed():
     assert ABM(0.05).fit(case).report_.closed_under_division
 
 
-class TestVCA:
-    def test_components_vanish_and_kept_ones_are_orthonormal(self):
-        X = sphere(200)
-        model = VCA(0.01, max_degree=3).fit(X)
-        values = model.generators_.evaluate(X)
-        assert ((values**2).mean(0) <= 0.01 * (1 + 1e-9)).all()
-        assert len(model.generators_) > 0
-
-    def test_exact_sphere_is_found(self):
-        model = VCA(1e-12, max_degree=2).fit(sphere(100, noise=0.0))
-        fresh = np.random.default_rng(5).uniform(-1, 1, size=(20, 3))
-        values = model.generators_.evaluate(fresh)
-        assert values.shape == (20, 1)
-        ratio = values[:, 0] / ((fresh**2).sum(1) - 0.81)
-        np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
-
-    def test_no_generator_is_the_zero_polynomial(self):
-        """f*g - g*f vanishes everywhere and says nothing about the points."""
-        model = VCA(0.01, max_degree=4).fit(sphere(200))
-        elsewhere = np.random.default_rng(5).uniform(-1, 1, size=(50, 3))
-        assert (np.abs(model.generators_.evaluate(elsewhere)).max(0) > 1e-6).all()
-
-    def test_expansion_equals_composition(self):
-        X = latent_like(40, 3, 2)
-        model = VCA(0.05, max_degree=4).fit(X)
-        fresh = latent_like(17, 3, 2, seed=9)
-        composed = model.generators_.evaluate(fresh)
-        np.testing.assert_allclose(model.generators_.expanded.evaluate(fresh), composed, atol=1e-8)
-        t = torch.from_numpy(fresh).requires_grad_()
-        auto = torch.autograd.functional.jacobian(
-            lambda z: model.generators_.evaluate(z).sum(0), t
-        ).movedim(0, 1)
-        np.testing.assert_allclose(model.generators_.gradient(fresh), auto, atol=1e-7)
-
-    def test_round_trip(self, tmp_path):
-        X = latent_like(40, 3, 2)
-        model = VCA(0.05, max_degree=3).fit(X)
-        model.generators_.save(tmp_path / "v.safetensors")
-        back = CompositionSet.load(tmp_path / "v.safetensors")
-        assert np.array_equal(back.evaluate(X), model.generators_.evaluate(X))
-
-    def test_memory_is_estimated_before_it_is_taken(self):
-        with pytest.raises(MemoryError, match="lower max_degree, raise psi"):
-            VCA(1e-6, memory_limit=10_000).fit(latent_like(100, 12, 12))
+@pytest.mark.parametrize("kind", [ABM, OAVI, VCA])
+def test_defaults_are_those_of_the_docstring(kind):
+    for name, parameter in inspect.signature(kind).parameters.items():
+        told = re.search(rf"^    {name} : .*default=(.+)$", kind.__doc__, re.MULTILINE)
+        assert told is not None and ast.literal_eval(told[1]) == parameter.default

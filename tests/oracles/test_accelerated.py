@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from vinets.oracles import AcceleratedGradient, solve, solve_exact
+from vinets.oracles.l1_ball import project
 
 
 def test_the_first_step_is_a_plain_projected_gradient_step(instance):
@@ -35,3 +37,30 @@ def test_a_warm_start_saves_steps(make_instance):
     warm = solve(p, AcceleratedGradient(), start=near).summary().total_steps
     cold = solve(p, AcceleratedGradient()).summary().total_steps
     assert warm < cold
+
+
+def test_steps_are_those_of_the_papers(make_instance):
+    """FISTA with restarts, one problem at a time in numpy; the projection is tested elsewhere."""
+    p, solver = (
+        make_instance(62, rows=5, radius=0.6, random_prefix=True).problem,
+        AcceleratedGradient(),
+    )
+    start = torch.zeros_like(p.linear)
+    states = [solver.init(p, start)]
+    for _ in range(12):
+        states.append(solver.step(p, states[-1]))
+    L = float(np.linalg.eigvalsh(p.gram[0].numpy())[-1])
+    for n in range(len(p)):
+        G, b = p.gram[0].numpy(), p.linear[n].numpy()
+        c = y = np.zeros(p.width)
+        t = 1.0
+        for state in states[1:]:
+            moved = torch.from_numpy(y - (G @ y + b) / L)[None]
+            new = project(moved, p.radius, p.mask[n : n + 1])[0].numpy()
+            if (y - new) @ (new - c) > 0:
+                c, y, t = new, new, 1.0
+            else:
+                later = (1 + (1 + 4 * t**2) ** 0.5) / 2
+                c, y, t = new, new + (t - 1) / later * (new - c), later
+            np.testing.assert_allclose(state.point[n], c, atol=1e-10)
+            np.testing.assert_allclose(state.ahead[n], y, atol=1e-10)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vinets.oracles import BlendedPairwise, FrankWolfe, PairwiseFrankWolfe, active_set
+from vinets.oracles import (
+    BlendedPairwise,
+    FrankWolfe,
+    LeastSquaresBatch,
+    PairwiseFrankWolfe,
+    active_set,
+)
 from vinets.oracles.l1_ball import project
 
 PLAIN = [FrankWolfe(), PairwiseFrankWolfe(corrections=0), BlendedPairwise(corrections=0)]
@@ -70,3 +76,21 @@ def test_the_best_active_vertex_equals_a_search_over_all_vertices(instance):
     vertex, score = active_set.best_of_all(state)
     assert torch.equal(-scores.gather(1, vertex), score)
     assert torch.equal(-score[:, 0], scores.amin(1))
+
+
+def test_weights_of_a_point_on_the_boundary_are_none_below_zero():
+    """Rounding may leave a point a little outside of the ball: then there is no mass to spare."""
+    g = torch.Generator().manual_seed(3)
+    c = torch.randn(400, 7, generator=g, dtype=torch.float64)
+    radius = 0.3
+    c = c * (radius / c.abs().sum(1, keepdim=True)) * (1 + 1e-14)
+    zeros = torch.zeros(400, dtype=torch.int64)
+    gram = torch.eye(7, dtype=torch.float64)[None]
+    c[:, 0] = 0.0  # what is the most promising by far has no weight that could hide a negative one
+    linear = torch.zeros_like(c)
+    linear[:, 0] = 5.0
+    c = c * (radius / c.abs().sum(1, keepdim=True)) * (1 + 1e-14)
+    p = LeastSquaresBatch(gram, linear, torch.full((400,), 9.0).double(), zeros + 7, zeros, radius)
+    state = active_set.from_point(p, c)
+    assert (state.weights >= 0).all()
+    torch.testing.assert_close(active_set.point(p, state.weights), c, rtol=0, atol=1e-14)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vinets.oracles import LeastSquaresBatch
 from vinets.oracles.correction import correct
 from vinets.oracles.l1_ball import scale_into
 
@@ -66,3 +68,17 @@ def test_directions_the_matrix_annihilates_are_left_alone(make_instance):
     x = correct(p, torch.full_like(p.linear, 0.1), 50)
     assert x.abs().max() < 10
     assert (p.gradient(x).abs() <= 1e-9).all()
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-3])
+def test_conjugate_gradients_go_on_to_what_rounding_allows(spread):
+    """A rotated spectrum from 1 down to spread: the gradient ends at its rounding, not before."""
+    g = torch.Generator().manual_seed(1)
+    Q = torch.linalg.qr(torch.randn(10, 10, generator=g, dtype=torch.float64))[0]
+    gram = (Q * torch.logspace(0, float(np.log10(spread)), 10, dtype=torch.float64)) @ Q.mT
+    b = torch.randn(4, 10, generator=g, dtype=torch.float64)
+    zeros = torch.zeros(4, dtype=torch.int64)
+    constant = torch.full((4,), 1e9, dtype=torch.float64)
+    p = LeastSquaresBatch((gram + gram.mT)[None] / 2, b, constant, zeros + 10, zeros, 1e8)
+    x = correct(p, torch.full_like(b, 1e-3), 200)
+    assert (p.gradient(x).abs().amax(1) <= 1e-11).all()

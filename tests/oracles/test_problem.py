@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
@@ -90,3 +90,30 @@ def test_rounding_covers_what_another_summation_order_changes(make_instance):
 def test_errors_name_the_argument(make_instance, name, bad):
     with pytest.raises(ValueError, match=f"'{name}' argument of LeastSquaresBatch must be"):
         replace(make_instance(0).problem, **{name: bad})
+
+
+def test_rounding_is_its_formula(make_instance):
+    p = make_instance(6, classes=3, rows=7).problem
+    p = replace(p, gram=p.gram * torch.tensor([1.0, 4.0, 9.0])[:, None, None])
+    c = points(p)
+    for n, k in enumerate(p.owner.tolist()):
+        reach = c[n].abs().sum() * p.gram[k].diagonal().max().sqrt()
+        wanted = torch.finfo(torch.float64).eps * (p.constant[n].sqrt() + reach) ** 2
+        torch.testing.assert_close(p.rounding(c)[n], wanted, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_problems_of_one_column(make_instance, classes):
+    """The least value of g c² + 2 b c + β over |c| <= r, in closed form."""
+    p = make_instance(7, classes=classes, width=1, rows=7, radius=0.2).problem
+    g, b = p.gram[p.owner, 0, 0], p.linear[:, 0]
+    c = (-b / g).clamp(-p.radius, p.radius)
+    torch.testing.assert_close(p.value(c[:, None]), g * c**2 + 2 * b * c + p.constant)
+    torch.testing.assert_close(p.gradient(c[:, None])[:, 0], 2 * (g * c + b))
+    assert torch.equal(p.ungroup(p.group(c[:, None])), c[:, None])
+    assert p.group(c[:, None]).shape[::2] == (classes, 1)
+
+
+def test_a_problem_cannot_be_changed(make_instance):
+    with pytest.raises(FrozenInstanceError):
+        make_instance(8).problem.radius = 3.0

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
+import pytest
 import torch
 
 from vinets.oracles import Solution, Status
@@ -24,3 +27,11 @@ def test_summary_of_nothing():
     whole = torch.zeros(0, dtype=torch.int64)
     summary = Solution(torch.zeros(0, 2), none, none, whole, whole).summary()
     assert (summary.rows, summary.per_status, summary.worst_gap) == (0, {}, 0.0)
+
+
+def test_results_cannot_be_changed():
+    none, whole = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
+    solution = Solution(torch.zeros(0, 2), none, none, whole, whole)
+    for result, name in ((solution, "value"), (solution.summary(), "rows")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(result, name, 1)

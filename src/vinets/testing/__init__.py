@@ -1,1 +1,19 @@
-"""Suites of tests that what is added to vinets inherits from, and passes."""
+"""Suites of tests that what is added to vinets inherits from, and passes.
+
+One module a kind: :mod:`~vinets.testing.oracles`, :mod:`~vinets.testing.ideals`,
+:mod:`~vinets.testing.sources`, :mod:`~vinets.testing.heads`. A subclass of the suite whose name begins
+with ``Test`` says how to make the thing, and pytest runs every check on it.
+"""
+
+from pkgutil import iter_modules
+
+try:
+    import pytest
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        "vinets.testing holds tests for pytest, which is not installed. "
+        "Install it with: pip install 'vinets[test]'"
+    ) from None
+
+# so that a failure shows the values compared, as it does in a file of tests
+pytest.register_assert_rewrite(*(f"{__name__}.{part.name}" for part in iter_modules(__path__)))

@@ -1,0 +1,94 @@
+"""Which path is taken, in which order of the variables, and what counts as closed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from vinets import ABM, OAVI
+from vinets.algebra.terms import TermSet
+from vinets.data.synthetic import latent_like
+from vinets.ideals.monomial import (
+    _is_closed,
+    _rename,
+    _variable_order,
+    default_memory,
+    needs_orthogonal,
+)
+from vinets.ideals.rule import Settings
+
+UNIT = [torch.ones(3, 2, dtype=torch.float64)]
+
+
+@pytest.mark.parametrize(("precision", "eps"), [("float64", 2.0**-52), ("float32", 2.0**-23)])
+def test_the_gram_matrix_must_resolve_the_tolerance(precision, eps):
+    edge, how = 64 * eps**0.5, Settings(3, precision=precision)
+    assert not needs_orthogonal(UNIT, edge, how) and needs_orthogonal(UNIT, 0.999 * edge, how)
+    # the largest mean square of a term of degree 3 on points up to 2 is 2^6; small points are as 1
+    large = [UNIT[0], -2 * UNIT[0]]
+    assert needs_orthogonal(large, 0.999 * 64 * edge, how)
+    assert not needs_orthogonal(large, 1.001 * 64 * edge, how)
+    assert not needs_orthogonal([0.01 * UNIT[0]], edge, how)
+
+
+def test_degrees_beyond_eight_and_huge_points_are_capped():
+    two = [2 * UNIT[0]]
+    for degree in (8, 20, None):
+        edge = 64 * 2.0**-26 * 2**16
+        assert needs_orthogonal(two, 0.999 * edge, Settings(degree))
+        assert not needs_orthogonal(two, 1.001 * edge, Settings(degree))
+    assert needs_orthogonal([1e300 * UNIT[0]], 0.9, Settings(None))
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_half_precision_is_coarser_than_either_path(precision):
+    assert not needs_orthogonal(UNIT, 0.0, Settings(3, precision=precision))
+
+
+def test_memory_for_a_block():
+    assert default_memory(torch.device("cpu")) == 16 * 2**20
+    assert default_memory(torch.device("cuda")) == 4 * 2**30
+
+
+def test_orders_of_variables(random):
+    points = torch.from_numpy(random.normal(size=(50, 4)))
+    points[:, 2] = points[:, 0] + 0.1 * points[:, 1]
+    points[:, 3] = 0.7  # constant: no correlation with anything, and no division by zero
+    assert _variable_order(points, "ascending").tolist() == [0, 1, 2, 3]
+    assert _variable_order(points, "descending").tolist() == [3, 2, 1, 0]
+    total = np.abs(np.corrcoef(points[:, :3].numpy().T)).sum(0)
+    order = _variable_order(points, "pearson").tolist()
+    assert order == [3, *np.argsort(total).tolist()]
+    scales = torch.tensor([1e-3, 1.0, 1e-4, 1e-2], dtype=torch.float64)
+    assert _variable_order(scales * points, "pearson").tolist() == order  # whatever the scales
+
+
+def test_terms_get_the_callers_names_back():
+    terms = TermSet.from_exponents([[0, 0, 0], [1, 0, 0], [1, 0, 2]])
+    renamed = _rename(terms, np.array([2, 0, 1]))  # x0 here is x2 there, x2 here is x1 there
+    assert renamed.names() == ["1", "x2", "x1^2*x2"]
+
+
+@pytest.mark.parametrize("make", [ABM, lambda psi, **o: OAVI(psi, oracle="exact", **o)])
+def test_a_descending_order_is_the_ascending_one_of_the_reversed_points(make):
+    X = latent_like(30, 4, 2)
+    here = make(0.01, max_degree=3, variable_order="descending").fit(X)
+    there = make(0.01, max_degree=3).fit(X[:, ::-1].copy())
+    assert here.order_ideal_.tolist() == there.order_ideal_[:, ::-1].tolist()
+    np.testing.assert_allclose(here.transform(X), there.transform(X[:, ::-1].copy()), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("table", "closed"),
+    [
+        ([[0, 0]], True),
+        ([[0, 0], [1, 0], [2, 0]], True),
+        ([[0, 0], [1, 0], [0, 1], [1, 1]], True),
+        ([[0, 0], [1, 0], [1, 1]], False),
+        ([[0, 0], [0, 1], [1, 1]], False),
+        ([[0, 0], [1, 0], [3, 0]], False),
+    ],
+)
+def test_closed_under_division(table, closed):
+    assert _is_closed(TermSet.from_exponents(table)) == closed
