@@ -31,7 +31,7 @@ def test_a_solved_start_takes_no_step(make_instance):
 def test_any_start_leads_to_the_same_value(make_instance, name):
     p = make_instance(21, radius=0.6, random_prefix=True).problem
     start = torch.randn(p.linear.shape, generator=torch.Generator().manual_seed(1)) * 10
-    warm, cold = solve(p, ORACLES[name], start=start), solve(p, ORACLES[name])
+    warm, cold = solve(p, ORACLES[name](), start=start), solve(p, ORACLES[name]())
     torch.testing.assert_close(warm.value, cold.value, rtol=0, atol=2e-7)
 
 
@@ -40,8 +40,8 @@ def test_rows_that_end_early_keep_the_point_they_ended_at(make_instance):
     p = make_instance(22, rows=12, width=20, points=25, radius=5.0).problem
     target = torch.full_like(p.constant, -1.0)
     target[::2] = 0.9 * p.constant[::2]
-    mixed = solve(p, ORACLES["bpcg"], target=target)
-    easy = solve(p.select(torch.arange(0, 12, 2)), ORACLES["bpcg"], target=target[::2])
+    mixed = solve(p, ORACLES["bpcg"](), target=target)
+    easy = solve(p.select(torch.arange(0, 12, 2)), ORACLES["bpcg"](), target=target[::2])
     torch.testing.assert_close(mixed.coefficients[::2], easy.coefficients)
     assert torch.equal(mixed.steps[::2], easy.steps)
     assert (mixed.steps[1::2] > mixed.steps[::2].max()).all()
@@ -49,19 +49,19 @@ def test_rows_that_end_early_keep_the_point_they_ended_at(make_instance):
 
 def test_steps_are_counted_up_to_the_limit(make_instance):
     p = make_instance(23, radius=0.5).problem
-    solution = solve(p, ORACLES["cg"], max_steps=13, check_every=5, tolerance=1e-14)
+    solution = solve(p, ORACLES["cg"](), max_steps=13, check_every=5, tolerance=1e-14)
     limited = solution.status == Status.STEP_LIMIT
     assert limited.any()
     assert (solution.steps[limited] == 13).all()
     assert (solution.steps[~limited] % 5 == 0).all()
-    assert (solve(p, ORACLES["cg"], max_steps=0).steps == 0).all()
+    assert (solve(p, ORACLES["cg"](), max_steps=0).steps == 0).all()
 
 
 def test_an_unreachable_target_is_not_reported_unless_asked(make_instance):
     p = make_instance(24).problem
-    solution = solve(p, ORACLES["pcg"], target=-1.0)
+    solution = solve(p, ORACLES["pcg"](), target=-1.0)
     assert (solution.status == Status.CONVERGED).all()
-    hopeless = solve(p, ORACLES["pcg"], target=-1.0, stop_when_hopeless=True)
+    hopeless = solve(p, ORACLES["pcg"](), target=-1.0, stop_when_hopeless=True)
     assert (hopeless.status == Status.INFEASIBLE_TARGET).all()
 
 
@@ -69,14 +69,14 @@ def test_an_unreachable_target_is_not_reported_unless_asked(make_instance):
 def test_what_rounding_forbids_ends_as_stalled(make_instance, name):
     """A negative tolerance cannot be met; the row ends when progress does, not at the limit."""
     p = make_instance(25, rows=3, width=3, radius=30.0, dtype=torch.float32).problem
-    solution = solve(p, ORACLES[name], tolerance=-1.0, max_steps=50_000)
+    solution = solve(p, ORACLES[name](), tolerance=-1.0, max_steps=50_000)
     assert (solution.status == Status.STALLED).all()
 
 
 def test_bad_numbers_in_the_problem_end_as_stalled(make_instance):
     p = make_instance(26).problem
     p = replace(p, linear=p.linear.index_fill(0, torch.tensor([1]), torch.nan))
-    solution = solve(p, ORACLES["bpcg"])
+    solution = solve(p, ORACLES["bpcg"]())
     assert solution.status[1] == Status.STALLED
     assert (solution.status[[0, 2, 3, 4, 5]] == Status.CONVERGED).all()
 

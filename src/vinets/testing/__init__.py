@@ -1,8 +1,8 @@
 """Suites of tests that what is added to vinets inherits from, and passes.
 
 One module a kind: :mod:`~vinets.testing.oracles`, :mod:`~vinets.testing.ideals`,
-:mod:`~vinets.testing.sources`, :mod:`~vinets.testing.heads`. A subclass of the suite whose name begins
-with ``Test`` says how to make the thing, and pytest runs every check on it.
+:mod:`~vinets.testing.sources`, :mod:`~vinets.testing.heads`. A subclass of the suite whose name
+begins with ``Test`` says how to make the thing, and pytest runs every check on it.
 """
 
 from pkgutil import iter_modules
