@@ -22,12 +22,18 @@ from vinets.nn.polynomial import PolynomialLayer
 from vinets.options import flat
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.report import BuildReport, Pictures
-from vinets.pipeline.vanish import PrunedLayer, class_means, find_generators, make_layer
+from vinets.pipeline.vanish import (
+    ClassGenerators,
+    PrunedLayer,
+    class_means,
+    find_generators,
+    make_layer,
+)
 from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress, progress_of
 from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning
 
-__all__ = ["Design", "build", "make_head", "make_network", "seeded"]
+__all__ = ["Design", "assemble", "build", "seeded"]
 
 
 @dataclass(frozen=True)
@@ -113,16 +119,38 @@ def build(
     watch = progress_of(progress)
     watch.start("polynomials", 1)
     variables = find_variables(latents, placing, projecting, seed=seed)
-    begin = time.perf_counter()
     generators = find_generators(variables, latents.fit, latents.check, algorithm, pruning.score)
-    with seeded(seed):
-        points = fitted_points(latents, variables)
-        layer = make_layer(generators, points, pruning, local=design.local)
-        head = make_head(latents, variables, layer, design, seed)
-    seconds = time.perf_counter() - begin
+    made = assemble(latents, variables, generators, design, algorithm, seed)
     watch.advance(1)
-    net = make_network(latents, head, design, algorithm, seed)
-    return net, build_report(net, latents, variables, layer, seconds)
+    return made
+
+
+def assemble(
+    latents: Latents,
+    variables: Variables,
+    generators: ClassGenerators,
+    design: Design,
+    ideal: VanishingIdeal,
+    seed: int,
+) -> tuple[VINet, BuildReport]:
+    """Prune the generators, make a head of them and put it behind the cut."""
+    begin = time.perf_counter()
+    masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
+    points = torch.cat([variables.points[mask] for mask in masks])  # they scale the monomials
+    with seeded(seed):
+        layer = make_layer(generators, points, design.pruning, local=design.local)
+        head = _head(latents, variables, layer, design, seed)
+    if head.projection is not None:
+        head.projection.requires_grad_(design.projecting.train_projection)
+    notes = {"placement": design.placing.placement, "ideal": repr(ideal), "seed": seed}
+    record = replace(latents.record, notes=notes)
+    net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
+    seconds = {
+        "latents": latents.seconds,
+        "projection": variables.seconds,
+        "polynomials": generators.seconds + time.perf_counter() - begin,
+    }
+    return net, _report(net, latents, variables, layer, seconds)
 
 
 @contextmanager
@@ -133,14 +161,7 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def fitted_points(latents: Latents, variables: Variables) -> torch.Tensor:
-    """The points that were fitted to, then those that score, (m, n): they scale the monomials."""
-    device = variables.points.device
-    masks = (latents.fit.to(device), latents.check.to(device))
-    return torch.cat([variables.points[mask] for mask in masks])
-
-
-def make_head(
+def _head(
     latents: Latents, variables: Variables, layer: PrunedLayer, design: Design, seed: int
 ) -> VanishingHead | LocalHead:
     """An untrained VI head; draws from torch's own generator, see :func:`seeded`."""
@@ -202,21 +223,12 @@ def _path(latents: Latents, width: int) -> LinearPath | None:
     return LinearPath(channels, positions, width, latents.n_classes, scale=scale)
 
 
-def make_network(
+def _report(
+    net: VINet,
     latents: Latents,
-    head: VanishingHead | LocalHead,
-    design: Design,
-    ideal: VanishingIdeal,
-    seed: int,
-) -> VINet:
-    """The backbone with that head; its record says how it was made."""
-    notes = {"placement": design.placing.placement, "ideal": repr(ideal), "seed": seed}
-    record = replace(latents.record, notes=notes)
-    return VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
-
-
-def build_report(
-    net: VINet, latents: Latents, variables: Variables, found: PrunedLayer, seconds: float
+    variables: Variables,
+    found: PrunedLayer,
+    seconds: dict[str, float],
 ) -> BuildReport:
     """What came of it, with points and values to draw."""
     layer = found.layer
@@ -248,10 +260,6 @@ def build_report(
         capped=found.capped,
         parts=net.folded().parts(),
         original_parameters=latents.original_parameters,
-        seconds={
-            "latents": latents.seconds,
-            "projection": variables.seconds,
-            "polynomials": seconds,
-        },
+        seconds=seconds,
         pictures=pictures,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property
@@ -15,18 +14,12 @@ from vinets.latent.cut import all_convolutions, paper_convolutions, share_remove
 from vinets.nn.heads import Head
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.baselines import baseline, reference_to
-from vinets.pipeline.build import (
-    build_report,
-    fitted_points,
-    make_head,
-    make_network,
-    seeded,
-)
+from vinets.pipeline.build import assemble
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.report import BuildReport
 from vinets.pipeline.setup import CHUNK, Setup
 from vinets.pipeline.trial import Trial
-from vinets.pipeline.vanish import ClassGenerators, find_generators, make_layer
+from vinets.pipeline.vanish import ClassGenerators, find_generators
 from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress
 from vinets.settings import Recipe
@@ -107,22 +100,13 @@ class CutContext:
 
     def vinet(self, trial: Trial) -> tuple[VINet, BuildReport]:
         """The untrained VI-Net that a trial describes, and how it was built."""
-        latents, design = self.latents, trial.design
         variables = self.variables(trial)
-        begin = time.perf_counter()
         self.progress.start("polynomials", 1)
         generators = self.generators(trial)
-        with seeded(trial.seed):
-            points = fitted_points(latents, variables)
-            layer = make_layer(generators, points, trial.pruning, local=design.local)
-            head = make_head(latents, variables, layer, design, trial.seed)
-        if head.projection is not None:
-            head.projection.requires_grad_(trial.projecting.train_projection)
-        self.progress.advance(1)
-        seconds = time.perf_counter() - begin
         ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
-        net = make_network(latents, head, design, ideal, trial.seed)
-        return net, build_report(net, latents, variables, layer, seconds)
+        made = assemble(self.latents, variables, generators, trial.design, ideal, trial.seed)
+        self.progress.advance(1)
+        return made
 
     def network(self, trial: Trial) -> tuple[CutNetwork, BuildReport | None]:
         """The untrained network of a trial; the report of a VI-Net."""
