@@ -14,7 +14,7 @@ class Made:
     """Results in which every table has these rows and every figure these series."""
 
     plan = Plan()
-    deepest = rules.Results.deepest
+    deepest = rules.Evidence.deepest
 
     def __init__(self, rows=(), **series):
         self._rows = [row if isinstance(row, Row) else Row(row) for row in rows]
