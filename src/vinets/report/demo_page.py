@@ -36,7 +36,6 @@ from vinets.report.values import (
     Row,
     Section,
     Table,
-    Text,
     Value,
     facts_table,
 )
@@ -120,14 +119,14 @@ def demo_page(result: DemoResult) -> Page:
 
 def outcome_page(result: DemoResult) -> Page:
     """The demo in short, for a terminal that has its tables already: outcome and one image."""
-    took = Text(f"{number(result.seconds, '.0f')} seconds in all.")
+    took = f"{number(result.seconds, '.0f')} seconds in all."
     image = _one_image(result.example)
     return Page(TITLE, _lead(result), (Section(image.title, (*image.blocks, took)),))
 
 
 def _lead(result: DemoResult) -> tuple[Block, ...]:
     duels = tuple(standings(duels_of(result.comparisons)))
-    return (Text(summary(result)), _facts(result), Bullets(duels))
+    return (summary(result), _facts(result), Bullets(duels))
 
 
 def summary(result: DemoResult) -> str:
@@ -181,15 +180,14 @@ def _accuracies(result: DemoResult) -> Section:
         "to build and train the head, without the latents that all heads share."
     )
     tables = map(comparison_table, result.comparisons)
-    blocks: tuple[Block, ...] = (Text(text), accuracy_figure(result.comparisons), *tables)
+    blocks: tuple[Block, ...] = (text, accuracy_figure(result.comparisons), *tables)
     return Section("Accuracy, size and speed", blocks)
 
 
 def _duels(result: DemoResult) -> Section:
     duels = duels_of(result.comparisons)
-    rows: dict[str, dict[str, Value]] = {}
-    for one in duels:
-        rows.setdefault(one.baseline, {"baseline": one.baseline})[one.cut] = str(one)
+    found = {(one.baseline, one.cut): str(one) for one in duels}
+    cuts = [one.cut for one in result.comparisons]
     text = (
         f"Errors of the VI-Net and of the baseline on the same {number(result.test, ',')} images, "
         "and the probability p of a difference this large if both were equally good (exact sign "
@@ -197,13 +195,16 @@ def _duels(result: DemoResult) -> Section:
         f"the matter is open. About {LEVEL * len(duels):.1g} of {len(duels)} such tests would fall "
         "below this by chance alone."
     )
-    table = Table(
+    table = Table.from_rows(
         "duels",
         "Errors of the VI-Net to those of the baseline",
-        (Column("baseline"), *(Column(one.cut) for one in result.comparisons)),
-        tuple(map(Row, rows.values())),
+        ["baseline", *cuts],
+        [
+            (b, *(found.get((b, cut), "") for cut in cuts))
+            for b in dict.fromkeys(b for b, _ in found)
+        ],
     )
-    return Section("Against each baseline", (Text(text), table))
+    return Section("Against each baseline", (text, table))
 
 
 def _inside(result: DemoResult) -> Section:
@@ -255,7 +256,7 @@ def _parameters(result: DemoResult) -> Section:
         partial(draw_parts, comparisons=result.comparisons),
         (WIDE, 1.4 + 0.24 * bars),
     )
-    return Section("Where the parameters are", (Text(text), chart))
+    return Section("Where the parameters are", (text, chart))
 
 
 def _complexity(theory: ComplexityFacts) -> Section:
@@ -292,9 +293,9 @@ def _complexity(theory: ComplexityFacts) -> Section:
     caption = "Spectral complexity of the networks of the first seed"
     networks = {f"cut at {cut}": found.whole for cut, found in cuts.items()}
     blocks = (
-        Text(MEANING),
+        MEANING,
         layers_figure(uncut, networks),
-        Text(text),
+        text,
         Table("complexity", caption, columns, tuple(rows)),
     )
     return Section("Spectral complexity", blocks)
@@ -314,26 +315,18 @@ def _one_image(example: ExampleResult) -> Section:
         [(f"digit {name}", probability) for name, probability in order[:5]],
     )
     picture = Code(example.picture, f"A handwritten {example.label} of 8 by 8 pixels")
-    return Section("One image", (Text(text), Beside((picture, answers))))
+    return Section("One image", (text, Beside((picture, answers))))
 
 
 def _repeat(result: DemoResult) -> Section:
     text = "The same command gives the same networks on the same versions; only times differ."
     names = dict.fromkeys(name for settings in result.settings.values() for name in settings)
-    settings = Table(
+    settings = Table.from_rows(
         "settings",
         "Settings by cut",
-        (Column("setting"), *(Column(cut) for cut in result.settings)),
-        tuple(
-            Row(
-                {"setting": name}
-                | {c: own[name] for c, own in result.settings.items() if name in own}
-            )
-            for name in names
-        ),
+        ["setting", *result.settings],
+        [(name, *(own.get(name, "") for own in result.settings.values())) for name in names],
     )
-    known = [(name, str(value)) for name, value in result.machine.items() if value is not None]
-    machine = facts_table("machine", "Versions and machine", known)
-    return Section(
-        "How to repeat it", (Text(text), Code(result.command), Beside((settings, machine)))
-    )
+    machine = facts_table("machine", "Versions and machine", result.machine.items())
+    blocks = (text, Code(result.command), Beside((settings, machine)))
+    return Section("How to repeat it", blocks)

@@ -87,12 +87,7 @@ def _inlined(text: str, name: str, alt: str) -> str:
 def draw_figure(ax: Axes, figure: Figure) -> None:
     """Draw series, with one standard deviation to both sides, and levels.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-        Where to draw.
-    figure : Figure
-        What to draw. Values that a logarithmic axis cannot show are left out.
+    Values that a logarithmic axis cannot show are left out.
     """
     for one, look in zip(figure.series, looks(one.name for one in figure.series), strict=True):
         _draw_series(ax, figure, one, look)

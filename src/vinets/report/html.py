@@ -32,7 +32,6 @@ from vinets.report.values import (
     Section,
     Series,
     Table,
-    Text,
 )
 
 __all__ = ["html"]
@@ -50,7 +49,7 @@ def html(page: Page) -> str:
     lead = "\n".join(_html(block, "") for block in page.lead)
     sections = "\n".join(map(_section, page.sections))
     if not can_draw() and page.holds(Drawing):
-        lead += _html(Text(NO_DRAWINGS), "")
+        lead += _html(NO_DRAWINGS, "")
     script = f"<script>\n{_asset('interactive.js')}</script>\n" if page.holds(Figure) else ""
     return f"""<!doctype html>
 <html lang="en">
@@ -112,8 +111,8 @@ def _html(block: Block, prefix: str) -> str:
 
 
 @_html.register
-def _text(block: Text, prefix: str) -> str:
-    return f"<p>{escape(block.text, quote=False)}</p>"
+def _text(block: str, prefix: str) -> str:
+    return f"<p>{escape(block, quote=False)}</p>"
 
 
 @_html.register

@@ -22,7 +22,6 @@ from vinets.report.values import (
     Folded,
     Page,
     Table,
-    Text,
 )
 
 __all__ = ["as_characters", "print_page", "print_table"]
@@ -42,15 +41,7 @@ def print_table(table: Table) -> None:
 
 
 def print_page(page: Page, pictures: str = "") -> None:
-    """Print all of a page but its pictures.
-
-    Parameters
-    ----------
-    page : Page
-        What to print.
-    pictures : str
-        A sentence on where to find the figures, in place of them.
-    """
+    """Print all of a page but its pictures, and a sentence on where to find these."""
     console = _console()
     console.print(page.title, style="bold")
     for block in page.lead:
@@ -60,7 +51,7 @@ def print_page(page: Page, pictures: str = "") -> None:
         for block in section.blocks:
             _show(block, console)
     if pictures and page.holds(Figure, Drawing):
-        _show(Text(pictures), console)
+        _show(pictures, console)
 
 
 def _console() -> Console:
@@ -77,18 +68,18 @@ def _show(block: Block, console: Console) -> None:
 
 
 @_show.register
-def _show_text(block: Text, console: Console) -> None:
+def _show_text(block: str, console: Console) -> None:
     console.print()
     if console.is_terminal:
-        console.print(block.text, width=min(console.width, TEXT_WIDTH))
+        console.print(block, width=min(console.width, TEXT_WIDTH))
     else:
-        console.print(block.text, soft_wrap=True)
+        console.print(block, soft_wrap=True)
 
 
 @_show.register
 def _show_bullets(block: Bullets, console: Console) -> None:
     for item in block.items:
-        _show_text(Text(f"- {item}"), console)
+        _show_text(f"- {item}", console)
 
 
 @_show.register

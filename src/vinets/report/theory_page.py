@@ -27,7 +27,6 @@ from vinets.report.values import (
     Row,
     Section,
     Table,
-    Text,
     Value,
     facts_table,
 )
@@ -82,29 +81,16 @@ CAVEAT = (
 
 
 def theory_page(study: Study, title: str, command: str, machine: Mapping[str, object]) -> Page:
-    """The page of a study.
-
-    Parameters
-    ----------
-    study : Study
-        Of :func:`vinets.theory.study`.
-    title : str
-        Heading.
-    command : str
-        How to repeat it.
-    machine : dict
-        Of :func:`vinets.measure.machine`.
-    """
+    """The page of a study on a machine; the command says how to repeat it."""
     sections = [_by_layer(study)]
     if study.network is not None:
         sections.append(_bounds(study, study.network))
     sections.append(_advice(study.advice))
     if study.corollary is not None and study.network is not None:
         sections.append(_corollary(study.corollary, _name(study.network)))
-    known = [(name, str(value)) for name, value in machine.items() if value is not None]
-    machines = facts_table("machine", "Versions and machine", known)
+    machines = facts_table("machine", "Versions and machine", machine.items())
     sections.append(Section("How to repeat it", (Code(command), machines)))
-    lead = (Text(MEANING), _facts(study))
+    lead = (MEANING, _facts(study))
     return Page(title, lead, tuple(sections), f"vinets {machine['vinets']}.")
 
 
@@ -177,7 +163,7 @@ def _by_layer(study: Study) -> Section:
     shares = tuple(_shares(name, *side) for name, side in sides.items())
     tables = (_layers(name, study, found) for name, (found, _) in sides.items())
     blocks: tuple[Block, ...] = (
-        Text(NORMS),
+        NORMS,
         layers_figure(study.uncut, others),
         *tables,
         Beside(shares),
@@ -221,12 +207,12 @@ def _shares(name: str, found: Complexity, color: str) -> Drawing:
 
 def _bounds(study: Study, network: CutComplexity) -> Section:
     bounds = network.head.bounds
-    blocks: list[Block] = [Text(kappa_sentence(study))]
+    blocks: list[Block] = [kappa_sentence(study)]
     if bounds is not None:
         held = "Every bound holds." if bounds.holds else "A bound is broken."
         blocks += [
             _bounds_table(bounds),
-            Text(f"{held} A ratio of 1 means that the bound is attained."),
+            f"{held} A ratio of 1 means that the bound is attained.",
         ]
     return Section("κ and the bounds of the theorem", tuple(blocks))
 
@@ -261,7 +247,7 @@ def _advice(advice: Advice) -> Section:
         )
         for degree in sorted({row.degree for row in advice.rows})
     )
-    blocks = (Text(text), Text(advice.sentence), _advice_table(advice), Beside(maps))
+    blocks = (text, advice.sentence, _advice_table(advice), Beside(maps))
     return Section("Heads that are certified", blocks)
 
 
@@ -310,7 +296,7 @@ def _corollary(corollary: Corollary, name: str) -> Section:
         ],
     )
     blocks = (
-        Text(corollary_sentence(corollary.ratio(0.5))),
+        corollary_sentence(corollary.ratio(0.5)),
         table,
         margins_figure(corollary, name),
     )

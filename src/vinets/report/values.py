@@ -6,10 +6,13 @@ Whoever has results builds these values, and nothing else. :mod:`vinets.report.t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from vinets.report.formats import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +37,6 @@ __all__ = [
     "Section",
     "Series",
     "Table",
-    "Text",
     "Value",
     "facts_table",
 ]
@@ -154,10 +156,19 @@ class Table:
         return found
 
 
-def facts_table(id: str, caption: str, facts: Iterable[tuple[str, Value]]) -> Table:
-    """Names with their values, such as settings; what is None is left out."""
-    known = [pair for pair in facts if pair[1] is not None]
+def facts_table(id: str, caption: str, facts: Iterable[tuple[str, object]]) -> Table:
+    """Names with values of any kind, such as settings; what is None is left out."""
+    known = [(name, _shown(value)) for name, value in facts if value is not None]
     return Table.from_rows(id, caption, ["name", "value"], known)
+
+
+def _shown(value: object) -> str:
+    """A value as text: lists without brackets, what is nested as JSON."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_shown, value))
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return number(value, None)
 
 
 # --- figures ----------------------------------------------------------------------------------
@@ -250,13 +261,6 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A paragraph."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Bullets:
     """A list of sentences."""
 
@@ -302,7 +306,8 @@ class Folded:
     blocks: tuple[Block, ...]
 
 
-Block: TypeAlias = Table | Figure | Drawing | Text | Bullets | Facts | Code | Beside | Folded
+Block: TypeAlias = str | Table | Figure | Drawing | Bullets | Facts | Code | Beside | Folded
+"""What a page is made of; text is a paragraph."""
 
 
 @dataclass(frozen=True)
