@@ -21,7 +21,7 @@ class Made:
         self._series = {name.replace("_", " "): values for name, values in series.items()}
 
     def rows(self, experiment, section):
-        wanted = {"fig-baselines": "difference", "fig-dimension": "dimension"}.get(experiment.name)
+        wanted = {"fig-baselines": "difference", "fig-dimension": "dimension"}.get(experiment)
         return [row for row in self._rows if wanted is None or wanted in row.values]
 
     def figure(self, experiment, name):

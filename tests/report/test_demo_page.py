@@ -46,7 +46,7 @@ class Bounds:
 
 def theory(ratio: float = 0.5) -> ComplexityFacts:
     layers = (LayerNorms("a", 10.0, 30.0), LayerNorms("f", 10.0, 30.0))
-    head = HeadNorms((LayerNorms("W", 20.0, 60.0),), Bounds(ratio))
+    head = HeadNorms((LayerNorms("W", 20.0, 60.0),), (2, 2), Bounds(ratio))
     return ComplexityFacts(Complexity(layers), {"pool": CutComplexity(Complexity(layers), head)})
 
 

@@ -15,16 +15,10 @@ from typing import TypeAlias
 from scipy.stats import spearmanr
 
 from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
-from vinets.experiments.fig_algorithms import FIG_ALGORITHMS
-from vinets.experiments.fig_baselines import FIG_BASELINES, MEAN_SQUARE
-from vinets.experiments.fig_dimension import FIG_DIMENSION
-from vinets.experiments.fig_generators import FIG_GENERATORS
-from vinets.experiments.fig_monomials import FIG_MONOMIALS, variables
-from vinets.experiments.fig_pruning import ALGORITHMS, FIG_PRUNING
-from vinets.experiments.fig_truncation import FIG_TRUNCATION
-from vinets.experiments.plan import Experiment, Findings, Plan
-from vinets.experiments.table_efficiency import TABLE_EFFICIENCY
-from vinets.experiments.table_generators import TABLE_GENERATORS
+from vinets.experiments.fig_baselines import MEAN_SQUARE
+from vinets.experiments.fig_monomials import variables
+from vinets.experiments.fig_pruning import ALGORITHMS
+from vinets.experiments.plan import Findings, Plan
 from vinets.measure.dimension import dimension_correlation
 from vinets.report.formats import number
 from vinets.report.values import Row
@@ -38,15 +32,15 @@ STRONG = 0.7  # a correlation that counts
 class Evidence:
     """Tables and figures of other experiments, of which ``findings`` are made when needed."""
 
-    def __init__(self, plan: Plan, findings: Callable[[Experiment], Findings]) -> None:
+    def __init__(self, plan: Plan, findings: Callable[[str], Findings]) -> None:
         self.plan, self._findings = plan, cache(findings)
 
-    def rows(self, experiment: Experiment, section: str) -> list[Row]:
+    def rows(self, experiment: str, section: str) -> list[Row]:
         """Rows of the first table whose section begins so."""
         table = self._findings(experiment).tables[0]
         return [row for row in table.rows if (row.section or "").startswith(section)]
 
-    def figure(self, experiment: Experiment, name: str) -> dict[str, dict[float, float]]:
+    def figure(self, experiment: str, name: str) -> dict[str, dict[float, float]]:
         """Series of a figure: name to values by x, mostly a share removed in percent."""
         figures = self._findings(experiment).figures
         found = next(figure for figure in figures if figure.id == name)
@@ -119,7 +113,7 @@ def _rank(x: Iterable[float], y: Iterable[float]) -> float:
 
 @claim(ONE, "earlier cuts give more (rank correlation over 0.7)")
 def earlier_cuts_give_more(evidence: Evidence, backbone: Backbone) -> Verdict:
-    rows = evidence.rows(TABLE_GENERATORS, backbone.caption)
+    rows = evidence.rows("table-generators", backbone.caption)
     removed = [row.values["removed"] for row in rows]
     ranks = [_rank(removed, [row.values[name] for row in rows]) for name in COUNTS]
     text = ", ".join(f"{number(rank, '.2f')} of {n}" for rank, n in zip(ranks, COUNTS, strict=True))
@@ -128,7 +122,7 @@ def earlier_cuts_give_more(evidence: Evidence, backbone: Backbone) -> Verdict:
 
 @claim(ONE, "numbers of monomials and polynomials (to a tenth)")
 def counts_agree(evidence: Evidence, backbone: Backbone) -> Verdict:
-    rows = evidence.rows(TABLE_GENERATORS, backbone.caption)
+    rows = evidence.rows("table-generators", backbone.caption)
     near = {
         name: [abs(row.values[name] / row.paper[name] - 1) <= 0.1 for row in rows]
         for name in COUNTS
@@ -139,7 +133,7 @@ def counts_agree(evidence: Evidence, backbone: Backbone) -> Verdict:
 
 @claim(ONE, "seconds")
 def seconds_compare(evidence: Evidence, backbone: Backbone) -> Verdict:
-    rows = evidence.rows(TABLE_GENERATORS, backbone.caption)
+    rows = evidence.rows("table-generators", backbone.caption)
     slowest = max(rows, key=lambda row: float(row.paper["seconds"]))
     ratios = [row.values["speedup"] for row in rows]
     text = f"{slowest.values['speedup']:,.0f} times less in the slowest row, {min(ratios):,.0f} "
@@ -148,7 +142,7 @@ def seconds_compare(evidence: Evidence, backbone: Backbone) -> Verdict:
 
 
 def _variants(evidence: Evidence, backbone: Backbone) -> tuple[list[Row], Row]:
-    *variants, uncut = evidence.rows(TABLE_EFFICIENCY, backbone.caption)
+    *variants, uncut = evidence.rows("table-efficiency", backbone.caption)
     return variants, uncut
 
 
@@ -210,7 +204,7 @@ def variants_are_faster(evidence: Evidence, backbone: Backbone) -> Verdict:
 
 
 def _truncation(evidence: Evidence, backbone: Backbone) -> dict[str, dict[float, float]]:
-    return evidence.figure(FIG_TRUNCATION, f"truncation-{backbone.data}")
+    return evidence.figure("fig-truncation", f"truncation-{backbone.data}")
 
 
 def _gaps(ours: Mapping[float, float], theirs: Mapping[float, float]) -> dict[float, float]:
@@ -223,7 +217,7 @@ def above_random(evidence: Evidence, backbone: Backbone) -> Verdict:
     found = _truncation(evidence, backbone)
     gaps = _gaps(found["VI-Net"], found["random monomials"])
     spreads = dict.fromkeys(gaps, 0.0)
-    for row in evidence.rows(FIG_BASELINES, f"{backbone.caption}: {MEAN_SQUARE}"):
+    for row in evidence.rows("fig-baselines", f"{backbone.caption}: {MEAN_SQUARE}"):
         x = row.values["removed"]
         gaps[x], spreads[x] = row.values["difference"], row.values["difference_std"] or 0.0
     ahead = [x for x in gaps if gaps[x] > spreads[x]]
@@ -271,14 +265,14 @@ def random_is_worse(evidence: Evidence, backbone: Backbone) -> Verdict:
 def half_is_competitive(evidence: Evidence, backbone: Backbone) -> Verdict:
     found = _truncation(evidence, backbone)["VI-Net"]
     x = min(found, key=lambda share: abs(share - 50))
-    uncut = evidence.rows(TABLE_EFFICIENCY, backbone.caption)[-1].values["accuracy"]
+    uncut = evidence.rows("table-efficiency", backbone.caption)[-1].values["accuracy"]
     loss = found[x] - uncut
     return f"{_points(loss)} with {x:.0f} % removed", _count([loss > -3])
 
 
 @claim(CUT, "with many layers removed (over 40 %) it is above a linear head", LARGE)
 def above_linear_heads(evidence: Evidence, backbone: Backbone) -> Verdict:
-    found = evidence.figure(FIG_BASELINES, f"baselines-{backbone.data}")
+    found = evidence.figure("fig-baselines", f"baselines-{backbone.data}")
     places = {
         "linear head, pooled": "the pooled map",
         "linear on components": "the same components",
@@ -299,7 +293,7 @@ def above_linear_heads(evidence: Evidence, backbone: Backbone) -> Verdict:
 def _losses(
     evidence: Evidence, backbone: Backbone, algorithm: str, ratio: str
 ) -> dict[float, float]:
-    found = evidence.figure(FIG_PRUNING, f"pruning-{backbone.data}-{algorithm}")
+    found = evidence.figure("fig-pruning", f"pruning-{backbone.data}-{algorithm}")
     return _gaps(found[f"{ratio} pruned"], found["0% pruned"])
 
 
@@ -336,7 +330,7 @@ def oavi_depends_less(evidence: Evidence, backbone: Backbone) -> Verdict:
 
 @claim("Monomials", "pruning (99 %) leaves fewer than 128 with 20 to 50 % removed", LARGE)
 def pruning_leaves_few_monomials(evidence: Evidence, backbone: Backbone) -> Verdict:
-    found = evidence.figure(FIG_MONOMIALS, f"monomials-{backbone.data}")
+    found = evidence.figure("fig-monomials", f"monomials-{backbone.data}")
     left = found[f"{evidence.deepest} pruned"]
     counts = {x: left[x] for x in left if 20 <= x <= 50} or left
     text = ", ".join(f"{count:.0f} with {x:.0f} %" for x, count in counts.items())
@@ -353,7 +347,7 @@ def _columns(found: Mapping[str, Mapping[float, float]]) -> list[list[float]]:
 
 @claim("Algorithms", "similar accuracy (to 2 points)", LARGE)
 def algorithms_are_similar(evidence: Evidence, backbone: Backbone) -> Verdict:
-    found = evidence.figure(FIG_ALGORITHMS, "algorithms")
+    found = evidence.figure("fig-algorithms", "algorithms")
     spreads = [max(values) - min(values) for values in _columns(found)]
     text = f"apart by {mean(spreads):.2f} on average, {max(spreads):.2f} at most"
     return text, _count(spread <= 2 for spread in spreads)
@@ -361,7 +355,7 @@ def algorithms_are_similar(evidence: Evidence, backbone: Backbone) -> Verdict:
 
 @claim("Algorithms", "ABM is slightly ahead", LARGE)
 def abm_is_ahead(evidence: Evidence, backbone: Backbone) -> Verdict:
-    found = evidence.figure(FIG_ALGORITHMS, "algorithms")
+    found = evidence.figure("fig-algorithms", "algorithms")
     gaps = [values[0] - max(values[1:]) for values in _columns(found)]
     text = f"{_points(mean(gaps))} on average over the better OAVI"
     return text, _count(gap > 0 for gap in gaps)
@@ -369,7 +363,7 @@ def abm_is_ahead(evidence: Evidence, backbone: Backbone) -> Verdict:
 
 @claim("Generators", "earlier layers give more (rank correlation below −0.7)", LARGE)
 def earlier_layers_give_more(evidence: Evidence, backbone: Backbone) -> Verdict:
-    counts = evidence.figure(FIG_GENERATORS, "generators-by-layer")
+    counts = evidence.figure("fig-generators", "generators-by-layer")
     ranks = {name: _rank(series, series.values()) for name, series in counts.items()}
     text = ", ".join(f"{number(rank, '.2f')} of {name}" for name, rank in ranks.items())
     holds = _count(rank < -STRONG for rank in ranks.values())
@@ -378,7 +372,7 @@ def earlier_layers_give_more(evidence: Evidence, backbone: Backbone) -> Verdict:
 
 @claim("Generators", "unusually many monomials where residual blocks begin", LARGE)
 def blocks_begin_with_more(evidence: Evidence, backbone: Backbone) -> Verdict:
-    monomials = list(evidence.figure(FIG_GENERATORS, "generators-by-layer")["monomials"].values())
+    monomials = list(evidence.figure("fig-generators", "generators-by-layer")["monomials"].values())
     pairs = list(zip(monomials[-2::-2], monomials[::-2], strict=False))  # inside, then behind
     more = [behind > inside for inside, behind in pairs]
     half = len(pairs) // 2
@@ -388,7 +382,7 @@ def blocks_begin_with_more(evidence: Evidence, backbone: Backbone) -> Verdict:
 
 @claim("Dimension", "monomials grow with it (correlation over 0.7)", LARGE)
 def dimension_correlates(evidence: Evidence, backbone: Backbone) -> Verdict:
-    rows = evidence.rows(FIG_DIMENSION, backbone.caption)
+    rows = evidence.rows("fig-dimension", backbone.caption)
     found = dimension_correlation(
         [row.values["dimension"] for row in rows], [row.values["monomials"] for row in rows]
     )
@@ -402,7 +396,7 @@ claim(OURS, "VI-Net is above an MLP of as many numbers")(above("MLP"))
 
 @claim(OURS, "most of the gain over the same components is lost with random monomials", LARGE)
 def random_above_components(evidence: Evidence, backbone: Backbone) -> Verdict:
-    found = evidence.figure(FIG_BASELINES, f"baselines-{backbone.data}")
+    found = evidence.figure("fig-baselines", f"baselines-{backbone.data}")
     x = max(found["VI-Net"])
     base = found["linear on components"][x]
     whole, some = found["VI-Net"][x] - base, found["random monomials"][x] - base

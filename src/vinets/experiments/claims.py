@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from vinets.experiments.claim_rules import ALL, Evidence
-from vinets.experiments.fig_algorithms import FIG_ALGORITHMS
-from vinets.experiments.fig_baselines import FIG_BASELINES
-from vinets.experiments.fig_dimension import FIG_DIMENSION
-from vinets.experiments.fig_generators import FIG_GENERATORS
-from vinets.experiments.fig_monomials import FIG_MONOMIALS
-from vinets.experiments.fig_pruning import FIG_PRUNING
-from vinets.experiments.fig_truncation import FIG_TRUNCATION
-from vinets.experiments.plan import Experiment, Findings, Key, Plan, Results, part
-from vinets.experiments.table_efficiency import TABLE_EFFICIENCY
-from vinets.experiments.table_generators import TABLE_GENERATORS
+from vinets.experiments.plan import EXPERIMENTS, Experiment, Findings, Key, Plan, Results, part
 from vinets.pipeline.trial import Trial
 from vinets.report.values import Column, Row, Table
 
 __all__ = ["CLAIMS"]
 
 SOURCES = (
-    *(TABLE_GENERATORS, TABLE_EFFICIENCY, FIG_TRUNCATION, FIG_PRUNING, FIG_MONOMIALS),
-    *(FIG_GENERATORS, FIG_ALGORITHMS, FIG_DIMENSION, FIG_BASELINES),
+    *("table-generators", "table-efficiency", "fig-truncation", "fig-pruning", "fig-monomials"),
+    *("fig-generators", "fig-algorithms", "fig-dimension", "fig-baselines"),
 )
 COLUMNS = (
     Column("where", "in the paper"),
@@ -39,14 +30,14 @@ TEXT = (
 def _planned(plan: Plan) -> dict[Key, Trial]:
     """The trials of all experiments of the paper."""
     return {
-        (source.name, *key): trial
-        for source in SOURCES
-        for key, trial in source.planned(plan).items()
+        (name, *key): trial
+        for name in SOURCES
+        for key, trial in EXPERIMENTS[name].planned(plan).items()
     }
 
 
 def _finding(plan: Plan, found: Results) -> Findings:
-    evidence = Evidence(plan, lambda source: source.finding(plan, part(found, source.name)))
+    evidence = Evidence(plan, lambda name: EXPERIMENTS[name].finding(plan, part(found, name)))
     rows = []
     for backbone in plan.chosen:
         for claim in ALL:
