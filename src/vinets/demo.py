@@ -124,6 +124,7 @@ def run_demo(
             example=classify_one(store.folder / "vinet", data),
             settings={cut: _settings(heads[0][OURS]) for cut, heads in trials.items()},
             seconds=time.perf_counter() - begin,
+            quick=quick,
             pictures=report.pictures,
             plane=_plane(context),
         )

@@ -172,6 +172,11 @@ def test_every_picture_says_what_it_shows_and_the_page_loads_nothing():
     assert len(ids) == len(set(ids)) and loads_nothing(text)
 
 
+def test_a_quick_run_says_so_first():
+    assert demo_page(result(quick=True)).lead[0].startswith("A quick run")
+    assert demo_page(result()).lead[0] == summary(result())
+
+
 def test_the_terminal_tells_the_same(capsys):
     found = result(20, 4)
     print_page(outcome_page(found))

@@ -45,6 +45,10 @@ from vinets.theory.networks import CutComplexity
 __all__ = ["ComplexityFacts", "DemoResult", "ExampleResult", "demo_page", "outcome_page"]
 
 TITLE = "VI-Nets on handwritten digits"
+QUICK = (
+    "A quick run: few cuts and little training, to see that everything works. Its numbers say "
+    "nothing about what the networks can do."
+)
 WIDE = 9.0  # inches
 
 
@@ -92,6 +96,7 @@ class DemoResult:
     example: ExampleResult
     settings: Mapping[str, Mapping[str, str]]
     seconds: float
+    quick: bool = False
     pictures: Pictures | None = field(default=None, metadata={"plain": False})
     plane: NDArray[np.float64] | None = field(default=None, metadata={"plain": False})
 
@@ -126,7 +131,8 @@ def outcome_page(result: DemoResult) -> Page:
 
 def _lead(result: DemoResult) -> tuple[Block, ...]:
     duels = tuple(standings(duels_of(result.comparisons)))
-    return (summary(result), _facts(result), Bullets(duels))
+    first = (QUICK,) if result.quick else ()
+    return (*first, summary(result), _facts(result), Bullets(duels))
 
 
 def summary(result: DemoResult) -> str:

@@ -89,7 +89,7 @@ def standings(duels: Sequence[Duel]) -> list[str]:
             if (cuts := [d.cut for d in mine if d.outcome == verb])
         ]
         text = " ".join(clear) or "No difference is clear."
-        sentences.append(f"Against {baseline} the VI-Net makes {_listed(counts)}. {text}")
+        sentences.append(f"{baseline}: the VI-Net makes {_listed(counts)}. {text}")
     return sentences
 
 
