@@ -110,22 +110,15 @@ def demo_page(result: DemoResult) -> Page:
     """The page of the demo."""
     known = ("vinets", "python", "torch", "numpy")
     versions = ", ".join(f"{name} {result.machine[name]}" for name in known)
-    sections = (
-        _accuracies(result),
-        _duels(result),
-        _inside(result),
-        _parameters(result),
-        _complexity(result.theory),
-        _one_image(result.example),
-        _repeat(result),
-    )
+    about = (_accuracies, _duels, _inside, _parameters, _complexity, _one_image, _repeat)
+    sections = tuple(section(result) for section in about)
     return Page(TITLE, _lead(result), sections, f"{versions}. Seed {result.seed}.")
 
 
 def outcome_page(result: DemoResult) -> Page:
     """The demo in short, for a terminal that has its tables already: outcome and one image."""
     took = f"{number(result.seconds, '.0f')} seconds in all."
-    image = _one_image(result.example)
+    image = _one_image(result)
     return Page(TITLE, _lead(result), (Section(image.title, (*image.blocks, took)),))
 
 
@@ -186,8 +179,8 @@ def _accuracies(result: DemoResult) -> Section:
         "to build and train the head, without the latents that all heads share."
     )
     tables = map(comparison_table, result.comparisons)
-    blocks: tuple[Block, ...] = (text, accuracy_figure(result.comparisons), *tables)
-    return Section("Accuracy, size and speed", blocks)
+    figure = accuracy_figure(result.comparisons)
+    return Section("Accuracy, size and speed", (text, figure, *tables))
 
 
 def _duels(result: DemoResult) -> Section:
@@ -216,8 +209,8 @@ def _duels(result: DemoResult) -> Section:
 def _inside(result: DemoResult) -> Section:
     best = result.best
     curves = (training_figure(best, "loss"), training_figure(best, "validation_loss"))
-    drawn = tuple(curve for curve in curves if curve is not None)
-    blocks = (Code(str(best.build)), *_pictures(result), Beside(drawn))
+    drawn = Beside(tuple(filter(None, curves)))
+    blocks = (Code(str(best.build)), *_pictures(result), drawn)
     return Section(f"Inside the VI-Net cut at {result.saved}", blocks)
 
 
@@ -265,8 +258,8 @@ def _parameters(result: DemoResult) -> Section:
     return Section("Where the parameters are", (text, chart))
 
 
-def _complexity(theory: ComplexityFacts) -> Section:
-    uncut, cuts = theory.uncut, theory.cuts
+def _complexity(result: DemoResult) -> Section:
+    uncut, cuts = result.theory.uncut, result.theory.cuts
     rows = [Row({"network": "uncut network", "R": power(uncut.log10_R)})]
     larger = 0
     for cut, found in cuts.items():
@@ -307,7 +300,8 @@ def _complexity(theory: ComplexityFacts) -> Section:
     return Section("Spectral complexity", blocks)
 
 
-def _one_image(example: ExampleResult) -> Section:
+def _one_image(result: DemoResult) -> Section:
+    example = result.example
     order = sorted(example.probabilities.items(), key=lambda pair: -pair[1])
     right = "rightly" if example.prediction == example.label else "wrongly"
     text = (

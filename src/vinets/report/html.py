@@ -184,7 +184,7 @@ def _table(table: Table, prefix: str) -> str:
             body.append(f"<tr{_kind('marked' * row.marked)}>{name}{cells}</tr>")
     head = "".join(f'<th scope="col"{_words(c)}>{escape(c.heading)}</th>' for c in others)
     caption = escape(table.caption)
-    below = _remark(COMPARED if table.compared else "")
+    below = _remark(COMPARED if table.is_compared else "")
     words = all(column.format is None for column in table.columns)
     kinds = ("stack" * (len(table.columns) > FEW_COLUMNS), "prose" * words)
     return (

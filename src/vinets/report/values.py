@@ -139,12 +139,10 @@ class Table:
         return cls(id, caption, made, tuple(filled))
 
     @property
-    def compared(self) -> frozenset[str]:
-        """Columns, but for the first, of which the paper prints a value."""
-        known = {
-            name for row in self.rows for name, value in row.paper.items() if value is not None
-        }
-        return frozenset(column.name for column in self.columns[1:] if column.name in known)
+    def is_compared(self) -> bool:
+        """Whether the paper prints a value of a column, but for the first."""
+        names = [column.name for column in self.columns[1:]]
+        return any(row.paper.get(name) is not None for row in self.rows for name in names)
 
     def parts(self) -> list[tuple[str | None, list[Row]]]:
         """Rows by their section, in order; no heading is repeated."""
