@@ -119,7 +119,7 @@ def run_demo(
             theory=_theory(setups[seed], trials, store),
             saved=best.cut,
             example=classify_one(store.folder / "vinet", data),
-            settings={cut: _settings(heads[0][OURS]) for cut, heads in trials.items()},
+            settings=_settings(start),
             seconds=time.perf_counter() - begin,
             quick=quick,
             pictures=report.pictures,
@@ -239,14 +239,14 @@ def plain_result(result: DemoResult) -> dict[str, Any]:
     return plain
 
 
-def _settings(trial: Trial) -> dict[str, str]:
-    """Every setting of a trial, flat, as text."""
+def _settings(trial: Trial) -> dict[str, object]:
+    """Every setting that is the same behind all cuts, flat."""
     groups = ("finding", "placing", "projecting", "pruning", "recipe", "caching")
     return {
-        f"{group}.{name}": str(value)
+        f"{group}.{name}": value
         for group in groups
         for name, value in as_plain(getattr(trial, group)).items()
-        if value is not None and (group, name) != ("recipe", "seed")
+        if (group, name) != ("recipe", "seed")
     }
 
 

@@ -254,13 +254,14 @@ def plot_scores(
 ) -> Axes:
     """Draw how pruning scores, class by class, are distributed: all of them, and those kept."""
     ax = _new_axes() if ax is None else ax
-    from matplotlib.ticker import NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     every, chosen = (np.concatenate([np.ravel(s) for s in part]) for part in (scores, kept))
     edges = np.histogram_bin_edges(every[np.isfinite(every)], bins=40).tolist()
     for values, color, label in ((every, color_of(1), "found"), (chosen, color_of(0), "kept")):
         ax.hist(values, edges, color=color, alpha=0.75, label=f"{label}: {len(values):,}")
     ax.set(xlabel="pruning score", ylabel="generators", yscale="log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # few reach the next power of ten
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.legend()

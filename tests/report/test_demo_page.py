@@ -95,7 +95,7 @@ def result(ours: int = 4, theirs: int = 20, **changes) -> DemoResult:
         theory=theory(),
         saved="pool",
         example=ExampleResult(0, "3", "8", {"3": 0.25, "8": 0.75}, "<@@>"),
-        settings={"pool": {"psi": "0.25"}},
+        settings={"psi": 0.25, "oracle": None},
         seconds=12.0,
     )
     return replace(found, **changes)

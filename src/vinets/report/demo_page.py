@@ -76,7 +76,7 @@ class DemoResult:
     """What the demo found.
 
     Comparisons are one a cut, the earliest first; ``saved`` is the cut of the VI-Net that was
-    saved, and ``settings`` are names and values by cut. ``batch`` is the number of images a pass
+    saved, and ``settings`` are those behind all cuts. ``batch`` is the number of images a pass
     where speed was measured, ``train`` and ``test`` how many images there are. The theory is about
     the networks of the first seed. ``pictures`` and ``plane``, the first two principal components
     (m, 2) of the latents, are those of the saved VI-Net.
@@ -94,7 +94,7 @@ class DemoResult:
     theory: ComplexityFacts
     saved: str
     example: ExampleResult
-    settings: Mapping[str, Mapping[str, str]]
+    settings: Mapping[str, object]
     seconds: float
     quick: bool = False
     pictures: Pictures | None = field(default=None, metadata={"plain": False})
@@ -320,13 +320,7 @@ def _one_image(result: DemoResult) -> Section:
 
 def _repeat(result: DemoResult) -> Section:
     text = "The same command gives the same networks on the same versions; only times differ."
-    names = dict.fromkeys(name for settings in result.settings.values() for name in settings)
-    settings = Table.from_rows(
-        "settings",
-        "Settings by cut",
-        ["setting", *result.settings],
-        [(name, *(own.get(name, "") for own in result.settings.values())) for name in names],
-    )
+    settings = facts_table("settings", "Settings behind every cut", result.settings.items())
     machine = facts_table("machine", "Versions and machine", result.machine.items())
     blocks = (text, Code(result.command), Beside((settings, machine)))
     return Section("How to repeat it", blocks)
