@@ -157,8 +157,6 @@ def parameters_agree(name: str) -> ClaimRule:
 
 
 claim(TWO, "parameters of the truncated networks")(parameters_agree("base"))
-
-
 claim(TWO, "parameters of the heads")(parameters_agree("head"))
 
 
@@ -203,19 +201,22 @@ def variants_are_faster(evidence: Evidence, backbone: Backbone) -> Verdict:
 # --- truncation -------------------------------------------------------------------------------
 
 
-def _truncation(evidence: Evidence, backbone: Backbone) -> dict[str, dict[float, float]]:
-    return evidence.figure("fig-truncation", f"truncation-{backbone.data}")
-
-
 def _gaps(ours: Mapping[float, float], theirs: Mapping[float, float]) -> dict[float, float]:
     return {x: ours[x] - theirs[x] for x in ours}
+
+
+def _heads(
+    evidence: Evidence, backbone: Backbone, ours: str, theirs: str, at_most: float = 100
+) -> dict[float, float]:
+    """One head less another, at the cuts that remove at most so many percent."""
+    found = evidence.figure("fig-truncation", f"truncation-{backbone.data}")
+    return {x: gap for x, gap in _gaps(found[ours], found[theirs]).items() if x <= at_most}
 
 
 @claim(CUT, "VI-Net is above random monomials at every cut")
 def above_random(evidence: Evidence, backbone: Backbone) -> Verdict:
     """Over seeds, where there are several, the mean difference has to exceed its deviation."""
-    found = _truncation(evidence, backbone)
-    gaps = _gaps(found["VI-Net"], found["random monomials"])
+    gaps = _heads(evidence, backbone, "VI-Net", "random monomials")
     spreads = dict.fromkeys(gaps, 0.0)
     for row in evidence.rows("fig-baselines", f"{backbone.caption}: {MEAN_SQUARE}"):
         x = row.values["removed"]
@@ -232,8 +233,7 @@ def above(name: str) -> ClaimRule:
     """Whether VI-Net is above another head at every cut."""
 
     def rule(evidence: Evidence, backbone: Backbone) -> Verdict:
-        found = _truncation(evidence, backbone)
-        gaps = list(_gaps(found["VI-Net"], found[name]).values())
+        gaps = _heads(evidence, backbone, "VI-Net", name).values()
         text = f"{_points(min(gaps))} to {_points(max(gaps))}, {_points(mean(gaps))} on average"
         return text, _count(gap > 0 for gap in gaps)
 
@@ -245,25 +245,19 @@ claim(CUT, "VI-Net is above a linear head (flat)", SMALL)(above("linear head"))
 
 @claim(CUT, "with at most 20 % removed a linear head is as good (to 0.5)", SMALL)
 def linear_is_as_good(evidence: Evidence, backbone: Backbone) -> Verdict:
-    found = _truncation(evidence, backbone)
-    gaps = _gaps(found["linear head"], found["VI-Net"])
-    late = [gap for x, gap in gaps.items() if x <= 20]
-    text = f"linear head less VI-Net {_listed(late)}"
-    return text, _count(gap > -0.5 for gap in late)
+    late = _heads(evidence, backbone, "linear head", "VI-Net", at_most=20).values()
+    return f"linear head less VI-Net {_listed(late)}", _count(gap > -0.5 for gap in late)
 
 
 @claim(CUT, "with at most 30 % removed random monomials are well below it (by over 1)", SMALL)
 def random_is_worse(evidence: Evidence, backbone: Backbone) -> Verdict:
-    found = _truncation(evidence, backbone)
-    gaps = _gaps(found["random monomials"], found["linear head"])
-    late = [gap for x, gap in gaps.items() if x <= 30]
-    text = f"random monomials less linear head {_listed(late)}"
-    return text, _count(gap < -1 for gap in late)
+    late = _heads(evidence, backbone, "random monomials", "linear head", at_most=30).values()
+    return f"random monomials less linear head {_listed(late)}", _count(gap < -1 for gap in late)
 
 
 @claim(CUT, "with half of the layers removed VI-Net is competitive (3 points at most)", LARGE)
 def half_is_competitive(evidence: Evidence, backbone: Backbone) -> Verdict:
-    found = _truncation(evidence, backbone)["VI-Net"]
+    found = evidence.figure("fig-truncation", f"truncation-{backbone.data}")["VI-Net"]
     x = min(found, key=lambda share: abs(share - 50))
     uncut = evidence.rows("table-efficiency", backbone.caption)[-1].values["accuracy"]
     loss = found[x] - uncut
@@ -300,7 +294,7 @@ def _losses(
 @claim(PRUNED, "moderate pruning (50 %) costs less than a point")
 def moderate_pruning_is_cheap(evidence: Evidence, backbone: Backbone) -> Verdict:
     ratio = "90%" if evidence.plan.quick else "50%"
-    losses = list(_losses(evidence, backbone, "abm", ratio).values())
+    losses = _losses(evidence, backbone, "abm", ratio).values()
     text = f"{_points(mean(losses))} on average, {_points(min(losses))} at worst"
     return text, _count(loss > -1 for loss in losses)
 
@@ -383,9 +377,8 @@ def blocks_begin_with_more(evidence: Evidence, backbone: Backbone) -> Verdict:
 @claim("Dimension", "monomials grow with it (correlation over 0.7)", LARGE)
 def dimension_correlates(evidence: Evidence, backbone: Backbone) -> Verdict:
     rows = evidence.rows("fig-dimension", backbone.caption)
-    found = dimension_correlation(
-        [row.values["dimension"] for row in rows], [row.values["monomials"] for row in rows]
-    )
+    x, y = ([row.values[name] for row in rows] for name in ("dimension", "monomials"))
+    found = dimension_correlation(x, y)
     text = f"correlation {number(found.pearson, '.2f')} (p = {found.pearson_p:.2g})"
     clear = found.pearson > STRONG and found.pearson_p < 0.05
     return f"{text}, {found.count} cuts", _count([clear])

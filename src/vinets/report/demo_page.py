@@ -290,14 +290,9 @@ def _complexity(result: DemoResult) -> Section:
         "over bound."
     )
     caption = "Spectral complexity of the networks of the first seed"
-    networks = {f"cut at {cut}": found.whole for cut, found in cuts.items()}
-    blocks = (
-        MEANING,
-        layers_figure(uncut, networks),
-        text,
-        Table("complexity", caption, columns, tuple(rows)),
-    )
-    return Section("Spectral complexity", blocks)
+    table = Table("complexity", caption, columns, tuple(rows))
+    figure = layers_figure(uncut, {f"cut at {cut}": found.whole for cut, found in cuts.items()})
+    return Section("Spectral complexity", (MEANING, figure, text, table))
 
 
 def _one_image(result: DemoResult) -> Section:
