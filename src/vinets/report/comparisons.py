@@ -73,7 +73,7 @@ def _row(network: NetworkResult, uncut: NetworkResult) -> dict[str, Value]:
 def _parts(networks: Iterable[NetworkResult]) -> list[str]:
     """Names of all parts, those of a VI-Net first and in their order."""
     found = dict.fromkeys(part for network in networks for part in network.parts)
-    return [*(part for part in PARTS if part in found), *(found.keys() - PARTS.keys())]
+    return [part for part in dict.fromkeys([*PARTS, *found]) if part in found]
 
 
 def accuracy_figure(comparisons: Sequence[Comparison]) -> Figure:

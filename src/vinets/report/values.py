@@ -349,14 +349,6 @@ class ExperimentResult:
     it, such as "Table 2". ``text`` are paragraphs, ``notes`` remarks, such as what differs from the
     paper. ``seeds`` are those that were averaged over, ``settings`` what else decides the outcome.
     ``machines`` are all of them, where its trials ran on several.
-
-    Examples
-    --------
-    >>> from vinets.plain import as_plain
-    >>> table = Table("t", "Sizes", (Column("model"),), (Row({"model": "VI-Net"}),))
-    >>> found = as_plain(ExperimentResult("table-sizes", "Sizes", tables=(table,)))
-    >>> found["tables"][0]["rows"][0]["values"]
-    {'model': 'VI-Net'}
     """
 
     experiment: str
