@@ -166,9 +166,9 @@ def test_the_cuts_exist_and_come_earliest_first():
 
 def test_settings_say_everything_that_decides(ran):
     _, result = ran
-    settings = result.settings[result.saved]
-    assert settings["finding.psi"] == "0.03" and settings["recipe.epochs"] == "2"
-    assert settings["projecting.components"] == "32" and settings["caching.views"] == "1"
+    settings = result.settings
+    assert settings["finding.psi"] == 0.03 and settings["recipe.epochs"] == 2
+    assert settings["projecting.components"] == 32 and settings["caching.views"] == 1
 
 
 def test_bad_input_is_named_before_any_work(tmp_path):

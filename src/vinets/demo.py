@@ -78,17 +78,14 @@ def run_demo(
     out : path
         Folder for ``results.json``, ``report.html`` and the saved network ``vinet``; it is made if
         need be. A demo that was interrupted goes on; one that was finished starts anew.
-    seed : int, default=0
-        Of the split into training and test images, and the first seed of training.
-    seeds : int, default=1
-        Repeat with so many seeds on the same split; accuracies are means over them. Speed,
-        histories and the saved network are those of the first one.
+    seed, seeds : int
+        ``seed`` is that of the split into training and test images, and the first of ``seeds``
+        seeds of training, of whose accuracies the means are taken. Speed, histories and the saved
+        network are those of the first one.
     quick : bool, default=False
         Two cuts and little training, to see that everything works.
     device : str, default="auto"
         Where networks are trained; "auto" is a GPU where there is one. Speed is that of the CPU.
-    progress : Progress, "auto" or None
-        See :mod:`vinets.progress`.
     """
     begin = time.perf_counter()
     if optional_positive_int("run_demo", "seeds", seeds) is None:
@@ -119,11 +116,12 @@ def run_demo(
             train=len(data.train),
             test=len(data.test),
             comparisons=comparisons,
-            theory=_theory(setups[seed], trials, store, data),
+            theory=_theory(setups[seed], trials, store),
             saved=best.cut,
             example=classify_one(store.folder / "vinet", data),
-            settings={cut: _settings(heads[0][OURS]) for cut, heads in trials.items()},
+            settings=_settings(start),
             seconds=time.perf_counter() - begin,
+            quick=quick,
             pictures=report.pictures,
             plane=_plane(context),
         )
@@ -190,13 +188,10 @@ def _held_out(comparison: Comparison) -> tuple[float, int]:
 
 
 def _theory(
-    setup: Setup,
-    trials: Mapping[str, Sequence[Mapping[str, Trial]]],
-    store: Store,
-    data: DataSplit,
+    setup: Setup, trials: Mapping[str, Sequence[Mapping[str, Trial]]], store: Store
 ) -> ComplexityFacts:
     """Spectral complexity of the uncut network and, with the theorem's bounds, of every VI-Net."""
-    example = data.train.example()
+    example = setup.data.train.example()
     assert isinstance(example, Tensor)
     cuts = {}
     for cut, heads in trials.items():
@@ -244,14 +239,14 @@ def plain_result(result: DemoResult) -> dict[str, Any]:
     return plain
 
 
-def _settings(trial: Trial) -> dict[str, str]:
-    """Every setting of a trial, flat, as text."""
+def _settings(trial: Trial) -> dict[str, object]:
+    """Every setting that is the same behind all cuts, flat."""
     groups = ("finding", "placing", "projecting", "pruning", "recipe", "caching")
     return {
-        f"{group}.{name}": str(value)
+        f"{group}.{name}": value
         for group in groups
         for name, value in as_plain(getattr(trial, group)).items()
-        if value is not None and (group, name) != ("recipe", "seed")
+        if (group, name) != ("recipe", "seed")
     }
 
 

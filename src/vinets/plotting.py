@@ -1,6 +1,7 @@
 """Pictures of vanishing polynomials: zero sets in two and three variables, values by class, scores.
 
-Needs matplotlib, the extra ``plots``. Every function draws on the axes it is given, or on new ones.
+Needs matplotlib, the extra ``plots``. What begins with ``plot`` draws on the axes ``ax`` that it is
+given, or on those of a new figure, and returns them.
 """
 
 from __future__ import annotations
@@ -51,9 +52,7 @@ def plot_zero_sets(
     Parameters
     ----------
     polynomials : PolynomialSet or CompositionSet
-        The polynomials, such as ``model.generators_``.
-    ax : Axes or None, default=None
-        Where to draw; None makes a new figure.
+        Such as ``model.generators_``. Those without a zero in the window leave no trace on it.
     index : int, sequence of int or None, default=None
         Which polynomials; None means all. Polynomial ``j`` has the same colour in every picture.
     points : array of shape (m, 2) or None, default=None
@@ -62,27 +61,19 @@ def plot_zero_sets(
         Range of both variables.
     resolution : int, default=300
         Grid points along each variable.
-
-    Returns
-    -------
-    Axes
-        Polynomials without a zero in the window leave no trace on it.
     """
-    _need_variables(polynomials, 2)
-    chosen = _positions(polynomials, index)
+    chosen = _positions(polynomials, 2, index)
     ax = _new_axes() if ax is None else ax
     side = np.linspace(*window, resolution)
     across, up = np.meshgrid(side, side)
-    grid = np.c_[across.ravel(), up.ravel()]
-    values = polynomials.evaluate(grid)  # (resolution^2, N)
+    values = polynomials.evaluate(np.c_[across.ravel(), up.ravel()])  # (resolution^2, N)
     if points is not None:
         cloud = np.asarray(points)
         ax.scatter(cloud[:, 0], cloud[:, 1], s=8, color=INK, alpha=0.45, linewidths=0)
     for j in chosen:
         height = values[:, j].reshape(across.shape)
         if height.min() < 0 < height.max():
-            color = color_of(j)
-            ax.contour(across, up, height, levels=[0.0], colors=[color], linewidths=1.8)
+            ax.contour(across, up, height, levels=[0.0], colors=[color_of(j)], linewidths=1.8)
     ax.set(xlim=window, ylim=window, aspect="equal", xlabel="$x_0$", ylabel="$x_1$")
     return ax
 
@@ -98,27 +89,9 @@ def plot_zero_surface(
 ) -> Any:
     r"""Draw the surface :math:`\{x : g(x) = 0\}` of a polynomial in three variables.
 
-    Parameters
-    ----------
-    polynomials : PolynomialSet or CompositionSet
-        The polynomials, such as ``model.generators_``.
-    ax : Axes3D or None, default=None
-        Where to draw; None makes a new figure.
-    index : int, default=0
-        Which polynomial.
-    points : array of shape (m, 3) or None, default=None
-        Points to draw with the surface.
-    window : (float, float), default=(-1.2, 1.2)
-        Range of the variables.
-    resolution : int, default=25
-        Grid points along each variable.
-
-    Returns
-    -------
-    Axes3D
+    Arguments are those of :func:`plot_zero_sets`, with points of shape (m, 3).
     """
-    _need_variables(polynomials, 3)
-    (j,) = _positions(polynomials, index)
+    (j,) = _positions(polynomials, 3, index)
     ax = _new_axes(projection="3d") if ax is None else ax
     if points is not None:
         ax.scatter(*np.asarray(points).T, s=4, color=INK, alpha=0.5, linewidths=0)
@@ -145,8 +118,7 @@ def zero_triangles(
     the polynomial is taken as linear on each of them. Sorted by value, the corners of a tetrahedron
     leave three cases: one, two or three of them are negative.
     """
-    _need_variables(polynomials, 3)
-    (j,) = _positions(polynomials, index)
+    (j,) = _positions(polynomials, 3, index)
     side = np.linspace(*window, resolution)
     grid = np.stack(np.meshgrid(side, side, side, indexing="ij"), axis=-1).reshape(-1, 3)
     values = polynomials.evaluate(grid)[:, j]
@@ -177,19 +149,9 @@ def zero_triangles(
 def values_by_class(ideals: ClassIdeals, points: Any, labels: ArrayLike) -> NDArray[np.float64]:
     r"""Mean of :math:`|g(x)|` over the generators of one class and the points of another.
 
-    Parameters
-    ----------
-    ideals : ClassIdeals
-        One fitted ideal per class.
-    points : array of shape (m, n)
-        Points, scaled as for the fit.
-    labels : array of shape (m,)
-        Their classes, among ``ideals.classes``.
-
-    Returns
-    -------
-    ndarray of shape (K, K)
-        Row: class of the polynomials. Column: class of the points. NaN where there are none.
+    Points are of shape (m, n), scaled as for the fit, and their labels among ``ideals.classes``.
+    The result is of shape (K, K), with a row for the class of the polynomials and a column for
+    that of the points, and NaN where there are none.
     """
     points, labels = np.asarray(points), np.asarray(labels)
     means = np.full((len(ideals), len(ideals)), np.nan)
@@ -205,21 +167,7 @@ def values_by_class(ideals: ClassIdeals, points: Any, labels: ArrayLike) -> NDAr
 def plot_class_values(
     means: ArrayLike, classes: Sequence[Any] | NDArray[Any], ax: Axes | None = None
 ) -> Axes:
-    """Draw the matrix of :func:`values_by_class`: dark is small, and belongs on the diagonal.
-
-    Parameters
-    ----------
-    means : array of shape (K, K)
-        Rows: class of the polynomials. Columns: class of the points.
-    classes : sequence of length K
-        The labels.
-    ax : Axes or None, default=None
-        Where to draw; None makes a new figure.
-
-    Returns
-    -------
-    Axes
-    """
+    """Draw the matrix of :func:`values_by_class`: dark is small, and belongs on the diagonal."""
     means = np.asarray(means, dtype=float)
     if means.shape != (len(classes), len(classes)):
         raise ValueError(
@@ -241,26 +189,19 @@ def plot_class_values(
 def plot_points(
     points: ArrayLike, labels: ArrayLike, classes: Sequence[Any], ax: Axes | None = None
 ) -> Axes:
-    """Draw the first two coordinates of points, a colour for every class.
+    """Draw the first two coordinates of points (m, n), a colour for every class.
 
-    Parameters
-    ----------
-    points : array of shape (m, n)
-        Points, such as latents in order of their principal components.
-    labels : array of shape (m,)
-        Positions in ``classes``.
-    classes : sequence
-        Names of the classes.
-    ax : Axes or None, default=None
-        Where to draw; None makes a new figure.
+    Labels are positions in ``classes``. Latents come in order of their principal components.
     """
     points, labels = np.asarray(points), np.asarray(labels)
     if points.ndim != 2 or points.shape[1] < 2:
         raise ValueError(f"points must have two coordinates or more. Got {points.shape} instead.")
     ax = _new_axes() if ax is None else ax
+    from matplotlib import colormaps
+
     for k, name in enumerate(classes):
         across, up = points[labels == k, :2].T
-        color = f"C{k}" if len(classes) <= 10 else _turbo((k + 0.5) / len(classes))
+        color = f"C{k}" if len(classes) <= 10 else colormaps["turbo"]((k + 0.5) / len(classes))
         ax.scatter(across, up, s=9, color=color, linewidths=0, label=str(name), rasterized=True)
     if len(classes) <= 20:
         ax.legend(title="class", fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -282,10 +223,6 @@ def plot_generators(
         Mean absolute value of generator ``j`` on the points of class ``k``.
     owners : array of shape (N,)
         Position in ``classes`` of the class that each generator vanishes on.
-    classes : sequence of length K
-        Names of the classes.
-    ax : Axes or None, default=None
-        Where to draw; None makes a new figure.
     """
     means, owners = np.asarray(means, dtype=float), np.asarray(owners)
     if means.shape != (len(classes), len(owners)):
@@ -315,29 +252,20 @@ def plot_generators(
 def plot_scores(
     scores: Sequence[ArrayLike], kept: Sequence[ArrayLike], ax: Axes | None = None
 ) -> Axes:
-    """Draw how pruning scores are distributed, over all generators and over those kept.
-
-    Parameters
-    ----------
-    scores, kept : sequence of array
-        Scores of all and of the kept generators, class by class.
-    ax : Axes or None, default=None
-        Where to draw; None makes a new figure.
-    """
+    """Draw how pruning scores, class by class, are distributed: all of them, and those kept."""
     ax = _new_axes() if ax is None else ax
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     every, chosen = (np.concatenate([np.ravel(s) for s in part]) for part in (scores, kept))
     edges = np.histogram_bin_edges(every[np.isfinite(every)], bins=40).tolist()
     for values, color, label in ((every, color_of(1), "found"), (chosen, color_of(0), "kept")):
         ax.hist(values, edges, color=color, alpha=0.75, label=f"{label}: {len(values):,}")
     ax.set(xlabel="pruning score", ylabel="generators", yscale="log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # few reach the next power of ten
+    ax.yaxis.set_major_formatter("{x:,.0f}")
+    ax.yaxis.set_minor_formatter(NullFormatter())
     ax.legend()
     return ax
-
-
-def _turbo(position: float) -> Any:
-    from matplotlib import colormaps
-
-    return colormaps["turbo"](position)
 
 
 def _add_surface(ax: Any, triangles: NDArray[np.float64], color: str) -> None:
@@ -355,17 +283,14 @@ def _add_surface(ax: Any, triangles: NDArray[np.float64], color: str) -> None:
     ax.add_collection3d(Poly3DCollection(triangles[solid], facecolors=colors, linewidths=0))
 
 
-def _need_variables(polynomials: Polynomials, n: int) -> None:
+def _positions(polynomials: Polynomials, n: int, index: int | Sequence[int] | None) -> list[int]:
+    """Non-negative positions of the chosen polynomials, which have to be in ``n`` variables."""
     if polynomials.n_variables != n:
         raise ValueError(
             f"The polynomials must be in {n} variables to be drawn this way. Got "
             f"{polynomials.n_variables} variables instead. Project the points on {n} coordinates "
             "and fit again."
         )
-
-
-def _positions(polynomials: Polynomials, index: int | Sequence[int] | None) -> list[int]:
-    """Non-negative positions of the chosen polynomials."""
     count = len(polynomials)
     chosen = range(count) if index is None else np.atleast_1d(index).tolist()
     for j in chosen:

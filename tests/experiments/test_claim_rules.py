@@ -14,14 +14,14 @@ class Made:
     """Results in which every table has these rows and every figure these series."""
 
     plan = Plan()
-    deepest = rules.Results.deepest
+    deepest = rules.Evidence.deepest
 
     def __init__(self, rows=(), **series):
         self._rows = [row if isinstance(row, Row) else Row(row) for row in rows]
         self._series = {name.replace("_", " "): values for name, values in series.items()}
 
     def rows(self, experiment, section):
-        wanted = {"fig-baselines": "difference", "fig-dimension": "dimension"}.get(experiment.name)
+        wanted = {"fig-baselines": "difference", "fig-dimension": "dimension"}.get(experiment)
         return [row for row in self._rows if wanted is None or wanted in row.values]
 
     def figure(self, experiment, name):

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from vinets.experiments import claims
+from vinets.experiments import claim_rules
 from vinets.experiments.backbones import RESNET18
 from vinets.experiments.plan import EXPERIMENTS, READINGS, Experiment, Findings, Plan
 from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce, write_plan
@@ -100,7 +100,7 @@ def test_baselines_are_compared_seed_by_seed(out):
 def test_every_claim_of_a_network_is_checked(out):
     rows = _experiment(out, "claims").tables[0].rows
     assert [row.values["claim"] for row in rows] == [
-        claim.text for claim in claims.ALL if RESNET18 in claim.about
+        claim.text for claim in claim_rules.ALL if RESNET18 in claim.about
     ]
     sizes = next(row for row in rows if "truncated networks" in row.values["claim"])
     assert sizes.values["verdict"] == "yes"  # whatever the weights are
@@ -146,7 +146,8 @@ def test_processes_side_by_side_find_the_same(out, folders, tmp_path):
 
 def test_a_file_of_trials_gives_what_the_experiment_needs(out, folders, tmp_path, capsys):
     path = write_plan(["fig-monomials"], folders, PLAN, tmp_path / "trials.json")
-    assert set(read_list(path).trials) == set(EXPERIMENTS["fig-monomials"].trials(PLAN))
+    needed = EXPERIMENTS["fig-monomials"].trials(PLAN)
+    assert {one.name for one in read_list(path).trials} == {one.name for one in needed}
     assert main([str(path), "--out", str(tmp_path / "out"), "--device", "cpu"]) == 0
     reproduce(["fig-monomials"], folders, tmp_path / "out", **SETTINGS)
     found = [_experiment(one, "fig-monomials").figures for one in (out, tmp_path / "out")]
@@ -181,8 +182,8 @@ def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch
         "Mine",
         "nowhere",
         99,
-        lambda plan: [plan.trial(RESNET18, "layer4.1.bn1", "ideals")],
-        lambda plan, store: Findings(("Nothing to see.",)),
+        lambda plan: {("ideals",): plan.trial(RESNET18, "layer4.1.bn1", "ideals")},
+        lambda plan, found: Findings(("Nothing to see.",)),
     )
     assert chosen_experiments(["all"])[-1] is mine
     reproduce(["my-table"], folders, tmp_path, **SETTINGS)

@@ -46,7 +46,7 @@ class Bounds:
 
 def theory(ratio: float = 0.5) -> ComplexityFacts:
     layers = (LayerNorms("a", 10.0, 30.0), LayerNorms("f", 10.0, 30.0))
-    head = HeadNorms((LayerNorms("W", 20.0, 60.0),), Bounds(ratio))
+    head = HeadNorms((LayerNorms("W", 20.0, 60.0),), (2, 2), Bounds(ratio))
     return ComplexityFacts(Complexity(layers), {"pool": CutComplexity(Complexity(layers), head)})
 
 
@@ -70,7 +70,7 @@ def build() -> BuildReport:
     )
     seconds, counts = {"ideals": 1.0}, (9, 5, 8, 4, 72, 20)
     return BuildReport(
-        "pool", "global", (3, 4), 300, 0.9, *counts, {1: 4}, PARTS, 100, seconds, pictures
+        "pool", "global", (3, 4), 300, 0.9, *counts, {1: 4}, False, PARTS, 100, seconds, pictures
     )
 
 
@@ -95,7 +95,7 @@ def result(ours: int = 4, theirs: int = 20, **changes) -> DemoResult:
         theory=theory(),
         saved="pool",
         example=ExampleResult(0, "3", "8", {"3": 0.25, "8": 0.75}, "<@@>"),
-        settings={"pool": {"psi": "0.25"}},
+        settings={"psi": 0.25, "oracle": None},
         seconds=12.0,
     )
     return replace(found, **changes)
@@ -170,6 +170,11 @@ def test_every_picture_says_what_it_shows_and_the_page_loads_nothing():
     assert len(found.figures) == 4  # accuracy, both losses, complexity
     ids = found.values("id")
     assert len(ids) == len(set(ids)) and loads_nothing(text)
+
+
+def test_a_quick_run_says_so_first():
+    assert demo_page(result(quick=True)).lead[0].startswith("A quick run")
+    assert demo_page(result()).lead[0] == summary(result())
 
 
 def test_the_terminal_tells_the_same(capsys):

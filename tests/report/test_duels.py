@@ -56,7 +56,7 @@ def test_standings_say_what_the_duels_say():
     ]
     first, second = standings(duels)
     assert first == (
-        "Against MLP the VI-Net makes fewer errors behind 1 of 3 cuts, more behind 1 and as many "
-        "behind 1. It wins clearly at early. It loses clearly at middle."
+        "MLP: the VI-Net makes fewer errors behind 1 of 3 cuts, more behind 1 and as many behind 1."
+        " It wins clearly at early. It loses clearly at middle."
     )
-    assert "Against linear" in second and second.endswith("No difference is clear.")
+    assert second.startswith("linear: ") and second.endswith("No difference is clear.")

@@ -23,7 +23,6 @@ from vinets.report.values import (
     Section,
     Series,
     Table,
-    Text,
     facts_table,
 )
 
@@ -35,14 +34,14 @@ def read(*blocks, **parts) -> ReadPage:
 
 
 BLOCKS = {
-    "text": Text(NASTY),
+    "text": NASTY,
     "bullets": Bullets((NASTY,)),
     "facts": Facts((Fact(NASTY, NASTY, NASTY),)),
     "table": Table.from_rows("t", NASTY, [NASTY, "b"], [[NASTY, NASTY]], marked=[0]),
     "settings": facts_table("t", NASTY, [(NASTY, NASTY)]),
     "code": Code(NASTY, NASTY),
-    "folded": Folded(NASTY, (Text(NASTY),)),
-    "beside": Beside((Text(NASTY), Text(NASTY))),
+    "folded": Folded(NASTY, (NASTY,)),
+    "beside": Beside((NASTY, NASTY)),
     "figure": Figure(
         "f",
         NASTY,
@@ -60,7 +59,7 @@ def test_text_comes_out_as_it_went_in_and_never_as_markup(name):
     assert NASTY in found.texts
     scripts = 2 if name == "figure" else 0
     assert found.tags.count("script") == scripts
-    page = ReadPage(html(Page(NASTY, (Text(NASTY),), (Section(NASTY, (), "x", NASTY),), NASTY)))
+    page = ReadPage(html(Page(NASTY, (NASTY,), (Section(NASTY, (), "x", NASTY),), NASTY)))
     assert sum(NASTY in text for text in page.texts) == 8 and "script" not in page.tags
 
 
@@ -81,7 +80,7 @@ def test_sections_with_a_name_are_in_the_contents():
     found = ReadPage(html(Page("Title", (), (named, Section("Two", ())))))
     assert found.values("href") == ["#one"]
     assert found.values("id") == ["one", "one:f"]
-    assert "nav" not in read(Text("no names")).tags
+    assert "nav" not in read("no names").tags
 
 
 def test_rows_are_marked_and_stand_under_their_sections():
@@ -127,8 +126,8 @@ def test_a_drawing_is_svg_or_the_page_says_why_there_is_none(monkeypatch):
 
 
 def test_what_is_no_block_is_refused():
-    with pytest.raises(TypeError, match="str is no block of a page"):
-        html(Page("Title", ("text",), ()))
+    with pytest.raises(TypeError, match="int is no block of a page"):
+        html(Page("Title", (7,), ()))
 
 
 def test_the_data_of_a_figure_survive_as_json():

@@ -22,7 +22,6 @@ from vinets.report.values import (
     Section,
     Series,
     Table,
-    Text,
 )
 
 COLUMNS = ["network", Column("n", "long name", ","), Column("total", format=",.1f")]
@@ -87,7 +86,7 @@ def test_a_page_is_printed_but_for_its_pictures(capsys):
         Folded("More", (TABLE,)),
         Bullets(("first", "second")),
     )
-    lead = (Text("word " * 100), Facts((Fact("Cut", "pool", "of 4"),)))
+    lead = ("word " * 100, Facts((Fact("Cut", "pool", "of 4"),)))
     page = Page("The title", lead, (Section("A part", blocks),), "Footer")
     print_page(page, "Figures are elsewhere.")
     lines = capsys.readouterr().out.splitlines()
@@ -100,7 +99,7 @@ def test_a_page_is_printed_but_for_its_pictures(capsys):
 
 
 def test_text_is_broken_on_a_terminal():
-    lines = on_a_terminal(Text("word " * 100), 200)
+    lines = on_a_terminal("word " * 100, 200)
     assert max(map(len, lines)) <= 100 and len(lines) > 5
 
 

@@ -11,25 +11,11 @@ __all__ = ["BACKBONES", "RESNET18", "RESNET34", "Backbone"]
 
 @dataclass(frozen=True)
 class Backbone:
-    """A pretrained network, its data and its cuts.
+    """A pretrained network, its data and its cuts, earliest first.
 
-    Parameters
-    ----------
-    name, title : str
-        For :func:`vinets.models.create_model`, and for people.
-    data, data_title : str
-        The data set likewise.
-    classes : int
-        How many it has.
-    weights : str
-        Name of the file of weights.
-    cuts : tuple of str
-        Those of the figures, earliest first.
-    rows : tuple of (str, float)
-        Cuts of the paper's table of generators, with the share in percent that it prints. Where
-        it is not clear which cut is meant, there are two.
-    blocks : tuple of int
-        Residual blocks of the four stages.
+    ``rows`` are the cuts of the paper's table of generators, with the share in percent that it
+    prints; where it is not clear which cut is meant, there are two. ``blocks`` counts the residual
+    blocks of the four stages.
     """
 
     name: str

@@ -1,60 +1,48 @@
-"""Rules by which claims of the paper are held against results: what was found, and a verdict."""
+"""What the paper says of its experiments, each claim with the rule that it is held against.
+
+A rule gives what was found here, and a verdict.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from statistics import mean
 from typing import TypeAlias
 
 from scipy.stats import spearmanr
 
-from vinets.experiments.backbones import Backbone
-from vinets.experiments.fig_algorithms import FIG_ALGORITHMS
-from vinets.experiments.fig_baselines import FIG_BASELINES, MEAN_SQUARE
-from vinets.experiments.fig_dimension import FIG_DIMENSION
-from vinets.experiments.fig_generators import FIG_GENERATORS
-from vinets.experiments.fig_monomials import FIG_MONOMIALS, variables
-from vinets.experiments.fig_pruning import ALGORITHMS, FIG_PRUNING
-from vinets.experiments.fig_truncation import FIG_TRUNCATION
-from vinets.experiments.plan import Experiment, Findings, Plan
-from vinets.experiments.table_efficiency import TABLE_EFFICIENCY
-from vinets.experiments.table_generators import TABLE_GENERATORS
+from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
+from vinets.experiments.fig_baselines import MEAN_SQUARE
+from vinets.experiments.fig_monomials import variables
+from vinets.experiments.fig_pruning import ALGORITHMS
+from vinets.experiments.plan import Findings, Plan
 from vinets.measure.dimension import dimension_correlation
-from vinets.pipeline.store import Store
 from vinets.report.formats import number
 from vinets.report.values import Row
 
-__all__ = ["SOURCES", "ClaimRule", "Results"]
+__all__ = ["ALL", "Claim", "ClaimRule", "Evidence", "claim"]
 
-SOURCES = (
-    *(TABLE_GENERATORS, TABLE_EFFICIENCY, FIG_TRUNCATION, FIG_PRUNING, FIG_MONOMIALS),
-    *(FIG_GENERATORS, FIG_ALGORITHMS, FIG_DIMENSION, FIG_BASELINES),
-)
 COUNTS = ("monomials", "polynomials")
 STRONG = 0.7  # a correlation that counts
 
 
-class Results:
-    """Tables and figures of the other experiments, by name."""
+class Evidence:
+    """Tables and figures of other experiments, of which ``findings`` are made when needed."""
 
-    def __init__(self, plan: Plan, store: Store) -> None:
-        self.plan, self.store = plan, store
-        self._made: dict[str, Findings] = {}
+    def __init__(self, plan: Plan, findings: Callable[[str], Findings]) -> None:
+        self.plan, self._findings = plan, cache(findings)
 
-    def _of(self, experiment: Experiment) -> Findings:
-        if experiment.name not in self._made:
-            self._made[experiment.name] = experiment.findings(self.plan, self.store)
-        return self._made[experiment.name]
-
-    def rows(self, experiment: Experiment, section: str) -> list[Row]:
+    def rows(self, experiment: str, section: str) -> list[Row]:
         """Rows of the first table whose section begins so."""
-        table = self._of(experiment).tables[0]
+        table = self._findings(experiment).tables[0]
         return [row for row in table.rows if (row.section or "").startswith(section)]
 
-    def figure(self, experiment: Experiment, name: str) -> dict[str, dict[float, float]]:
+    def figure(self, experiment: str, name: str) -> dict[str, dict[float, float]]:
         """Series of a figure: name to values by x, mostly a share removed in percent."""
-        figures = self._of(experiment).figures
+        figures = self._findings(experiment).figures
         found = next(figure for figure in figures if figure.id == name)
         return {
             series.name: {x: y for x, y in zip(series.x, series.y, strict=True) if y is not None}
@@ -68,10 +56,43 @@ class Results:
 
 
 Verdict: TypeAlias = tuple[str, str]
-ClaimRule: TypeAlias = Callable[[Results, Backbone], Verdict]
+ClaimRule: TypeAlias = Callable[[Evidence, Backbone], Verdict]
 
 
-def _count(count: int, total: int) -> str:
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper in our words, the networks it is about, and how to check it."""
+
+    where: str
+    text: str
+    rule: ClaimRule
+    about: tuple[Backbone, ...]
+
+
+ALL: list[Claim] = []
+"""All claims, in the order of the rules below."""
+
+BOTH, SMALL, LARGE = (RESNET18, RESNET34), (RESNET18,), (RESNET34,)
+ONE, TWO, CUT, PRUNED = "Table 1", "Table 2", "Truncation", "Pruning"
+OURS = "not in the paper"
+
+
+def claim(
+    where: str, text: str, about: tuple[Backbone, ...] = BOTH
+) -> Callable[[ClaimRule], ClaimRule]:
+    """Adds a claim, to be checked by the rule below it."""
+
+    def add(rule: ClaimRule) -> ClaimRule:
+        ALL.append(Claim(where, text, rule, about))
+        return rule
+
+    return add
+
+
+def _count(holds: Iterable[bool]) -> str:
+    """In how many cases a claim holds."""
+    every = list(holds)
+    count, total = sum(every), len(every)
     return "yes" if count == total else "no" if count == 0 else f"in {count} of {total}"
 
 
@@ -86,31 +107,33 @@ def _listed(values: Iterable[float]) -> str:
 # --- tables -----------------------------------------------------------------------------------
 
 
-def earlier_cuts_give_more(results: Results, backbone: Backbone) -> Verdict:
-    rows = results.rows(TABLE_GENERATORS, backbone.caption)
-    removed = [row.values["removed"] for row in rows]
-    ranks = [_rank(removed, [row.values[name] for row in rows]) for name in COUNTS]
-    text = ", ".join(f"{number(rank, '.2f')} of {n}" for rank, n in zip(ranks, COUNTS, strict=True))
-    return f"rank correlation {text}", _count(sum(rank > STRONG for rank in ranks), 2)
-
-
 def _rank(x: Iterable[float], y: Iterable[float]) -> float:
     return float(spearmanr(list(x), list(y)).statistic)
 
 
-def counts_agree(results: Results, backbone: Backbone) -> Verdict:
-    rows = results.rows(TABLE_GENERATORS, backbone.caption)
+@claim(ONE, "earlier cuts give more (rank correlation over 0.7)")
+def earlier_cuts_give_more(evidence: Evidence, backbone: Backbone) -> Verdict:
+    rows = evidence.rows("table-generators", backbone.caption)
+    removed = [row.values["removed"] for row in rows]
+    ranks = [_rank(removed, [row.values[name] for row in rows]) for name in COUNTS]
+    text = ", ".join(f"{number(rank, '.2f')} of {n}" for rank, n in zip(ranks, COUNTS, strict=True))
+    return f"rank correlation {text}", _count(rank > STRONG for rank in ranks)
+
+
+@claim(ONE, "numbers of monomials and polynomials (to a tenth)")
+def counts_agree(evidence: Evidence, backbone: Backbone) -> Verdict:
+    rows = evidence.rows("table-generators", backbone.caption)
     near = {
         name: [abs(row.values[name] / row.paper[name] - 1) <= 0.1 for row in rows]
         for name in COUNTS
     }
     text = ", ".join(f"{sum(near[name])} of {len(rows)} of {name}" for name in COUNTS)
-    both = sum(a and b for a, b in zip(*near.values(), strict=True))
-    return text, _count(both, len(rows))
+    return text, _count(a and b for a, b in zip(*near.values(), strict=True))
 
 
-def seconds_compare(results: Results, backbone: Backbone) -> Verdict:
-    rows = results.rows(TABLE_GENERATORS, backbone.caption)
+@claim(ONE, "seconds")
+def seconds_compare(evidence: Evidence, backbone: Backbone) -> Verdict:
+    rows = evidence.rows("table-generators", backbone.caption)
     slowest = max(rows, key=lambda row: float(row.paper["seconds"]))
     ratios = [row.values["speedup"] for row in rows]
     text = f"{slowest.values['speedup']:,.0f} times less in the slowest row, {min(ratios):,.0f} "
@@ -118,68 +141,84 @@ def seconds_compare(results: Results, backbone: Backbone) -> Verdict:
     return f"{text}at least; other machines, other counts", verdict
 
 
+def _variants(evidence: Evidence, backbone: Backbone) -> tuple[list[Row], Row]:
+    *variants, uncut = evidence.rows("table-efficiency", backbone.caption)
+    return variants, uncut
+
+
 def parameters_agree(name: str) -> ClaimRule:
-    def rule(results: Results, backbone: Backbone) -> Verdict:
-        variants, _ = _variants(results, backbone)
-        same = sum(abs(row.values[name] - row.paper[name]) < 0.01 for row in variants)
+    def rule(evidence: Evidence, backbone: Backbone) -> Verdict:
+        variants, _ = _variants(evidence, backbone)
+        same = (abs(row.values[name] - row.paper[name]) < 0.01 for row in variants)
         text = ", ".join(f"{row.values[name]:.2f} ({row.paper[name]:.2f})" for row in variants)
-        return f"{text} million", _count(same, len(variants))
+        return f"{text} million", _count(same)
 
     return rule
 
 
-def _variants(results: Results, backbone: Backbone) -> tuple[list[Row], Row]:
-    *variants, uncut = results.rows(TABLE_EFFICIENCY, backbone.caption)
-    return variants, uncut
+claim(TWO, "parameters of the truncated networks")(parameters_agree("base"))
+claim(TWO, "parameters of the heads")(parameters_agree("head"))
 
 
-def changes_agree(results: Results, backbone: Backbone) -> Verdict:
-    variants, _ = _variants(results, backbone)
+@claim(TWO, "what a cut does to accuracy (to 1 point)")
+def changes_agree(evidence: Evidence, backbone: Backbone) -> Verdict:
+    variants, _ = _variants(evidence, backbone)
     pairs = [(row.values["delta"], row.paper["delta"]) for row in variants]
     text = ", ".join(f"{_points(ours)} ({_points(theirs)})" for ours, theirs in pairs)
-    return text, _count(sum(abs(a - b) <= 1 for a, b in pairs), len(pairs))
+    return text, _count(abs(a - b) <= 1 for a, b in pairs)
 
 
-def variants_match(results: Results, backbone: Backbone) -> Verdict:
-    changes = [row.values["delta"] for row in _variants(results, backbone)[0]]
-    return _listed(changes), _count(sum(change > -1 for change in changes), len(changes))
+@claim(TWO, "VI-Nets match the uncut network (to 1 point)")
+def variants_match(evidence: Evidence, backbone: Backbone) -> Verdict:
+    changes = [row.values["delta"] for row in _variants(evidence, backbone)[0]]
+    return _listed(changes), _count(change > -1 for change in changes)
 
 
-def variants_are_smaller(results: Results, backbone: Backbone) -> Verdict:
-    variants, uncut = _variants(results, backbone)
+@claim(TWO, "VI-Nets are smaller than the uncut network")
+def variants_are_smaller(evidence: Evidence, backbone: Backbone) -> Verdict:
+    variants, uncut = _variants(evidence, backbone)
     shares = [row.values["total"] / uncut.values["total"] for row in variants]
     text = ", ".join(f"{share:.0%}" for share in shares)
-    return f"{text} of its numbers", _count(sum(share < 1 for share in shares), len(shares))
+    return f"{text} of its numbers", _count(share < 1 for share in shares)
 
 
-def variants_are_faster(results: Results, backbone: Backbone) -> Verdict:
-    variants, uncut = _variants(results, backbone)
+@claim(TWO, "VI-Nets are often faster than it")
+def variants_are_faster(evidence: Evidence, backbone: Backbone) -> Verdict:
+    variants, uncut = _variants(evidence, backbone)
     base, theirs = uncut.values, uncut.paper["speed"]
     text = ", ".join(
         f"{row.values['speed'] / base['speed']:.2f}× ({row.paper['speed'] / theirs:.2f}×)"
         for row in variants
     )
-    faster = sum(
+    faster = [
         row.values["speed"] - base["speed"]
         > math.hypot(row.values["speed_std"] or 0.0, base["speed_std"] or 0.0)
         for row in variants
-    )
-    return f"{text}; {faster} beyond the spread", _count(faster, len(variants))
+    ]
+    return f"{text}; {sum(faster)} beyond the spread", _count(faster)
 
 
 # --- truncation -------------------------------------------------------------------------------
 
 
-def _truncation(results: Results, backbone: Backbone) -> dict[str, dict[float, float]]:
-    return results.figure(FIG_TRUNCATION, f"truncation-{backbone.data}")
+def _gaps(ours: Mapping[float, float], theirs: Mapping[float, float]) -> dict[float, float]:
+    return {x: ours[x] - theirs[x] for x in ours}
 
 
-def above_random(results: Results, backbone: Backbone) -> Verdict:
+def _heads(
+    evidence: Evidence, backbone: Backbone, ours: str, theirs: str, at_most: float = 100
+) -> dict[float, float]:
+    """One head less another, at the cuts that remove at most so many percent."""
+    found = evidence.figure("fig-truncation", f"truncation-{backbone.data}")
+    return {x: gap for x, gap in _gaps(found[ours], found[theirs]).items() if x <= at_most}
+
+
+@claim(CUT, "VI-Net is above random monomials at every cut")
+def above_random(evidence: Evidence, backbone: Backbone) -> Verdict:
     """Over seeds, where there are several, the mean difference has to exceed its deviation."""
-    found = _truncation(results, backbone)
-    gaps = _gaps(found["VI-Net"], found["random monomials"])
+    gaps = _heads(evidence, backbone, "VI-Net", "random monomials")
     spreads = dict.fromkeys(gaps, 0.0)
-    for row in results.rows(FIG_BASELINES, f"{backbone.caption}: {MEAN_SQUARE}"):
+    for row in evidence.rows("fig-baselines", f"{backbone.caption}: {MEAN_SQUARE}"):
         x = row.values["removed"]
         gaps[x], spreads[x] = row.values["difference"], row.values["difference_std"] or 0.0
     ahead = [x for x in gaps if gaps[x] > spreads[x]]
@@ -187,27 +226,47 @@ def above_random(results: Results, backbone: Backbone) -> Verdict:
     text = f"ahead at {len(ahead)} of {len(gaps)} cuts"
     if rest:
         text += f"; not decided: {', '.join(rest)}"
-    return text, _count(len(ahead), len(gaps))
-
-
-def _gaps(ours: Mapping[float, float], theirs: Mapping[float, float]) -> dict[float, float]:
-    return {x: ours[x] - theirs[x] for x in ours}
+    return text, _count(x in ahead for x in gaps)
 
 
 def above(name: str) -> ClaimRule:
     """Whether VI-Net is above another head at every cut."""
 
-    def rule(results: Results, backbone: Backbone) -> Verdict:
-        found = _truncation(results, backbone)
-        gaps = list(_gaps(found["VI-Net"], found[name]).values())
+    def rule(evidence: Evidence, backbone: Backbone) -> Verdict:
+        gaps = _heads(evidence, backbone, "VI-Net", name).values()
         text = f"{_points(min(gaps))} to {_points(max(gaps))}, {_points(mean(gaps))} on average"
-        return text, _count(sum(gap > 0 for gap in gaps), len(gaps))
+        return text, _count(gap > 0 for gap in gaps)
 
     return rule
 
 
-def above_linear_heads(results: Results, backbone: Backbone) -> Verdict:
-    found = results.figure(FIG_BASELINES, f"baselines-{backbone.data}")
+claim(CUT, "VI-Net is above a linear head (flat)", SMALL)(above("linear head"))
+
+
+@claim(CUT, "with at most 20 % removed a linear head is as good (to 0.5)", SMALL)
+def linear_is_as_good(evidence: Evidence, backbone: Backbone) -> Verdict:
+    late = _heads(evidence, backbone, "linear head", "VI-Net", at_most=20).values()
+    return f"linear head less VI-Net {_listed(late)}", _count(gap > -0.5 for gap in late)
+
+
+@claim(CUT, "with at most 30 % removed random monomials are well below it (by over 1)", SMALL)
+def random_is_worse(evidence: Evidence, backbone: Backbone) -> Verdict:
+    late = _heads(evidence, backbone, "random monomials", "linear head", at_most=30).values()
+    return f"random monomials less linear head {_listed(late)}", _count(gap < -1 for gap in late)
+
+
+@claim(CUT, "with half of the layers removed VI-Net is competitive (3 points at most)", LARGE)
+def half_is_competitive(evidence: Evidence, backbone: Backbone) -> Verdict:
+    found = evidence.figure("fig-truncation", f"truncation-{backbone.data}")["VI-Net"]
+    x = min(found, key=lambda share: abs(share - 50))
+    uncut = evidence.rows("table-efficiency", backbone.caption)[-1].values["accuracy"]
+    loss = found[x] - uncut
+    return f"{_points(loss)} with {x:.0f} % removed", _count([loss > -3])
+
+
+@claim(CUT, "with many layers removed (over 40 %) it is above a linear head", LARGE)
+def above_linear_heads(evidence: Evidence, backbone: Backbone) -> Verdict:
+    found = evidence.figure("fig-baselines", f"baselines-{backbone.data}")
     places = {
         "linear head, pooled": "the pooled map",
         "linear on components": "the same components",
@@ -219,102 +278,60 @@ def above_linear_heads(results: Results, backbone: Backbone) -> Verdict:
         for head, place in places.items()
     }
     text = ", ".join(f"{count} of {len(early)} on {place}" for place, count in counts.items())
-    return f"ahead at {text}", _count(sum(c == len(early) for c in counts.values()), len(counts))
-
-
-def random_above_components(results: Results, backbone: Backbone) -> Verdict:
-    found = results.figure(FIG_BASELINES, f"baselines-{backbone.data}")
-    x = max(found["VI-Net"])
-    base = found["linear on components"][x]
-    whole, some = found["VI-Net"][x] - base, found["random monomials"][x] - base
-    text = f"with {x:.0f} % removed {_points(whole)}, of which {_points(some)} with random ones"
-    return text, "yes" if some < 0.5 * whole else "no"
-
-
-def linear_is_as_good(results: Results, backbone: Backbone) -> Verdict:
-    found = _truncation(results, backbone)
-    gaps = _gaps(found["linear head"], found["VI-Net"])
-    late = [gap for x, gap in gaps.items() if x <= 20]
-    text = f"linear head less VI-Net {_listed(late)}"
-    return text, _count(sum(gap > -0.5 for gap in late), len(late))
-
-
-def random_is_worse(results: Results, backbone: Backbone) -> Verdict:
-    found = _truncation(results, backbone)
-    gaps = _gaps(found["random monomials"], found["linear head"])
-    late = [gap for x, gap in gaps.items() if x <= 30]
-    text = f"random monomials less linear head {_listed(late)}"
-    return text, _count(sum(gap < -1 for gap in late), len(late))
-
-
-def half_is_competitive(results: Results, backbone: Backbone) -> Verdict:
-    found = _truncation(results, backbone)["VI-Net"]
-    x = min(found, key=lambda share: abs(share - 50))
-    uncut = results.rows(TABLE_EFFICIENCY, backbone.caption)[-1].values["accuracy"]
-    loss = found[x] - uncut
-    return f"{_points(loss)} with {x:.0f} % removed", "yes" if loss > -3 else "no"
+    return f"ahead at {text}", _count(c == len(early) for c in counts.values())
 
 
 # --- pruning ----------------------------------------------------------------------------------
 
 
-def _losses(results: Results, backbone: Backbone, algorithm: str, ratio: str) -> dict[float, float]:
-    found = results.figure(FIG_PRUNING, f"pruning-{backbone.data}-{algorithm}")
+def _losses(
+    evidence: Evidence, backbone: Backbone, algorithm: str, ratio: str
+) -> dict[float, float]:
+    found = evidence.figure("fig-pruning", f"pruning-{backbone.data}-{algorithm}")
     return _gaps(found[f"{ratio} pruned"], found["0% pruned"])
 
 
-def moderate_pruning_is_cheap(results: Results, backbone: Backbone) -> Verdict:
-    ratio = "90%" if results.plan.quick else "50%"
-    losses = list(_losses(results, backbone, "abm", ratio).values())
+@claim(PRUNED, "moderate pruning (50 %) costs less than a point")
+def moderate_pruning_is_cheap(evidence: Evidence, backbone: Backbone) -> Verdict:
+    ratio = "90%" if evidence.plan.quick else "50%"
+    losses = _losses(evidence, backbone, "abm", ratio).values()
     text = f"{_points(mean(losses))} on average, {_points(min(losses))} at worst"
-    return text, _count(sum(loss > -1 for loss in losses), len(losses))
+    return text, _count(loss > -1 for loss in losses)
 
 
-def extreme_pruning_hurts_early(results: Results, backbone: Backbone) -> Verdict:
-    losses = _losses(results, backbone, "abm", results.deepest)
+@claim(PRUNED, "extreme pruning (99 %) hurts more at early cuts, most at the first")
+def extreme_pruning_hurts_early(evidence: Evidence, backbone: Backbone) -> Verdict:
+    losses = _losses(evidence, backbone, "abm", evidence.deepest)
     order = sorted(losses)
     half = len(order) // 2
     late, early = (mean(losses[x] for x in part) for part in (order[:half], order[half:]))
     worst = min(losses, key=losses.__getitem__)
     text = f"{_points(early)} in the earlier half of the cuts, {_points(late)} in the later; "
     text += f"most, {_points(losses[worst])}, with {worst:.0f} % removed"
-    return text, _count((early < late) + (worst == order[-1]), 2)
+    return text, _count((early < late, worst == order[-1]))
 
 
-def oavi_depends_less(results: Results, backbone: Backbone) -> Verdict:
+@claim(PRUNED, "OAVI depends less on it (99 %) than ABM", LARGE)
+def oavi_depends_less(evidence: Evidence, backbone: Backbone) -> Verdict:
     sizes = {
-        name: mean(map(abs, _losses(results, backbone, algorithm, results.deepest).values()))
+        name: mean(map(abs, _losses(evidence, backbone, algorithm, evidence.deepest).values()))
         for algorithm, name in ALGORITHMS.items()
     }
     text = ", ".join(f"{name} {size:.2f}" for name, size in sizes.items())
     first, *others = sizes.values()
-    return f"mean change {text}", _count(sum(size < first for size in others), len(others))
+    return f"mean change {text}", _count(size < first for size in others)
 
 
-def pruning_leaves_few_monomials(results: Results, backbone: Backbone) -> Verdict:
-    found = results.figure(FIG_MONOMIALS, f"monomials-{backbone.data}")
-    left = found[f"{results.deepest} pruned"]
+@claim("Monomials", "pruning (99 %) leaves fewer than 128 with 20 to 50 % removed", LARGE)
+def pruning_leaves_few_monomials(evidence: Evidence, backbone: Backbone) -> Verdict:
+    found = evidence.figure("fig-monomials", f"monomials-{backbone.data}")
+    left = found[f"{evidence.deepest} pruned"]
     counts = {x: left[x] for x in left if 20 <= x <= 50} or left
     text = ", ".join(f"{count:.0f} with {x:.0f} %" for x, count in counts.items())
-    few = sum(count < variables(results.plan) for count in counts.values())
-    return text, _count(few, len(counts))
+    return text, _count(count < variables(evidence.plan) for count in counts.values())
 
 
 # --- algorithms, layers, dimension ------------------------------------------------------------
-
-
-def algorithms_are_similar(results: Results, backbone: Backbone) -> Verdict:
-    found = results.figure(FIG_ALGORITHMS, "algorithms")
-    spreads = [max(values) - min(values) for values in _columns(found)]
-    text = f"apart by {mean(spreads):.2f} on average, {max(spreads):.2f} at most"
-    return text, _count(sum(spread <= 2 for spread in spreads), len(spreads))
-
-
-def abm_is_ahead(results: Results, backbone: Backbone) -> Verdict:
-    found = results.figure(FIG_ALGORITHMS, "algorithms")
-    gaps = [values[0] - max(values[1:]) for values in _columns(found)]
-    text = f"{_points(mean(gaps))} on average over the better OAVI"
-    return text, _count(sum(gap > 0 for gap in gaps), len(gaps))
 
 
 def _columns(found: Mapping[str, Mapping[float, float]]) -> list[list[float]]:
@@ -322,30 +339,59 @@ def _columns(found: Mapping[str, Mapping[float, float]]) -> list[list[float]]:
     return [[series[x] for series in found.values()] for x in next(iter(found.values()))]
 
 
-def earlier_layers_give_more(results: Results, backbone: Backbone) -> Verdict:
-    counts = results.figure(FIG_GENERATORS, "generators-by-layer")
+@claim("Algorithms", "similar accuracy (to 2 points)", LARGE)
+def algorithms_are_similar(evidence: Evidence, backbone: Backbone) -> Verdict:
+    found = evidence.figure("fig-algorithms", "algorithms")
+    spreads = [max(values) - min(values) for values in _columns(found)]
+    text = f"apart by {mean(spreads):.2f} on average, {max(spreads):.2f} at most"
+    return text, _count(spread <= 2 for spread in spreads)
+
+
+@claim("Algorithms", "ABM is slightly ahead", LARGE)
+def abm_is_ahead(evidence: Evidence, backbone: Backbone) -> Verdict:
+    found = evidence.figure("fig-algorithms", "algorithms")
+    gaps = [values[0] - max(values[1:]) for values in _columns(found)]
+    text = f"{_points(mean(gaps))} on average over the better OAVI"
+    return text, _count(gap > 0 for gap in gaps)
+
+
+@claim("Generators", "earlier layers give more (rank correlation below −0.7)", LARGE)
+def earlier_layers_give_more(evidence: Evidence, backbone: Backbone) -> Verdict:
+    counts = evidence.figure("fig-generators", "generators-by-layer")
     ranks = {name: _rank(series, series.values()) for name, series in counts.items()}
     text = ", ".join(f"{number(rank, '.2f')} of {name}" for name, rank in ranks.items())
-    down = sum(rank < -STRONG for rank in ranks.values())
-    return f"rank correlation with depth {text}", _count(down, len(ranks))
+    holds = _count(rank < -STRONG for rank in ranks.values())
+    return f"rank correlation with depth {text}", holds
 
 
-def blocks_begin_with_more(results: Results, backbone: Backbone) -> Verdict:
-    monomials = list(results.figure(FIG_GENERATORS, "generators-by-layer")["monomials"].values())
+@claim("Generators", "unusually many monomials where residual blocks begin", LARGE)
+def blocks_begin_with_more(evidence: Evidence, backbone: Backbone) -> Verdict:
+    monomials = list(evidence.figure("fig-generators", "generators-by-layer")["monomials"].values())
     pairs = list(zip(monomials[-2::-2], monomials[::-2], strict=False))  # inside, then behind
     more = [behind > inside for inside, behind in pairs]
     half = len(pairs) // 2
     text = f"more behind a block's sum than inside it in {sum(more)} of {len(pairs)} blocks"
-    return f"{text}, {sum(more[:half])} of the {half} last", _count(sum(more), len(pairs))
+    return f"{text}, {sum(more[:half])} of the {half} last", _count(more)
 
 
-def dimension_correlates(results: Results, backbone: Backbone) -> Verdict:
-    rows = results.rows(FIG_DIMENSION, backbone.caption)
-    found = dimension_correlation(
-        [row.values["dimension"] for row in rows], [row.values["monomials"] for row in rows]
-    )
+@claim("Dimension", "monomials grow with it (correlation over 0.7)", LARGE)
+def dimension_correlates(evidence: Evidence, backbone: Backbone) -> Verdict:
+    rows = evidence.rows("fig-dimension", backbone.caption)
+    x, y = ([row.values[name] for row in rows] for name in ("dimension", "monomials"))
+    found = dimension_correlation(x, y)
     text = f"correlation {number(found.pearson, '.2f')} (p = {found.pearson_p:.2g})"
-    return (
-        f"{text}, {found.count} cuts",
-        "yes" if found.pearson > STRONG and found.pearson_p < 0.05 else "no",
-    )
+    clear = found.pearson > STRONG and found.pearson_p < 0.05
+    return f"{text}, {found.count} cuts", _count([clear])
+
+
+claim(OURS, "VI-Net is above an MLP of as many numbers")(above("MLP"))
+
+
+@claim(OURS, "most of the gain over the same components is lost with random monomials", LARGE)
+def random_above_components(evidence: Evidence, backbone: Backbone) -> Verdict:
+    found = evidence.figure("fig-baselines", f"baselines-{backbone.data}")
+    x = max(found["VI-Net"])
+    base = found["linear on components"][x]
+    whole, some = found["VI-Net"][x] - base, found["random monomials"][x] - base
+    text = f"with {x:.0f} % removed {_points(whole)}, of which {_points(some)} with random ones"
+    return text, _count([some < 0.5 * whole])

@@ -8,13 +8,15 @@ from vinets.experiments.plan import (
     REMOVED,
     Experiment,
     Findings,
+    Key,
     Plan,
+    Results,
     accuracy_figure,
     line,
+    part,
     share,
 )
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial, TrialResult
+from vinets.pipeline.trial import Trial
 from vinets.report.values import Axis, Figure
 
 __all__ = ["FIG_ALGORITHMS"]
@@ -26,42 +28,32 @@ TEXT = (
 )
 
 
-def trials(plan: Plan) -> list[Trial]:
+def _planned(plan: Plan) -> dict[Key, Trial]:
     """Trainings that the figure on pruning has, too."""
-    if RESNET34 not in plan.chosen:
-        return []
-    return [
-        pruned_trial(plan, RESNET34, cut, algorithm, 0.0)
+    return {
+        (name, cut): pruned_trial(plan, RESNET34, cut, algorithm, 0.0)
         for cut in plan.cuts(RESNET34)
-        for algorithm in ALGORITHMS
-    ]
-
-
-def findings(plan: Plan, store: Store) -> Findings:
-    if RESNET34 not in plan.chosen:
-        return Findings(TEXT)
-    found = {
-        name: {
-            cut: [store.read(pruned_trial(plan, RESNET34, cut, algorithm, 0.0))]
-            for cut in plan.cuts(RESNET34)
-        }
         for algorithm, name in ALGORITHMS.items()
     }
-    counts = [
-        line(name, [(share(one), _polynomials(one), cut) for cut, (one,) in own.items()])
-        for name, own in found.items()
+
+
+def _finding(plan: Plan, found: Results) -> Findings:
+    if not found:
+        return Findings(TEXT)
+    sizes = [
+        line(
+            name,
+            ((share(r), r.trained.polynomials or 0, c) for (c,), r in part(found, name).items()),
+        )
+        for name in ALGORITHMS.values()
     ]
-    sizes_axis = Axis("polynomials", log=True, format=",.0f")
     title = f"{RESNET34.caption}: polynomials in the head"
+    count = Axis("polynomials", log=True, format=",.0f")
     figures = (
         accuracy_figure("algorithms", f"{RESNET34.caption}: accuracy", found),
-        Figure("algorithms-size", title, REMOVED, sizes_axis, tuple(counts)),
+        Figure("algorithms-size", title, REMOVED, count, tuple(sizes)),
     )
     return Findings(TEXT, figures=figures)
-
-
-def _polynomials(result: TrialResult) -> int:
-    return result.trained.polynomials or 0
 
 
 FIG_ALGORITHMS = Experiment(
@@ -69,6 +61,6 @@ FIG_ALGORITHMS = Experiment(
     "Three algorithms over the cuts",
     "Figure on the algorithms, CIFAR-100",
     8,
-    trials,
-    findings,
+    _planned,
+    _finding,
 )

@@ -9,14 +9,16 @@ from vinets.experiments.plan import (
     READINGS,
     Experiment,
     Findings,
+    Key,
     Plan,
+    Results,
     accuracy_figure,
+    part,
     share,
     spread,
 )
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial, TrialResult
-from vinets.report.values import Column, Figure, Row, Table
+from vinets.pipeline.trial import Trial
+from vinets.report.values import Column, Row, Table
 
 __all__ = ["FIG_BASELINES", "MEAN_SQUARE"]
 
@@ -52,64 +54,50 @@ TEXT = (
 )
 
 
-def _trial(
-    plan: Plan, backbone: Backbone, cut: str, head: str, seed: int, reading: str = MEAN_SQUARE
-) -> Trial:
-    return plan.trial(backbone, cut, head=head, seed=seed, **READINGS[reading])
-
-
 def _duels(plan: Plan) -> list[tuple[Backbone, str, str]]:
-    """Network, cut and reading of the rows of the table."""
-    rows = []
-    if RESNET34 in plan.chosen:
-        rows += [(RESNET34, cut, MEAN_SQUARE) for cut in plan.cuts(RESNET34)]
-    if RESNET18 in plan.chosen:
-        cuts = plan.cuts(RESNET18)[: 1 if plan.quick else EARLY]
-        readings = [reading for reading in READINGS if _range(plan, reading)]
-        rows += [(RESNET18, cut, reading) for reading in readings for cut in cuts]
-    return rows
-
-
-def _range(plan: Plan, reading: str) -> range:
-    """Seeds: unit variance, which is not what the figures take, does without the first."""
-    return range("scale" in READINGS[reading], plan.seeds)
-
-
-def trials(plan: Plan) -> list[Trial]:
-    """Trainings of the figure on ResNet-34 and of the table, for every seed."""
-    cuts = plan.cuts(RESNET34) if RESNET34 in plan.chosen else ()
-    wanted = [(RESNET34, cut, MEAN_SQUARE, head) for cut in cuts for head in HEADS]
-    wanted += [(*row, head) for row in _duels(plan) for head in ("vi", "random")]
+    """Network, reading and cut of the rows of the table."""
+    cuts = plan.cuts(RESNET18)[: 1 if plan.quick else EARLY]
+    readings = [reading for reading in READINGS if _seeds(plan, reading)]
     return [
-        _trial(plan, backbone, cut, head, seed, reading)
-        for backbone, cut, reading, head in dict.fromkeys(wanted)
-        for seed in _range(plan, reading)
+        *((RESNET34, MEAN_SQUARE, cut) for cut in plan.cuts(RESNET34)),
+        *((RESNET18, reading, cut) for reading in readings for cut in cuts),
     ]
 
 
-def findings(plan: Plan, store: Store) -> Findings:
-    rows = tuple(_duel(plan, store, *row) for row in _duels(plan))
+def _seeds(plan: Plan, reading: str) -> range:
+    """Unit variance, which is not what the figures take, does without the first seed."""
+    return range("scale" in READINGS[reading], plan.seeds)
+
+
+def _planned(plan: Plan) -> dict[Key, Trial]:
+    """Trainings of the figure on ResNet-34 and of the table, for every seed."""
+    wanted = [(RESNET34, MEAN_SQUARE, cut, head) for cut in plan.cuts(RESNET34) for head in HEADS]
+    wanted += [(*row, head) for row in _duels(plan) for head in ("vi", "random")]
+    return {
+        (backbone, reading, HEADS[head], cut, seed): plan.trial(
+            backbone, cut, head=head, seed=seed, **READINGS[reading]
+        )
+        for backbone, reading, cut, head in wanted
+        for seed in _seeds(plan, reading)
+    }
+
+
+def _finding(plan: Plan, found: Results) -> Findings:
+    rows = tuple(_duel(found, *row) for row in _duels(plan))
     table = Table("random", "VI-Net and random monomials", COLUMNS, rows)
-    figures = (_figure(plan, store, RESNET34),) if RESNET34 in plan.chosen else ()
+    name, own = f"baselines-{RESNET34.data}", part(found, RESNET34, MEAN_SQUARE)
+    figures = (accuracy_figure(name, RESNET34.caption, own),) if own else ()
     return Findings(TEXT, (table,), figures)
 
 
-def _figure(plan: Plan, store: Store, backbone: Backbone) -> Figure:
-    found = {
-        name: {cut: _seeds(plan, store, backbone, cut, head) for cut in plan.cuts(backbone)}
-        for head, name in HEADS.items()
-    }
-    return accuracy_figure(f"baselines-{backbone.data}", backbone.caption, found)
-
-
-def _duel(plan: Plan, store: Store, backbone: Backbone, cut: str, reading: str) -> Row:
+def _duel(found: Results, backbone: Backbone, reading: str, cut: str) -> Row:
     """VI-Net against random monomials, seed by seed."""
-    both = [_seeds(plan, store, backbone, cut, head, reading) for head in ("vi", "random")]
-    ours, theirs = ([100 * one.trained.accuracy for one in found] for found in both)
+    heads = [part(found, backbone, reading, HEADS[h], cut).values() for h in ("vi", "random")]
+    ours, theirs = ([100 * one.trained.accuracy for one in own] for own in heads)
     gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
     values = {
         "cut": cut,
-        "removed": share(both[0][0]),
+        "removed": share(next(iter(heads[0]))),
         "vi": mean(ours),
         "vi_std": spread(ours),
         "random": mean(theirs),
@@ -121,23 +109,6 @@ def _duel(plan: Plan, store: Store, backbone: Backbone, cut: str, reading: str) 
     return Row(values, section=f"{backbone.caption}: {reading}")
 
 
-def _seeds(
-    plan: Plan,
-    store: Store,
-    backbone: Backbone,
-    cut: str,
-    head: str,
-    reading: str = MEAN_SQUARE,
-) -> list[TrialResult]:
-    seeds = _range(plan, reading)
-    return [store.read(_trial(plan, backbone, cut, head, seed, reading)) for seed in seeds]
-
-
 FIG_BASELINES = Experiment(
-    "fig-baselines",
-    "What the polynomials add",
-    "not in the paper",
-    10,
-    trials,
-    findings,
+    "fig-baselines", "What the polynomials add", "not in the paper", 10, _planned, _finding
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from vinets.experiments.backbones import Backbone
-from vinets.experiments.plan import Experiment, Findings, Plan, line, share
+from vinets.experiments.plan import Experiment, Findings, Key, Plan, Results, line, share
 from vinets.measure.dimension import dimension_correlation
-from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.report.values import Axis, Column, Figure, Row, Table
 
@@ -24,57 +22,41 @@ COLUMNS = (
 )
 
 
-def _dimension(plan: Plan, backbone: Backbone, cut: str) -> Trial:
-    return plan.trial(backbone, cut, "dimension")
+def _planned(plan: Plan) -> dict[Key, Trial]:
+    return {
+        (backbone, cut, task): plan.trial(backbone, cut, task)
+        for backbone, cut in plan.places
+        for task in ("dimension", "ideals")
+    }
 
 
-def _ideals(plan: Plan, backbone: Backbone, cut: str) -> Trial:
-    return plan.trial(backbone, cut, "ideals")
-
-
-def trials(plan: Plan) -> list[Trial]:
-    """A dimension and an ideal for every cut."""
-    return [
-        make(plan, backbone, cut)
-        for backbone in plan.chosen
-        for cut in plan.cuts(backbone)
-        for make in (_dimension, _ideals)
-    ]
-
-
-def findings(plan: Plan, store: Store) -> Findings:
-    series, rows, notes = [], [], []
-    for backbone in plan.chosen:
-        points: list[tuple[float, float, str]] = []
-        for cut in plan.cuts(backbone):
-            result = store.read(_dimension(plan, backbone, cut))
-            found = result.estimated
-            monomials = store.read(_ideals(plan, backbone, cut)).found.monomials
-            points.append((found.mean, monomials, cut))
-            values = {
-                "cut": cut,
-                "removed": share(result),
-                "dimension": found.mean,
-                "dimension_std": found.std,
-                "monomials": monomials,
-            }
-            rows.append(Row(values, section=backbone.caption))
-        series.append(line(backbone.caption, points))
-        notes.append(_sentence(backbone, points))
+def _finding(plan: Plan, found: Results) -> Findings:
+    rows = []
+    for backbone, cut in plan.places:
+        result = found[backbone, cut, "dimension"]
+        values = {
+            "cut": cut,
+            "removed": share(result),
+            "dimension": result.estimated.mean,
+            "dimension_std": result.estimated.std,
+            "monomials": found[backbone, cut, "ideals"].found.monomials,
+        }
+        rows.append(Row(values, section=backbone.caption))
+    table = Table("dimension", "By cut", COLUMNS, tuple(rows))
+    series, notes = [], []
+    for caption, own in table.parts():
+        x, y, cuts = ([row.values[n] for row in own] for n in ("dimension", "monomials", "cut"))
+        series.append(line(str(caption), zip(x, y, cuts, strict=True)))
+        c = dimension_correlation(x, y)
+        notes.append(
+            f"{caption}: Pearson correlation {c.pearson:.2f} (p = {c.pearson_p:.2g}), "
+            f"rank correlation {c.spearman:.2f} (p = {c.spearman_p:.2g}), {c.count} cuts."
+        )
     dimension = Axis("intrinsic dimension, mean over classes", format=".1f")
     count = Axis("monomials", log=True, format=",.0f")
     title = "Dimension and monomials"
     figure = Figure("dimension", title, dimension, count, tuple(series), kind="scatter")
-    table = Table("dimension", "By cut", COLUMNS, tuple(rows))
     return Findings(TEXT, (table,), (figure,), tuple(notes))
-
-
-def _sentence(backbone: Backbone, points: list[tuple[float, float, str]]) -> str:
-    found = dimension_correlation([x for x, _, _ in points], [y for _, y, _ in points])
-    return (
-        f"{backbone.caption}: Pearson correlation {found.pearson:.2f} (p = {found.pearson_p:.2g}), "
-        f"rank correlation {found.spearman:.2f} (p = {found.spearman_p:.2g}), {found.count} cuts."
-    )
 
 
 FIG_DIMENSION = Experiment(
@@ -82,6 +64,6 @@ FIG_DIMENSION = Experiment(
     "Intrinsic dimension and the number of monomials",
     "Figure on intrinsic dimension",
     9,
-    trials,
-    findings,
+    _planned,
+    _finding,
 )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from vinets.experiments.backbones import RESNET34
-from vinets.experiments.plan import Experiment, Findings, Plan, line
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import IdealFacts, Trial
+from vinets.experiments.plan import Experiment, Findings, Key, Plan, Results, line
+from vinets.pipeline.trial import Trial
 from vinets.report.values import Axis, Figure
 
 __all__ = ["FIG_GENERATORS"]
@@ -18,36 +15,21 @@ TEXT = (
 )
 
 
-COUNTED: dict[str, Callable[[IdealFacts], int]] = {
-    "monomials": lambda found: found.monomials,
-    "polynomials": lambda found: found.polynomials,
-}
+def _planned(plan: Plan) -> dict[Key, Trial]:
+    cuts = plan.cuts(RESNET34, RESNET34.layers)
+    return {(place, cut): plan.trial(RESNET34, cut, "ideals") for place, cut in enumerate(cuts, 1)}
 
 
-def _cuts(plan: Plan) -> tuple[str, ...]:
-    return RESNET34.layers[-3:] if plan.quick else RESNET34.layers
-
-
-def _trial(plan: Plan, cut: str) -> Trial:
-    return plan.trial(RESNET34, cut, "ideals")
-
-
-def trials(plan: Plan) -> list[Trial]:
-    """An ideal behind every convolution."""
-    return [_trial(plan, cut) for cut in _cuts(plan)] if RESNET34 in plan.chosen else []
-
-
-def findings(plan: Plan, store: Store) -> Findings:
-    if RESNET34 not in plan.chosen:
+def _finding(plan: Plan, found: Results) -> Findings:
+    if not found:
         return Findings(TEXT)
-    found = {cut: store.read(_trial(plan, cut)).found for cut in _cuts(plan)}
-    series = [
-        line(name, [(i, count(one), cut) for i, (cut, one) in enumerate(found.items(), 1)])
-        for name, count in COUNTED.items()
-    ]
+    series = (
+        line("monomials", ((i, r.found.monomials, cut) for (i, cut), r in found.items())),
+        line("polynomials", ((i, r.found.polynomials, cut) for (i, cut), r in found.items())),
+    )
     where = Axis("convolution, counted from the first block", format=".0f")
     counts = Axis("count", log=True, format=",.0f")
-    figure = Figure("generators-by-layer", RESNET34.caption, where, counts, tuple(series))
+    figure = Figure("generators-by-layer", RESNET34.caption, where, counts, series)
     return Findings(TEXT, figures=(figure,))
 
 
@@ -56,6 +38,6 @@ FIG_GENERATORS = Experiment(
     "Generators behind every layer",
     "Figure on truncation and the number of generators",
     7,
-    trials,
-    findings,
+    _planned,
+    _finding,
 )

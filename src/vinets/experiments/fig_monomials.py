@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from vinets.experiments.backbones import Backbone
-from vinets.experiments.plan import REMOVED, Experiment, Findings, Plan, line, share
-from vinets.pipeline.store import Store
+from vinets.experiments.plan import (
+    REMOVED,
+    Experiment,
+    Findings,
+    Key,
+    Plan,
+    Results,
+    line,
+    part,
+    share,
+)
 from vinets.pipeline.tasks import RATIOS
 from vinets.pipeline.trial import Trial
 from vinets.report.values import Axis, Figure, Level
@@ -17,33 +25,23 @@ TEXT = (
 )
 
 
-def _trial(plan: Plan, backbone: Backbone, cut: str) -> Trial:
-    return plan.trial(backbone, cut, "ideals")
+def _planned(plan: Plan) -> dict[Key, Trial]:
+    return {(backbone, cut): plan.trial(backbone, cut, "ideals") for backbone, cut in plan.places}
 
 
-def trials(plan: Plan) -> list[Trial]:
-    """An ideal for every cut."""
-    return [_trial(plan, b, cut) for b in plan.chosen for cut in plan.cuts(b)]
-
-
-def findings(plan: Plan, store: Store) -> Findings:
-    figures = []
+def _finding(plan: Plan, found: Results) -> Findings:
+    count, figures = Axis("monomials", log=True, format=",.0f"), []
     for backbone in plan.chosen:
-        found = {cut: store.read(_trial(plan, backbone, cut)) for cut in plan.cuts(backbone)}
-        series = [
+        own = part(found, backbone).items()
+        series = tuple(
             line(
                 f"{ratio:.0%} pruned",
-                [
-                    (share(result), result.found.monomials_left[str(ratio)], cut)
-                    for cut, result in found.items()
-                ],
+                ((share(r), r.found.monomials_left[str(ratio)], cut) for (cut,), r in own),
             )
             for ratio in RATIOS
-        ]
-        count = Axis("monomials", log=True, format=",.0f")
-        levels = (Level("variables", variables(plan)),)
-        name = f"monomials-{backbone.data}"
-        figures.append(Figure(name, backbone.caption, REMOVED, count, tuple(series), levels=levels))
+        )
+        name, levels = f"monomials-{backbone.data}", (Level("variables", variables(plan)),)
+        figures.append(Figure(name, backbone.caption, REMOVED, count, series, levels=levels))
     return Findings(TEXT, figures=tuple(figures))
 
 
@@ -59,6 +57,6 @@ FIG_MONOMIALS = Experiment(
     "Monomials left after pruning",
     "Figure on pruning and monomials",
     6,
-    trials,
-    findings,
+    _planned,
+    _finding,
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from vinets.experiments.backbones import Backbone
-from vinets.experiments.plan import Experiment, Findings, Plan, accuracy_figure
-from vinets.pipeline.store import Store
+from vinets.experiments.plan import Experiment, Findings, Key, Plan, Results, accuracy_figure, part
 from vinets.pipeline.trial import Trial
 
 __all__ = ["FIG_TRUNCATION"]
@@ -17,31 +15,19 @@ TEXT = (
 )
 
 
-def _trial(plan: Plan, backbone: Backbone, cut: str, head: str) -> Trial:
-    return plan.trial(backbone, cut, head=head)
+def _planned(plan: Plan) -> dict[Key, Trial]:
+    return {
+        (backbone, name, cut): plan.trial(backbone, cut, head=head)
+        for backbone, cut in plan.places
+        for head, name in HEADS.items()
+    }
 
 
-def trials(plan: Plan) -> list[Trial]:
-    """A training for every network, cut and head."""
-    return [
-        _trial(plan, backbone, cut, head)
-        for backbone in plan.chosen
-        for cut in plan.cuts(backbone)
-        for head in HEADS
-    ]
-
-
-def findings(plan: Plan, store: Store) -> Findings:
-    figures = []
-    for backbone in plan.chosen:
-        found = {
-            name: {
-                cut: [store.read(_trial(plan, backbone, cut, head))] for cut in plan.cuts(backbone)
-            }
-            for head, name in HEADS.items()
-        }
-        name = f"truncation-{backbone.data}"
-        figures.append(accuracy_figure(name, backbone.caption, found))
+def _finding(plan: Plan, found: Results) -> Findings:
+    figures = (
+        accuracy_figure(f"truncation-{one.data}", one.caption, part(found, one))
+        for one in plan.chosen
+    )
     return Findings(TEXT, figures=tuple(figures))
 
 
@@ -50,6 +36,6 @@ FIG_TRUNCATION = Experiment(
     "Accuracy against the share of layers removed",
     "Figures on truncation, CIFAR-100 and CIFAR-10",
     4,
-    trials,
-    findings,
+    _planned,
+    _finding,
 )

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial, TrialResult
 from vinets.registry import Registry
 from vinets.report.values import Axis, Figure, Level, Series, Table
-from vinets.settings import (
-    Caching,
-    Collecting,
-    Finding,
-    Projecting,
-    Pruning,
-    Recipe,
-    Timing,
-)
+from vinets.settings import Caching, Collecting, Finding, Projecting, Pruning, Recipe, Timing
 
-__all__ = [
-    "EXPERIMENTS",
-    "PAPER",
-    "READINGS",
-    "REMOVED",
-    "Experiment",
-    "Findings",
-    "Plan",
-    "accuracy_figure",
-    "line",
-    "spread",
-]
+__all__ = ["EXPERIMENTS", "PAPER", "READINGS", "Experiment", "Findings", "Plan"]
 
 READINGS: dict[str, dict[str, Any]] = {
     "plain components, mean square ≤ 0.1": {},
@@ -72,17 +53,9 @@ QUICK: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Which networks, cuts and seeds.
+    """Which networks, by name, and how many seeds; a quick one takes a small slice of all.
 
-    Parameters
-    ----------
-    seeds : int
-        Trainings of every row of the table of variants and of every point of the figure on
-        baselines; other figures have one.
-    quick : bool
-        A small slice of data and cuts, to see that everything runs.
-    backbones : tuple of str
-        Names; the others are left out.
+    Seeds are for the table of variants and the figure on baselines; other figures have one.
     """
 
     seeds: int = 3
@@ -99,9 +72,17 @@ class Plan:
         """The networks, in the order of the paper."""
         return [b for name, b in BACKBONES.items() if name in self.backbones]
 
-    def cuts(self, backbone: Backbone) -> tuple[str, ...]:
-        """Cuts of the figures."""
-        return backbone.cuts[-3:] if self.quick else backbone.cuts
+    def cuts(self, backbone: Backbone, every: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Cuts of the figures, or some of ``every``; none of a network that was not chosen."""
+        every = every or backbone.cuts
+        if backbone not in self.chosen:
+            return ()
+        return every[-3:] if self.quick else every
+
+    @property
+    def places(self) -> list[tuple[Backbone, str]]:
+        """Every network with every cut of the figures."""
+        return [(backbone, cut) for backbone in self.chosen for cut in self.cuts(backbone)]
 
     def trial(self, backbone: Backbone, cut: str, task: str = "train", **changes: Any) -> Trial:
         """A trial of the paper, with changes as :meth:`Trial.change` takes them."""
@@ -120,43 +101,49 @@ class Findings:
     notes: tuple[str, ...] = ()
 
 
+Key: TypeAlias = tuple[Any, ...]
+"""What tells the trials of an experiment apart, such as network, series and cut."""
+
+Results: TypeAlias = Mapping[Key, TrialResult]
+
+T = TypeVar("T")
+
+
+def part(found: Mapping[Key, T], *first: Any) -> dict[Key, T]:
+    """What has a key that begins so, by the rest of its key."""
+    return {key[len(first) :]: one for key, one in found.items() if key[: len(first)] == first}
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A table or figure of the paper.
 
-    Parameters
-    ----------
-    name, title, paper : str
-        On the command line, for people, and where the paper has it.
-    order : int
-        Its place on the page.
-    trials : callable
-        The trials that it needs.
-    findings : callable
-        What is made of their results.
+    It has a ``name`` on the command line, a ``title`` for people, a place in the ``paper`` and
+    one on the page, its ``order``. ``planned`` gives its trials by what tells them apart, and
+    ``finding`` makes something of their results, which have the same keys.
     """
 
     name: str
     title: str
     paper: str
     order: int
-    trials: Callable[[Plan], list[Trial]]
-    findings: Callable[[Plan, Store], Findings]
+    planned: Callable[[Plan], Mapping[Key, Trial]]
+    finding: Callable[[Plan, Results], Findings]
 
     def __post_init__(self) -> None:
         EXPERIMENTS.add(self.name, self)
 
+    def trials(self, plan: Plan) -> list[Trial]:
+        """What has to be carried out."""
+        return list(self.planned(plan).values())
+
+    def findings(self, plan: Plan, store: Store) -> Findings:
+        """What comes of it, where it was carried out."""
+        return self.finding(plan, {k: store.read(t) for k, t in self.planned(plan).items()})
+
 
 EXPERIMENTS: Registry[Experiment] = Registry("experiment", "vinets.experiments")
 """Every experiment by name; a file in this folder that makes one adds it."""
-
-
-def line(
-    name: str, points: Sequence[tuple[float, float, str]], std: Sequence[float | None] | None = None
-) -> Series:
-    """A series of a figure: x, y and a label for every point, perhaps standard deviations."""
-    x, y, labels = zip(*points, strict=True)
-    return Series(name, x, y, labels, None if std is None else tuple(std))
 
 
 def spread(values: Sequence[float]) -> float | None:
@@ -164,31 +151,37 @@ def spread(values: Sequence[float]) -> float | None:
     return stdev(values) if len(values) > 1 else None
 
 
-REMOVED = Axis("convolutions removed in %", format=".0f")
-"""The axis of most figures."""
-
-Trainings: TypeAlias = Mapping[str, Sequence[TrialResult]]
-"""Results of trainings: cut to one for every seed."""
-
-
-def accuracy_figure(name: str, title: str, found: Mapping[str, Trainings]) -> Figure:
-    """Accuracy against the share removed, a series a head; the uncut network is a dashed line."""
-    series = tuple(_accuracies(head, trainings) for head, trainings in found.items())
-    first = next(iter(next(iter(found.values())).values()))[0]
-    accuracy = Axis("test accuracy in %", format=".2f")
-    levels = (Level("uncut network", 100 * first.trained.uncut),)
-    return Figure(name, title, REMOVED, accuracy, series, levels=levels)
-
-
-def _accuracies(name: str, found: Trainings) -> Series:
-    values = {cut: [100 * each.trained.accuracy for each in seeds] for cut, seeds in found.items()}
-    points = [(share(found[cut][0]), mean(some), cut) for cut, some in values.items()]
-    several = any(len(some) > 1 for some in values.values())
-    return line(name, points, [spread(some) for some in values.values()] if several else None)
-
-
 def share(result: TrialResult) -> float:
     """Share of the convolutions removed, in percent."""
     if result.removed is None:
         raise ValueError("This is the result of a trial without a cut.")
     return 100 * result.removed
+
+
+def line(name: str, points: Iterable[tuple[float, float, str]]) -> Series:
+    """A series of a figure: x, y and a label for every point."""
+    x, y, labels = zip(*points, strict=True)
+    return Series(name, x, y, labels)
+
+
+REMOVED = Axis("convolutions removed in %", format=".0f")
+"""The axis of most figures."""
+
+
+def accuracy_figure(name: str, title: str, found: Results) -> Figure:
+    """Accuracy against the share removed; the uncut network is a dashed line.
+
+    Results have the keys (series, cut, ...); where the rest tells several apart, such as seeds,
+    their mean and standard deviation are drawn.
+    """
+    series = []
+    for head in dict.fromkeys(key[0] for key in found):
+        own = part(found, head)
+        by_cut = {cut: list(part(own, cut).values()) for cut, *_ in own}
+        values = [[100 * one.trained.accuracy for one in some] for some in by_cut.values()]
+        x, y = (share(some[0]) for some in by_cut.values()), map(mean, values)
+        std = tuple(map(spread, values)) if any(len(some) > 1 for some in values) else None
+        series.append(Series(head, tuple(x), tuple(y), tuple(by_cut), std))
+    level = Level("uncut network", 100 * next(iter(found.values())).trained.uncut)
+    accuracy = Axis("test accuracy in %", format=".2f")
+    return Figure(name, title, REMOVED, accuracy, tuple(series), levels=(level,))

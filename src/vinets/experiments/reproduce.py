@@ -7,24 +7,22 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
 from vinets.checks import one_of
 from vinets.experiments.backbones import BACKBONES, Backbone
-from vinets.experiments.plan import EXPERIMENTS, Experiment, Plan
+from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Plan
 from vinets.files import write_json
 from vinets.measure import machine
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial
+from vinets.pipeline.trial import GROUPS, Trial
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress
-from vinets.report.figures import save_figure
-from vinets.report.reading import read_results
+from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
 from vinets.run import write_list
 from vinets.running import resolve_device
@@ -32,7 +30,7 @@ from vinets.running import resolve_device
 __all__ = ["Folders", "chosen_experiments", "reproduce", "write_plan"]
 
 CALLS = "calls.jsonl"
-QUICK = (
+QUICK_RUN = (
     "A quick run: a small slice of the data, cuts and epochs, to see that everything works. Its "
     "numbers say nothing about the paper, and its text describes the full run."
 )
@@ -77,23 +75,10 @@ def reproduce(
     ----------
     names : sequence of str
         Of :data:`EXPERIMENTS`, or ``("all",)``.
-    folders : Folders
-        A folder with ``cifar10`` and ``cifar100``, and one with the pretrained networks.
-    out : path
-        Folder of the results.
-    plan : Plan
-        Which networks, how many seeds, and whether it is a quick run.
     jobs : int, default=1
         Processes side by side on the device.
-    device : str, default="auto"
-        Where to compute.
     command : sequence of str
         Kept in the results, for the record.
-
-    Returns
-    -------
-    list of Path
-        The files with the results, an experiment each.
     """
     chosen = chosen_experiments(names)
     trials, setups = _planned(chosen, folders, plan)
@@ -106,10 +91,7 @@ def reproduce(
                 f"{on} ran out of memory with {jobs} processes side by side. Pass fewer "
                 "with --jobs: what is finished is kept, and the call goes on where it was."
             ) from None
-    paths = [_write(experiment, plan, store, command) for experiment in chosen]
-    if find_spec("matplotlib") is not None:
-        _draw(store.folder, {experiment.name for experiment in chosen})
-    return paths
+    return [_write(experiment, plan, store, command) for experiment in chosen]
 
 
 def write_plan(names: Sequence[str], folders: Folders, plan: Plan, path: str | Path) -> Path:
@@ -162,49 +144,29 @@ def _logged(
 
 
 def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[str]) -> Path:
-    """The result of an experiment with what it was made of."""
+    """The result of an experiment with what it was made of, and its figures where they can be."""
     trials = list(dict.fromkeys(experiment.trials(plan)))
     outcomes = [store.outcome(trial) for trial in trials]
     took = [outcome.took for outcome in outcomes]
     machines = {json.dumps(outcome.machine): outcome.machine for outcome in outcomes}
     found = experiment.findings(plan, store)
+    options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}
     result = ExperimentResult(
         experiment.name,
         experiment.title,
         order=experiment.order,
         paper=experiment.paper,
-        text=(QUICK, *found.text) if plan.quick else found.text,
+        text=(QUICK_RUN, *found.text) if plan.quick else found.text,
         tables=found.tables,
         figures=found.figures,
         notes=found.notes,
         command=tuple(command),
         machine=next(iter(machines.values()), {}),
         seeds=tuple(sorted({trial.seed for trial in trials})),
-        settings=_settings(plan),
+        settings={name: options[name] for name in QUICK},
         machines=tuple(machines.values()),
         seconds=None if None in took else sum(each or 0.0 for each in took),
     )
+    for figure in found.figures if can_draw() else ():
+        save_figure(figure, store.folder / "figures", figure.id)
     return write_json(store.folder / f"{experiment.name}.json", as_plain(result))
-
-
-def _settings(plan: Plan) -> dict[str, object]:
-    """What all trials of a call have in common, as the page shows it."""
-    start = plan.start
-    return {
-        "per_class": start.collecting.per_class,
-        "components": start.projecting.components,
-        "views": start.caching.views,
-        "epochs": start.recipe.epochs,
-        "train": start.sampling.train,
-        "test": start.sampling.test,
-        "repeats": start.timing.repeats,
-        "seconds": start.timing.seconds,
-    }
-
-
-def _draw(folder: Path, names: set[str]) -> None:
-    """Figures of experiments, as the page draws them."""
-    for experiment in read_results(folder):
-        if experiment.experiment in names:
-            for figure in experiment.figures:
-                save_figure(figure, folder / "figures", figure.id)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinets.experiments.backbones import Backbone
-from vinets.experiments.plan import Experiment, Findings, Plan
+from vinets.experiments.plan import Experiment, Findings, Key, Plan, Results
 from vinets.experiments.table_efficiency import MONOMIALS, PER_CLASS
-from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.report.values import Column, Row, Table
 
 __all__ = ["TABLE_CHOICES"]
 
 SIZES = ("Tiny", "Small")
+START: dict[str, Any] = {"scale": "unit", "keep": PER_CLASS, "monomials": MONOMIALS}
 CHOICES: dict[str, dict[str, Any]] = {
     "components of unit variance, ψ = 0.1": {},
     "ψ = 0.03": {"psi": 0.03},
@@ -54,51 +53,35 @@ TEXT = (
 )
 
 
-def _trial(plan: Plan, backbone: Backbone, size: str, choice: str) -> Trial:
-    start: dict[str, Any] = {"scale": "unit", "keep": PER_CLASS, "monomials": MONOMIALS}
-    return plan.trial(backbone, _cut(backbone, size), **(start | CHOICES[choice]))
-
-
-def _cut(backbone: Backbone, size: str) -> str:
-    return next(cut for name, cut in backbone.variants.items() if name.endswith(size))
-
-
-def _choices(plan: Plan) -> list[str]:
-    return list(CHOICES)[:3] if plan.quick else list(CHOICES)
-
-
-def trials(plan: Plan) -> list[Trial]:
+def _planned(plan: Plan) -> dict[Key, Trial]:
     """A training for every network, size and choice."""
-    return [
-        _trial(plan, backbone, size, choice)
+    return {
+        (f"{backbone.caption}, {size}", choice): plan.trial(backbone, cut, **(START | changes))
         for backbone in plan.chosen
-        for size in SIZES
-        for choice in _choices(plan)
-    ]
+        for variant, cut in backbone.variants.items()
+        if (size := variant.rpartition("-")[2]) in SIZES
+        for choice, changes in list(CHOICES.items())[: 3 if plan.quick else None]
+    }
 
 
-def findings(plan: Plan, store: Store) -> Findings:
+def _finding(plan: Plan, results: Results) -> Findings:
     rows = []
-    for backbone in plan.chosen:
-        for size in SIZES:
-            start = store.read(_trial(plan, backbone, size, next(iter(CHOICES)))).trained.accuracy
-            for choice in _choices(plan):
-                found = store.read(_trial(plan, backbone, size, choice)).trained
-                values = {
-                    "choice": choice,
-                    "accuracy": 100 * found.accuracy,
-                    "delta": 100 * (found.accuracy - found.uncut),
-                    "gain": 100 * (found.accuracy - start),
-                    "train": 100 * found.train_accuracy,
-                    "polynomials": found.polynomials,
-                    "monomials": found.monomials,
-                    "head": found.parameters_head / 1e6,
-                }
-                section = f"{backbone.caption}, {size}"
-                rows.append(Row(values, section=section))
+    for (section, choice), result in results.items():
+        found, start = result.trained, results[section, next(iter(CHOICES))].trained
+        values = {
+            "choice": choice,
+            "accuracy": 100 * found.accuracy,
+            "delta": 100 * (found.accuracy - found.uncut),
+            "gain": 100 * (found.accuracy - start.accuracy),
+            "train": 100 * found.train_accuracy,
+            "polynomials": found.polynomials,
+            "monomials": found.monomials,
+            "head": found.parameters_head / 1e6,
+        }
+        rows.append(Row(values, section=section))
     return Findings(TEXT, (Table("choices", "Choices", COLUMNS, tuple(rows)),))
 
 
 TABLE_CHOICES = Experiment(
-    "table-choices", "What the paper leaves open", "not in the paper", 11, trials, findings
+    "table-choices", "What the paper leaves open", "not in the paper", 11, _planned, _finding
 )

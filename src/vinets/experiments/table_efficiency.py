@@ -6,12 +6,11 @@ from statistics import mean
 
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import SPEEDS, UNCUT, VARIANTS
-from vinets.experiments.plan import Experiment, Findings, Plan, share, spread
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import SpeedFacts, Trial, TrialResult
+from vinets.experiments.plan import Experiment, Findings, Key, Plan, Results, part, share, spread
+from vinets.pipeline.trial import SpeedFacts, Trial
 from vinets.report.values import Column, Row, Table
 
-__all__ = ["TABLE_EFFICIENCY", "variant_trial"]
+__all__ = ["TABLE_EFFICIENCY"]
 
 PER_CLASS, MONOMIALS = 128, 512
 PSI = 0.01  # root mean square of 0.1
@@ -43,7 +42,7 @@ TEXT = (
 )
 
 
-def variant_trial(plan: Plan, backbone: Backbone, variant: str, seed: int) -> Trial:
+def _trained(plan: Plan, backbone: Backbone, variant: str, seed: int) -> Trial:
     """Training of a variant; that of the first seed is saved."""
     return plan.trial(
         backbone,
@@ -57,15 +56,14 @@ def variant_trial(plan: Plan, backbone: Backbone, variant: str, seed: int) -> Tr
     )
 
 
-def speed_trial(plan: Plan, backbone: Backbone) -> Trial:
+def _timed(plan: Plan, backbone: Backbone) -> Trial:
     """Images per second of all variants and of the uncut network, in turns."""
-    start, compared = plan.start, tuple((name, _folder(name)) for name in backbone.variants)
     return Trial(
         network=backbone.name,
         task="speed",
-        timing=start.timing,
-        sampling=start.sampling,
-        compared=compared,
+        timing=plan.start.timing,
+        sampling=plan.start.sampling,
+        compared=tuple((name, _folder(name)) for name in backbone.variants),
         alone=True,
     )
 
@@ -74,38 +72,37 @@ def _folder(variant: str) -> str:
     return f"networks/{variant}"
 
 
-def trials(plan: Plan) -> list[Trial]:
+def _planned(plan: Plan) -> dict[Key, Trial]:
     """Trainings of every variant for every seed, and the speed of all of them."""
-    trained = [
-        variant_trial(plan, backbone, variant, seed)
+    trained = {
+        (backbone, variant, seed): _trained(plan, backbone, variant, seed)
         for backbone in plan.chosen
         for variant in backbone.variants
         for seed in range(plan.seeds)
-    ]
-    return [*trained, *(speed_trial(plan, backbone) for backbone in plan.chosen)]
+    }
+    return trained | {(backbone, "speed"): _timed(plan, backbone) for backbone in plan.chosen}
 
 
-def findings(plan: Plan, store: Store) -> Findings:
+def _finding(plan: Plan, found: Results) -> Findings:
     rows = []
     for backbone in plan.chosen:
-        speed = store.read(speed_trial(plan, backbone)).timed
-        for variant in backbone.variants:
-            found = [
-                store.read(variant_trial(plan, backbone, variant, s)) for s in range(plan.seeds)
-            ]
-            rows.append(_row(backbone, variant, found, speed))
+        speed = found[backbone, "speed"].timed
+        rows += [
+            _row(backbone, variant, part(found, backbone, variant), speed)
+            for variant in backbone.variants
+        ]
         rows.append(_uncut(backbone, speed))
     return Findings(TEXT, (Table("variants", "Variants", COLUMNS, tuple(rows)),))
 
 
-def _row(backbone: Backbone, variant: str, found: list[TrialResult], speed: SpeedFacts) -> Row:
-    accuracies = [100 * one.trained.accuracy for one in found]
-    first, theirs = found[0].trained, VARIANTS[variant]
-    timing = speed.speeds[variant]
+def _row(backbone: Backbone, variant: str, found: Results, speed: SpeedFacts) -> Row:
+    accuracies = [100 * one.trained.accuracy for one in found.values()]
+    one, theirs, timing = found[0,], VARIANTS[variant], speed.speeds[variant]
+    first = one.trained
     values = {
         "model": variant,
         "cut": backbone.variants[variant],
-        "removed": share(found[0]),
+        "removed": share(one),
         "total": first.parameters / 1e6,
         "base": first.parts["backbone"] / 1e6,
         "head": first.parameters_head / 1e6,
@@ -141,5 +138,5 @@ def _uncut(backbone: Backbone, speed: SpeedFacts) -> Row:
 
 
 TABLE_EFFICIENCY = Experiment(
-    "table-efficiency", "Size, accuracy and speed of the variants", "Table 2", 3, trials, findings
+    "table-efficiency", "Size, accuracy and speed of the variants", "Table 2", 3, _planned, _finding
 )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import GENERATORS
-from vinets.experiments.plan import READINGS, Experiment, Findings, Plan, share
-from vinets.pipeline.store import Store
+from vinets.experiments.plan import READINGS, Experiment, Findings, Key, Plan, Results, share
 from vinets.pipeline.trial import Trial
 from vinets.report.values import Column, Row, Table
 
 __all__ = ["TABLE_GENERATORS"]
 
-COUNTS = (
+COLUMNS = (
+    Column("cut", "cut"),
     Column("removed", "removed %", ".1f"),
     Column("monomials", "monomials", ","),
     Column("polynomials", "polynomials", ","),
@@ -37,48 +34,23 @@ TEXT = (
 )
 
 
-def _trial(plan: Plan, backbone: Backbone, cut: str, reading: str) -> Trial:
-    return plan.trial(backbone, cut, "ideals", alone=True, **READINGS[reading])
-
-
-def _rows(plan: Plan, backbone: Backbone) -> tuple[tuple[str, float], ...]:
-    return backbone.rows[-2:] if plan.quick else backbone.rows
-
-
-def trials(plan: Plan) -> list[Trial]:
+def _planned(plan: Plan) -> dict[Key, Trial]:
     """An ideal for every row and reading."""
-    return [
-        _trial(plan, backbone, cut, reading)
+    return {
+        (reading, backbone, cut, printed): plan.trial(
+            backbone, cut, "ideals", alone=True, **READINGS[reading]
+        )
         for backbone in plan.chosen
-        for cut, _ in _rows(plan, backbone)
+        for cut, printed in backbone.rows[-2 if plan.quick else 0 :]
         for reading in READINGS
-    ]
+    }
 
 
-def findings(plan: Plan, store: Store) -> Findings:
+def _finding(plan: Plan, results: Results) -> Findings:
     first, *others = READINGS
-    columns = (Column("cut", "cut"), *COUNTS)
-    rows = [row for backbone in plan.chosen for row in _found(plan, store, backbone, first)]
-    more = [
-        replace(row, section=f"{row.section}: {reading}")
-        for reading in others
-        for backbone in plan.chosen
-        for row in _found(plan, store, backbone, reading)
-    ]
-    tables = (
-        Table("generators", first, columns, tuple(rows)),
-        Table("generators-readings", "Other readings of the paper", columns, tuple(more)),
-    )
-    return Findings(TEXT, tables)
-
-
-def _found(plan: Plan, store: Store, backbone: Backbone, reading: str) -> list[Row]:
-    """Rows of one network under one reading."""
-    rows = []
-    for cut, printed in _rows(plan, backbone):
-        result = store.read(_trial(plan, backbone, cut, reading))
-        found = result.found
-        theirs = GENERATORS[backbone.name][printed]
+    rows: dict[str, list[Row]] = {reading: [] for reading in READINGS}
+    for (reading, backbone, cut, printed), result in results.items():
+        found, theirs = result.found, GENERATORS[backbone.name][printed]
         values = {
             "cut": cut,
             "removed": share(result),
@@ -87,10 +59,16 @@ def _found(plan: Plan, store: Store, backbone: Backbone, reading: str) -> list[R
             "seconds": found.seconds,
             "speedup": theirs["seconds"] / found.seconds,
         }
-        rows.append(Row(values, {"removed": printed, **theirs}, backbone.caption))
-    return rows
+        section = backbone.caption if reading == first else f"{backbone.caption}: {reading}"
+        rows[reading].append(Row(values, {"removed": printed, **theirs}, section))
+    more = tuple(row for reading in others for row in rows[reading])
+    tables = (
+        Table("generators", first, COLUMNS, tuple(rows[first])),
+        Table("generators-readings", "Other readings of the paper", COLUMNS, more),
+    )
+    return Findings(TEXT, tables)
 
 
 TABLE_GENERATORS = Experiment(
-    "table-generators", "How many generators, and how fast", "Table 1", 2, trials, findings
+    "table-generators", "How many generators, and how fast", "Table 1", 2, _planned, _finding
 )

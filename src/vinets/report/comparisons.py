@@ -17,20 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["accuracy_figure", "comparison_table", "draw_parts", "training_figure"]
 
-PART_COLORS = {
-    "backbone": GREY,
-    "projection": COLORS[0],
-    "monomials": COLORS[2],
-    "coefficients": OURS,
-    "linear": COLORS[1],
+PARTS = {  # short heading and colour
+    "backbone": ("back.", GREY),
+    "projection": ("proj.", COLORS[0]),
+    "monomials": ("mono.", COLORS[2]),
+    "coefficients": ("coeffs", OURS),
+    "linear": ("lin.", COLORS[1]),
 }
-SHORT = {
-    "backbone": "back.",
-    "projection": "proj.",
-    "monomials": "mono.",
-    "coefficients": "coeffs",
-    "linear": "lin.",
-}
+OTHER = ("", COLORS[3])
 SEEN = "The network that was cut has seen the held-out images, the heads have not."
 LOSSES = {"loss": "training loss", "validation_loss": "loss on the held-out part"}
 
@@ -46,7 +40,7 @@ def comparison_table(comparison: Comparison) -> Table:
         Column("network"),
         Column("accuracy", "accuracy %", ".2f", "accuracy_std", "higher", short="acc. %"),
         Column("gap", "Δ", "+.2f"),
-        *(Column(part, format=",", short=SHORT.get(part, "")) for part in parts),
+        *(Column(part, format=",", short=PARTS.get(part, OTHER)[0]) for part in parts),
         Column("parameters", "total", ","),
         Column("speed", "images/s", ",.0f", better="higher", short="img/s"),
         Column("seconds", "", ".1f", short="s"),
@@ -79,7 +73,7 @@ def _row(network: NetworkResult, uncut: NetworkResult) -> dict[str, Value]:
 def _parts(networks: Iterable[NetworkResult]) -> list[str]:
     """Names of all parts, those of a VI-Net first and in their order."""
     found = dict.fromkeys(part for network in networks for part in network.parts)
-    return [*(part for part in PART_COLORS if part in found), *(found.keys() - PART_COLORS.keys())]
+    return [part for part in dict.fromkeys([*PARTS, *found]) if part in found]
 
 
 def accuracy_figure(comparisons: Sequence[Comparison]) -> Figure:
@@ -135,7 +129,7 @@ def draw_parts(ax: Axes, comparisons: Sequence[Comparison]) -> None:
     starts = [0] * len(bars)
     for part in _parts(bars.values()):
         widths = [network.parts.get(part, 0) for network in bars.values()]
-        color = PART_COLORS.get(part, COLORS[3])
+        _, color = PARTS.get(part, OTHER)
         ax.barh(list(bars), widths, left=starts, color=color, label=part, height=0.75)
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
     for name, label in zip(bars, ax.get_yticklabels(), strict=True):

@@ -36,7 +36,6 @@ from vinets.report.values import (
     Row,
     Section,
     Table,
-    Text,
     Value,
     facts_table,
 )
@@ -46,6 +45,10 @@ from vinets.theory.networks import CutComplexity
 __all__ = ["ComplexityFacts", "DemoResult", "ExampleResult", "demo_page", "outcome_page"]
 
 TITLE = "VI-Nets on handwritten digits"
+QUICK = (
+    "A quick run: few cuts and little training, to see that everything works. Its numbers say "
+    "nothing about what the networks can do."
+)
 WIDE = 9.0  # inches
 
 
@@ -73,7 +76,7 @@ class DemoResult:
     """What the demo found.
 
     Comparisons are one a cut, the earliest first; ``saved`` is the cut of the VI-Net that was
-    saved, and ``settings`` are names and values by cut. ``batch`` is the number of images a pass
+    saved, and ``settings`` are those behind all cuts. ``batch`` is the number of images a pass
     where speed was measured, ``train`` and ``test`` how many images there are. The theory is about
     the networks of the first seed. ``pictures`` and ``plane``, the first two principal components
     (m, 2) of the latents, are those of the saved VI-Net.
@@ -91,8 +94,9 @@ class DemoResult:
     theory: ComplexityFacts
     saved: str
     example: ExampleResult
-    settings: Mapping[str, Mapping[str, str]]
+    settings: Mapping[str, object]
     seconds: float
+    quick: bool = False
     pictures: Pictures | None = field(default=None, metadata={"plain": False})
     plane: NDArray[np.float64] | None = field(default=None, metadata={"plain": False})
 
@@ -106,28 +110,22 @@ def demo_page(result: DemoResult) -> Page:
     """The page of the demo."""
     known = ("vinets", "python", "torch", "numpy")
     versions = ", ".join(f"{name} {result.machine[name]}" for name in known)
-    sections = (
-        _accuracies(result),
-        _duels(result),
-        _inside(result),
-        _parameters(result),
-        _complexity(result.theory),
-        _one_image(result.example),
-        _repeat(result),
-    )
+    about = (_accuracies, _duels, _inside, _parameters, _complexity, _one_image, _repeat)
+    sections = tuple(section(result) for section in about)
     return Page(TITLE, _lead(result), sections, f"{versions}. Seed {result.seed}.")
 
 
 def outcome_page(result: DemoResult) -> Page:
     """The demo in short, for a terminal that has its tables already: outcome and one image."""
-    took = Text(f"{number(result.seconds, '.0f')} seconds in all.")
-    image = _one_image(result.example)
+    took = f"{number(result.seconds, '.0f')} seconds in all."
+    image = _one_image(result)
     return Page(TITLE, _lead(result), (Section(image.title, (*image.blocks, took)),))
 
 
 def _lead(result: DemoResult) -> tuple[Block, ...]:
     duels = tuple(standings(duels_of(result.comparisons)))
-    return (Text(summary(result)), _facts(result), Bullets(duels))
+    first = (QUICK,) if result.quick else ()
+    return (*first, summary(result), _facts(result), Bullets(duels))
 
 
 def summary(result: DemoResult) -> str:
@@ -181,15 +179,14 @@ def _accuracies(result: DemoResult) -> Section:
         "to build and train the head, without the latents that all heads share."
     )
     tables = map(comparison_table, result.comparisons)
-    blocks: tuple[Block, ...] = (Text(text), accuracy_figure(result.comparisons), *tables)
-    return Section("Accuracy, size and speed", blocks)
+    figure = accuracy_figure(result.comparisons)
+    return Section("Accuracy, size and speed", (text, figure, *tables))
 
 
 def _duels(result: DemoResult) -> Section:
     duels = duels_of(result.comparisons)
-    rows: dict[str, dict[str, Value]] = {}
-    for one in duels:
-        rows.setdefault(one.baseline, {"baseline": one.baseline})[one.cut] = str(one)
+    found = {(one.baseline, one.cut): str(one) for one in duels}
+    cuts = [one.cut for one in result.comparisons]
     text = (
         f"Errors of the VI-Net and of the baseline on the same {number(result.test, ',')} images, "
         "and the probability p of a difference this large if both were equally good (exact sign "
@@ -197,20 +194,23 @@ def _duels(result: DemoResult) -> Section:
         f"the matter is open. About {LEVEL * len(duels):.1g} of {len(duels)} such tests would fall "
         "below this by chance alone."
     )
-    table = Table(
+    table = Table.from_rows(
         "duels",
         "Errors of the VI-Net to those of the baseline",
-        (Column("baseline"), *(Column(one.cut) for one in result.comparisons)),
-        tuple(map(Row, rows.values())),
+        ["baseline", *cuts],
+        [
+            (b, *(found.get((b, cut), "") for cut in cuts))
+            for b in dict.fromkeys(b for b, _ in found)
+        ],
     )
-    return Section("Against each baseline", (Text(text), table))
+    return Section("Against each baseline", (text, table))
 
 
 def _inside(result: DemoResult) -> Section:
     best = result.best
     curves = (training_figure(best, "loss"), training_figure(best, "validation_loss"))
-    drawn = tuple(curve for curve in curves if curve is not None)
-    blocks = (Code(str(best.build)), *_pictures(result), Beside(drawn))
+    drawn = Beside(tuple(filter(None, curves)))
+    blocks = (Code(str(best.build)), *_pictures(result), drawn)
     return Section(f"Inside the VI-Net cut at {result.saved}", blocks)
 
 
@@ -255,11 +255,11 @@ def _parameters(result: DemoResult) -> Section:
         partial(draw_parts, comparisons=result.comparisons),
         (WIDE, 1.4 + 0.24 * bars),
     )
-    return Section("Where the parameters are", (Text(text), chart))
+    return Section("Where the parameters are", (text, chart))
 
 
-def _complexity(theory: ComplexityFacts) -> Section:
-    uncut, cuts = theory.uncut, theory.cuts
+def _complexity(result: DemoResult) -> Section:
+    uncut, cuts = result.theory.uncut, result.theory.cuts
     rows = [Row({"network": "uncut network", "R": power(uncut.log10_R)})]
     larger = 0
     for cut, found in cuts.items():
@@ -290,17 +290,13 @@ def _complexity(theory: ComplexityFacts) -> Section:
         "over bound."
     )
     caption = "Spectral complexity of the networks of the first seed"
-    networks = {f"cut at {cut}": found.whole for cut, found in cuts.items()}
-    blocks = (
-        Text(MEANING),
-        layers_figure(uncut, networks),
-        Text(text),
-        Table("complexity", caption, columns, tuple(rows)),
-    )
-    return Section("Spectral complexity", blocks)
+    table = Table("complexity", caption, columns, tuple(rows))
+    figure = layers_figure(uncut, {f"cut at {cut}": found.whole for cut, found in cuts.items()})
+    return Section("Spectral complexity", (MEANING, figure, text, table))
 
 
-def _one_image(example: ExampleResult) -> Section:
+def _one_image(result: DemoResult) -> Section:
+    example = result.example
     order = sorted(example.probabilities.items(), key=lambda pair: -pair[1])
     right = "rightly" if example.prediction == example.label else "wrongly"
     text = (
@@ -314,26 +310,12 @@ def _one_image(example: ExampleResult) -> Section:
         [(f"digit {name}", probability) for name, probability in order[:5]],
     )
     picture = Code(example.picture, f"A handwritten {example.label} of 8 by 8 pixels")
-    return Section("One image", (Text(text), Beside((picture, answers))))
+    return Section("One image", (text, Beside((picture, answers))))
 
 
 def _repeat(result: DemoResult) -> Section:
     text = "The same command gives the same networks on the same versions; only times differ."
-    names = dict.fromkeys(name for settings in result.settings.values() for name in settings)
-    settings = Table(
-        "settings",
-        "Settings by cut",
-        (Column("setting"), *(Column(cut) for cut in result.settings)),
-        tuple(
-            Row(
-                {"setting": name}
-                | {c: own[name] for c, own in result.settings.items() if name in own}
-            )
-            for name in names
-        ),
-    )
-    known = [(name, str(value)) for name, value in result.machine.items() if value is not None]
-    machine = facts_table("machine", "Versions and machine", known)
-    return Section(
-        "How to repeat it", (Text(text), Code(result.command), Beside((settings, machine)))
-    )
+    settings = facts_table("settings", "Settings behind every cut", result.settings.items())
+    machine = facts_table("machine", "Versions and machine", result.machine.items())
+    blocks = (text, Code(result.command), Beside((settings, machine)))
+    return Section("How to repeat it", blocks)

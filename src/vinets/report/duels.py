@@ -18,17 +18,10 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Duel:
-    """Two networks behind the same cut.
+    """The VI-Net and a baseline behind the same cut: wrong answers, the mean over the seeds.
 
-    Attributes
-    ----------
-    cut, baseline : str
-        Where, and against whom.
-    ours, theirs : float
-        Wrong answers; the mean over the seeds.
-    p : float
-        Probability of a difference at least this large if both were equally good: a sign test over
-        the examples on which they differ (McNemar's exact test in case of one seed).
+    ``p`` is the probability of a difference at least this large if both were equally good: a sign
+    test over the examples on which they differ (McNemar's exact test in case of one seed).
     """
 
     cut: str
@@ -96,7 +89,7 @@ def standings(duels: Sequence[Duel]) -> list[str]:
             if (cuts := [d.cut for d in mine if d.outcome == verb])
         ]
         text = " ".join(clear) or "No difference is clear."
-        sentences.append(f"Against {baseline} the VI-Net makes {_listed(counts)}. {text}")
+        sentences.append(f"{baseline}: the VI-Net makes {_listed(counts)}. {text}")
     return sentences
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,12 +37,10 @@ def can_draw() -> bool:
 
 def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Path]:
     """Write ``stem.png``, at 150 dots an inch, and ``stem.svg`` into ``folder``; return both."""
-    rc_context, canvas = _matplotlib()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     png, svg_file = folder / f"{stem}.png", folder / f"{stem}.svg"
-    with rc_context(STYLE | {"axes.grid": True}):
-        sheet = canvas(figsize=SIZE, layout="constrained")
+    with _sheet(SIZE, {"axes.grid": True}) as sheet:
         draw_figure(sheet.add_subplot(), figure)
         sheet.savefig(png, dpi=150)
         sheet.savefig(svg_file, metadata={"Date": None})
@@ -49,25 +49,26 @@ def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Pa
 
 def svg(drawing: Drawing) -> str:
     """The SVG element of a drawing, in the colours of the page around it."""
-    rc_context, canvas = _matplotlib()
     file = io.StringIO()
-    with rc_context(STYLE | ON_PAGE):
-        sheet = canvas(figsize=drawing.size, layout="constrained")
+    with _sheet(drawing.size, ON_PAGE) as sheet:
         drawing.draw(sheet.add_subplot())
         sheet.savefig(file, format="svg")
     return _inlined(file.getvalue(), drawing.id, drawing.alt)
 
 
-def _matplotlib() -> tuple[Any, Any]:
+@contextmanager
+def _sheet(size: tuple[float, float], style: dict[Any, Any]) -> Iterator[Any]:
+    """A figure of matplotlib in our style, which is what it is saved in, too."""
     try:
         from matplotlib import rc_context
-        from matplotlib.figure import Figure as Canvas
+        from matplotlib.figure import Figure as Sheet
     except ImportError as error:
         raise ImportError(
             "Figures need matplotlib, which is not installed. Install the extra 'plots': "
             'pip install "vinets[plots]".'
         ) from error
-    return rc_context, Canvas
+    with rc_context(STYLE | style):
+        yield Sheet(figsize=size, layout="constrained")
 
 
 def _inlined(text: str, name: str, alt: str) -> str:
@@ -87,12 +88,7 @@ def _inlined(text: str, name: str, alt: str) -> str:
 def draw_figure(ax: Axes, figure: Figure) -> None:
     """Draw series, with one standard deviation to both sides, and levels.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-        Where to draw.
-    figure : Figure
-        What to draw. Values that a logarithmic axis cannot show are left out.
+    Values that a logarithmic axis cannot show are left out.
     """
     for one, look in zip(figure.series, looks(one.name for one in figure.series), strict=True):
         _draw_series(ax, figure, one, look)

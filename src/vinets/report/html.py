@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import singledispatch
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -32,7 +31,6 @@ from vinets.report.values import (
     Section,
     Series,
     Table,
-    Text,
 )
 
 __all__ = ["html"]
@@ -50,7 +48,7 @@ def html(page: Page) -> str:
     lead = "\n".join(_html(block, "") for block in page.lead)
     sections = "\n".join(map(_section, page.sections))
     if not can_draw() and page.holds(Drawing):
-        lead += _html(Text(NO_DRAWINGS), "")
+        lead += _html(NO_DRAWINGS, "")
     script = f"<script>\n{_asset('interactive.js')}</script>\n" if page.holds(Figure) else ""
     return f"""<!doctype html>
 <html lang="en">
@@ -103,59 +101,44 @@ def _section(section: Section) -> str:
     return f"<section{name}>\n<h2>{title}</h2>\n{blocks}\n</section>"
 
 
-# --- blocks: their identifiers begin with the prefix, that of their section -------------------
+# --- blocks -----------------------------------------------------------------------------------
 
 
-@singledispatch
 def _html(block: Block, prefix: str) -> str:
+    """A block; identifiers inside it begin with the prefix, that of its section."""
+    match block:
+        case str():
+            return f"<p>{escape(block, quote=False)}</p>"
+        case Bullets(items):
+            rows = "\n".join(f"<li>{escape(item, quote=False)}</li>" for item in items)
+            return f"<ul>\n{rows}\n</ul>" if rows else ""
+        case Facts(facts):
+            cells = "\n".join(
+                f"<div><dt>{escape(fact.name)}</dt><dd>{escape(fact.value)}"
+                f"<small>{escape(fact.remark)}</small></dd></div>"
+                for fact in facts
+            )
+            return f'<dl class="facts">\n{cells}\n</dl>'
+        case Code(text, alt):
+            role = f' role="img" aria-label="{escape(alt)}"' if alt else ""
+            return f'<pre tabindex="0"{role}>{escape(text, quote=False)}</pre>'
+        case Beside(blocks):
+            inner = "\n".join(filter(None, (_html(one, prefix) for one in blocks)))
+            return f'<div class="columns">\n{inner}\n</div>' if inner else ""
+        case Folded(title, blocks):
+            inner = "\n".join(_html(one, prefix) for one in blocks)
+            summary = f"<summary>{escape(title)}</summary>"
+            return f'<details class="folded">{summary}\n{inner}\n</details>'
+        case Drawing():
+            return _drawing(block) if can_draw() else ""
+        case Table():
+            return _table(block)
+        case Figure():
+            return _figure(block, prefix)
     raise TypeError(f"{type(block).__name__} is no block of a page.")
 
 
-@_html.register
-def _text(block: Text, prefix: str) -> str:
-    return f"<p>{escape(block.text, quote=False)}</p>"
-
-
-@_html.register
-def _bullets(block: Bullets, prefix: str) -> str:
-    rows = "\n".join(f"<li>{escape(item, quote=False)}</li>" for item in block.items)
-    return f"<ul>\n{rows}\n</ul>" if rows else ""
-
-
-@_html.register
-def _facts(block: Facts, prefix: str) -> str:
-    cells = "\n".join(
-        f"<div><dt>{escape(fact.name)}</dt><dd>{escape(fact.value)}"
-        f"<small>{escape(fact.remark)}</small></dd></div>"
-        for fact in block.facts
-    )
-    return f'<dl class="facts">\n{cells}\n</dl>'
-
-
-@_html.register
-def _code(block: Code, prefix: str) -> str:
-    role = f' role="img" aria-label="{escape(block.alt)}"' if block.alt else ""
-    return f'<pre tabindex="0"{role}>{escape(block.text, quote=False)}</pre>'
-
-
-@_html.register
-def _beside(block: Beside, prefix: str) -> str:
-    inner = "\n".join(filter(None, (_html(one, prefix) for one in block.blocks)))
-    return f'<div class="columns">\n{inner}\n</div>' if inner else ""
-
-
-@_html.register
-def _folded(block: Folded, prefix: str) -> str:
-    inner = "\n".join(_html(one, prefix) for one in block.blocks)
-    summary = f"<summary>{escape(block.title)}</summary>"
-    return f'<details class="folded">{summary}\n{inner}\n</details>'
-
-
-@_html.register
-def _drawing(block: Drawing, prefix: str) -> str:
-    """The picture with its caption, or nothing where matplotlib is missing."""
-    if not can_draw():
-        return ""
+def _drawing(block: Drawing) -> str:
     kind = "scroll wide" if block.size[0] > 6 else "scroll"
     return (
         f'<figure>\n<div class="{kind}" tabindex="0">\n{svg(block)}\n</div>\n'
@@ -166,8 +149,7 @@ def _drawing(block: Drawing, prefix: str) -> str:
 # --- tables -----------------------------------------------------------------------------------
 
 
-@_html.register
-def _table(table: Table, prefix: str) -> str:
+def _table(table: Table) -> str:
     """Each cell carries its heading, for narrow screens make cards of the rows."""
     first, *others = table.columns
     body = []
@@ -185,7 +167,7 @@ def _table(table: Table, prefix: str) -> str:
             body.append(f"<tr{_kind('marked' * row.marked)}>{name}{cells}</tr>")
     head = "".join(f'<th scope="col"{_words(c)}>{escape(c.heading)}</th>' for c in others)
     caption = escape(table.caption)
-    below = _remark(COMPARED if table.compared else "")
+    below = _remark(COMPARED if table.is_compared else "")
     words = all(column.format is None for column in table.columns)
     kinds = ("stack" * (len(table.columns) > FEW_COLUMNS), "prose" * words)
     return (
@@ -224,7 +206,6 @@ def _kind(*names: str) -> str:
 # --- figures ----------------------------------------------------------------------------------
 
 
-@_html.register
 def _figure(figure: Figure, prefix: str) -> str:
     title = escape(figure.title)
     caption = f"<p>{escape(figure.caption, quote=False)}</p>\n" if figure.caption else ""
@@ -235,7 +216,7 @@ def _figure(figure: Figure, prefix: str) -> str:
         f'<div class="legend" role="group" aria-label="Series of: {title}"></div>\n'
         f'<div class="plot"><svg role="group" aria-label="{title}"></svg></div>\n'
         f"{caption}<noscript><p>{NO_SCRIPT}</p></noscript>\n"
-        f"<details open><summary>Show data</summary>\n{_table(_data_table(figure), prefix)}\n"
+        f"<details open><summary>Show data</summary>\n{_table(_data_table(figure))}\n"
         f'</details>\n<script type="application/json">{data}</script>\n</figure>'
     )
 

@@ -24,10 +24,11 @@ function show(value, digits) {
   return value.toLocaleString("en-GB", options).replace("-", "−");
 }
 
-function linearTicks(low, high, count) {
+function linearTicks(low, high, count, whole = false) {
   const rough = (high - low) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.7);
+  const nice = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.7);
+  const step = whole ? Math.max(1, nice) : nice; // there is no epoch 1.5
   const digits = Math.min(12, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
   const ticks = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) {
@@ -66,7 +67,8 @@ function scale(values, log, from, to, count) {
     const place = log && value <= 0 ? low : map(value);
     return from + (to - from) * Math.min(1, Math.max(0, (place - low) / (high - low)));
   };
-  const ticks = log ? logTicks(10 ** low, 10 ** high, count) : linearTicks(low, high, count);
+  const whole = values.length > 0 && values.every(Number.isInteger) && high - low >= 1;
+  const ticks = log ? logTicks(10 ** low, 10 ** high, count) : linearTicks(low, high, count, whole);
   return { at, ticks };
 }
 

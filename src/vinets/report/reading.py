@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from vinets.files import read_json
 from vinets.plain import from_plain
@@ -11,21 +10,14 @@ from vinets.report.values import ExperimentResult
 
 __all__ = ["read_results"]
 
+KINDS = {"title", "tables", "figures"}  # one of them tells a result from other JSON
+
 
 def read_results(folder: str | Path) -> list[ExperimentResult]:
-    """Results of a folder, in their order.
+    """Results of a folder, a JSON file each, in their order.
 
-    Other files, JSON that is no experiment and folders inside it are passed over.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Holds a JSON file for every experiment.
-
-    Raises
-    ------
-    ValueError
-        Where a file is broken, naming it and the key, or where there is no experiment at all.
+    Other files, JSON that is no experiment and folders inside it are passed over. An error names
+    the file that is broken, and the key.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -35,7 +27,7 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
     found: dict[str, tuple[Path, ExperimentResult]] = {}
     for path in sorted(folder.glob("*.json")):
         values = read_json(path) if path.is_file() else None
-        if not _is_experiment(values):
+        if not (isinstance(values, dict) and "experiment" in values and KINDS & values.keys()):
             continue
         result = from_plain(ExperimentResult, values, path.name)
         known, _ = found.setdefault(result.experiment, (path, result))
@@ -48,11 +40,3 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
             f"{folder} holds no results of experiments. Write some with vinets reproduce."
         )
     return sorted((one for _, one in found.values()), key=lambda one: (one.order, one.experiment))
-
-
-def _is_experiment(values: Any) -> bool:
-    return (
-        isinstance(values, dict)
-        and "experiment" in values
-        and not values.keys().isdisjoint({"title", "tables", "figures"})
-    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from vinets.report.formats import number
 from vinets.report.values import (
@@ -16,7 +15,6 @@ from vinets.report.values import (
     Folded,
     Page,
     Section,
-    Text,
     facts_table,
 )
 
@@ -33,58 +31,28 @@ LEAD = (
 def results_page(
     results: Iterable[ExperimentResult], title: str = TITLE, *, lead: str = LEAD
 ) -> Page:
-    """The page of some results.
-
-    Parameters
-    ----------
-    results : iterable of ExperimentResult
-        Such as those of :func:`vinets.report.read_results`.
-    title : str
-        Of the page.
-    lead : str
-        What stands below the title.
-    """
+    """The page of results such as those of :func:`vinets.report.read_results`."""
     found = list(results)
     versions = sorted({str(one.machine.get("vinets", "unknown")) for one in found})
     footer = f"Written by vinets report. Results of vinets {', '.join(versions)}."
-    return Page(title, (Text(lead),), tuple(map(_section, found)), footer)
+    return Page(title, (lead,), tuple(map(_section, found)), footer)
 
 
 def _section(result: ExperimentResult) -> Section:
     figures = result.figures if len(result.figures) < 2 else (Beside(result.figures),)
-    notes = (Bullets(result.notes),) if result.notes else ()
-    blocks: tuple[Block, ...] = (
-        *map(Text, result.text),
-        *result.tables,
-        *figures,
-        *notes,
-        _how_it_was_run(result),
-    )
+    said: tuple[Block, ...] = (*result.text, *result.tables, *figures, Bullets(result.notes))
+    blocks = (*said, _how_it_was_run(result))
     return Section(result.title, blocks, result.experiment, result.paper)
 
 
 def _how_it_was_run(result: ExperimentResult) -> Folded:
     seconds = None if result.seconds is None else number(result.seconds, ",.1f")
-    settings = [
-        ("seeds", _shown(result.seeds) or None),
-        ("seconds in all", seconds),
-        *((name, _shown(value)) for name, value in result.settings.items()),
-    ]
-    machine = [(name, _shown(value)) for name, value in result.machine.items() if value is not None]
+    settings = [("seeds", result.seeds or None), ("seconds in all", seconds)]
     tables = (
-        facts_table("settings", "Settings", settings),
-        facts_table("machine", "Versions and machine", machine),
+        facts_table("settings", "Settings", [*settings, *result.settings.items()]),
+        facts_table("machine", "Versions and machine", result.machine.items()),
     )
     filled = tuple(table for table in tables if table.rows)
     command = (Code(shlex.join(result.command)),) if result.command else ()
     blocks: tuple[Block, ...] = (*command, *((Beside(filled),) if filled else ()))
-    return Folded("How it was run", blocks or (Text("The results do not say."),))
-
-
-def _shown(value: object) -> str:
-    """A setting as text: lists without brackets, what is nested as JSON."""
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value))
-    if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return number(value, None)
+    return Folded("How it was run", blocks or ("The results do not say.",))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from functools import singledispatch
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -22,7 +21,6 @@ from vinets.report.values import (
     Folded,
     Page,
     Table,
-    Text,
 )
 
 __all__ = ["as_characters", "print_page", "print_table"]
@@ -42,15 +40,7 @@ def print_table(table: Table) -> None:
 
 
 def print_page(page: Page, pictures: str = "") -> None:
-    """Print all of a page but its pictures.
-
-    Parameters
-    ----------
-    page : Page
-        What to print.
-    pictures : str
-        A sentence on where to find the figures, in place of them.
-    """
+    """Print all of a page but its pictures, and a sentence on where to find these."""
     console = _console()
     console.print(page.title, style="bold")
     for block in page.lead:
@@ -60,7 +50,7 @@ def print_page(page: Page, pictures: str = "") -> None:
         for block in section.blocks:
             _show(block, console)
     if pictures and page.holds(Figure, Drawing):
-        _show(Text(pictures), console)
+        _show(pictures, console)
 
 
 def _console() -> Console:
@@ -71,47 +61,32 @@ def _console() -> Console:
     return console
 
 
-@singledispatch
 def _show(block: Block, console: Console) -> None:
     """Print a block; figures and drawings leave no trace."""
+    match block:
+        case str():
+            console.print()
+            if console.is_terminal:
+                console.print(block, width=min(console.width, TEXT_WIDTH))
+            else:
+                console.print(block, soft_wrap=True)
+        case Bullets(items):
+            for item in items:
+                _show(f"- {item}", console)
+        case Facts(facts):
+            console.print()
+            for one in facts:
+                remark = f" ({one.remark})" if one.remark else ""
+                console.print(f"{one.name}: {one.value}{remark}", soft_wrap=not console.is_terminal)
+        case Code(text):
+            console.print(f"\n{text}", soft_wrap=True)
+        case Beside(blocks) | Folded(_, blocks):
+            for inner in blocks:
+                _show(inner, console)
+        case Table():
+            _show_table(block, console)
 
 
-@_show.register
-def _show_text(block: Text, console: Console) -> None:
-    console.print()
-    if console.is_terminal:
-        console.print(block.text, width=min(console.width, TEXT_WIDTH))
-    else:
-        console.print(block.text, soft_wrap=True)
-
-
-@_show.register
-def _show_bullets(block: Bullets, console: Console) -> None:
-    for item in block.items:
-        _show_text(Text(f"- {item}"), console)
-
-
-@_show.register
-def _show_facts(block: Facts, console: Console) -> None:
-    console.print()
-    for fact in block.facts:
-        remark = f" ({fact.remark})" if fact.remark else ""
-        console.print(f"{fact.name}: {fact.value}{remark}", soft_wrap=not console.is_terminal)
-
-
-@_show.register
-def _show_code(block: Code, console: Console) -> None:
-    console.print(f"\n{block.text}", soft_wrap=True)
-
-
-@_show.register(Beside)
-@_show.register(Folded)
-def _show_inner(block: Beside | Folded, console: Console) -> None:
-    for inner in block.blocks:
-        _show(inner, console)
-
-
-@_show.register
 def _show_table(table: Table, console: Console) -> None:
     console.print(f"\n{table.caption}", style="bold", soft_wrap=not console.is_terminal)
     wide = console.options.update(max_width=10_000)

@@ -42,12 +42,7 @@ def power(log10: float) -> str:
 def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figure:
     """The product of norms and Lipschitz constants up to every layer; the last point is R.
 
-    Parameters
-    ----------
-    uncut : Complexity
-        Of the uncut network.
-    networks : dict
-        Of networks behind a cut, by name. They run along the uncut network up to the cut.
+    Networks behind a cut, by name, run along the uncut network up to the cut.
     """
     end = max(len(found.layers) for found in (uncut, *networks.values()))
     names = [layer.name for layer in uncut.layers]
@@ -84,13 +79,6 @@ def margins_figure(corollary: Corollary, name: str) -> Figure:
 
     Margins are divided by R and the mean size of an input, so that both networks have one unit,
     and stay as they are where a network has no positive R.
-
-    Parameters
-    ----------
-    corollary : Corollary
-        Both networks on the same examples.
-    name : str
-        Of the network behind the cut.
     """
     sides = {name: corollary.network, "uncut network": corollary.uncut}
     normal = all(math.isfinite(bound.log10_R) for bound in sides.values())
@@ -136,15 +124,6 @@ def draw_region(ax: Axes, advice: Advice, degree: int) -> None:
 
     Blue sizes are certified at the tau of the advice, red ones are not. Lines mark where the
     largest tau is that tau, and where it is 1. A diamond marks the recommended size.
-
-    Parameters
-    ----------
-    ax : Axes
-        Where to draw.
-    advice : Advice
-        Its rows are drawn.
-    degree : int
-        One of the degrees in its rows.
     """
     from matplotlib.colors import TwoSlopeNorm
 

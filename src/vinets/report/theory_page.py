@@ -17,7 +17,6 @@ from vinets.report.theory_charts import (
 )
 from vinets.report.values import (
     Beside,
-    Block,
     Code,
     Column,
     Drawing,
@@ -27,12 +26,10 @@ from vinets.report.values import (
     Row,
     Section,
     Table,
-    Text,
     Value,
     facts_table,
 )
 from vinets.theory.advisor import Advice, power_of_ten
-from vinets.theory.bounds import PolynomialBounds
 from vinets.theory.complexity import Complexity
 from vinets.theory.margins import QUANTILES
 from vinets.theory.networks import CutComplexity
@@ -82,29 +79,16 @@ CAVEAT = (
 
 
 def theory_page(study: Study, title: str, command: str, machine: Mapping[str, object]) -> Page:
-    """The page of a study.
-
-    Parameters
-    ----------
-    study : Study
-        Of :func:`vinets.theory.study`.
-    title : str
-        Heading.
-    command : str
-        How to repeat it.
-    machine : dict
-        Of :func:`vinets.measure.machine`.
-    """
+    """The page of a study on a machine; the command says how to repeat it."""
     sections = [_by_layer(study)]
     if study.network is not None:
         sections.append(_bounds(study, study.network))
     sections.append(_advice(study.advice))
     if study.corollary is not None and study.network is not None:
         sections.append(_corollary(study.corollary, _name(study.network)))
-    known = [(name, str(value)) for name, value in machine.items() if value is not None]
-    machines = facts_table("machine", "Versions and machine", known)
+    machines = facts_table("machine", "Versions and machine", machine.items())
     sections.append(Section("How to repeat it", (Code(command), machines)))
-    lead = (Text(MEANING), _facts(study))
+    lead = (MEANING, _facts(study))
     return Page(title, lead, tuple(sections), f"vinets {machine['vinets']}.")
 
 
@@ -174,15 +158,20 @@ def _by_layer(study: Study) -> Section:
     if study.network is not None:
         sides["network behind the cut"] = (study.network.whole, OURS)
         others = {_name(study.network): study.network.whole}
-    shares = tuple(_shares(name, *side) for name, side in sides.items())
-    tables = (_layers(name, study, found) for name, (found, _) in sides.items())
-    blocks: tuple[Block, ...] = (
-        Text(NORMS),
-        layers_figure(study.uncut, others),
-        *tables,
-        Beside(shares),
+    shares = tuple(
+        Drawing(
+            f"shares-{name.split()[0]}",
+            f"Bars of the share of each layer of the {name} in the sum; the table holds the "
+            "numbers.",
+            f"Share of each layer in the sum, {name}.",
+            partial(draw_shares, found=found, color=color),
+            (5.6, 1.0 + 0.26 * len(found.layers)),
+        )
+        for name, (found, color) in sides.items()
     )
-    return Section("R by layer", blocks)
+    tables = (_layers(name, study, found) for name, (found, _) in sides.items())
+    figure = layers_figure(study.uncut, others)
+    return Section("R by layer", (NORMS, figure, *tables, Beside(shares)))
 
 
 def _layers(name: str, study: Study, found: Complexity) -> Table:
@@ -209,36 +198,20 @@ def _layers(name: str, study: Study, found: Complexity) -> Table:
     return Table(f"layers-{name.split()[0]}", caption, LAYER_COLUMNS, tuple(rows))
 
 
-def _shares(name: str, found: Complexity, color: str) -> Drawing:
-    return Drawing(
-        f"shares-{name.split()[0]}",
-        f"Bars of the share of each layer of the {name} in the sum; the table holds the numbers.",
-        f"Share of each layer in the sum, {name}.",
-        partial(draw_shares, found=found, color=color),
-        (5.6, 1.0 + 0.26 * len(found.layers)),
-    )
-
-
 def _bounds(study: Study, network: CutComplexity) -> Section:
-    bounds = network.head.bounds
-    blocks: list[Block] = [Text(kappa_sentence(study))]
-    if bounds is not None:
-        held = "Every bound holds." if bounds.holds else "A bound is broken."
-        blocks += [
-            _bounds_table(bounds),
-            Text(f"{held} A ratio of 1 means that the bound is attained."),
-        ]
-    return Section("κ and the bounds of the theorem", tuple(blocks))
-
-
-def _bounds_table(found: PolynomialBounds) -> Table:
+    title, found = "κ and the bounds of the theorem", network.head.bounds
+    if found is None:
+        return Section(title, (kappa_sentence(study),))
     size = found.size
     caption = (
         f"Norms beside their bounds: degree {size.degree}, {number(size.monomials, ',')} "
         f"monomials, {number(size.polynomials, ',')} polynomials, τ = {number(size.tau, '.4g')}"
     )
     rows = [(b.quantity, b.source, b.actual, b.bound, b.tightness, b.holds) for b in found.bounds]
-    return Table.from_rows("bounds", caption, BOUND_COLUMNS, rows)
+    table = Table.from_rows("bounds", caption, BOUND_COLUMNS, rows)
+    held = "Every bound holds." if found.holds else "A bound is broken."
+    attained = f"{held} A ratio of 1 means that the bound is attained."
+    return Section(title, (kappa_sentence(study), table, attained))
 
 
 def _advice(advice: Advice) -> Section:
@@ -261,7 +234,7 @@ def _advice(advice: Advice) -> Section:
         )
         for degree in sorted({row.degree for row in advice.rows})
     )
-    blocks = (Text(text), Text(advice.sentence), _advice_table(advice), Beside(maps))
+    blocks = (text, advice.sentence, _advice_table(advice), Beside(maps))
     return Section("Heads that are certified", blocks)
 
 
@@ -309,11 +282,7 @@ def _corollary(corollary: Corollary, name: str) -> Section:
             for side, b in sides.items()
         ],
     )
-    blocks = (
-        Text(corollary_sentence(corollary.ratio(0.5))),
-        table,
-        margins_figure(corollary, name),
-    )
+    blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary, name))
     return Section("Margins and the corollary", blocks)
 
 

@@ -6,10 +6,13 @@ Whoever has results builds these values, and nothing else. :mod:`vinets.report.t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from vinets.report.formats import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +37,6 @@ __all__ = [
     "Section",
     "Series",
     "Table",
-    "Text",
     "Value",
     "facts_table",
 ]
@@ -137,12 +139,10 @@ class Table:
         return cls(id, caption, made, tuple(filled))
 
     @property
-    def compared(self) -> frozenset[str]:
-        """Columns, but for the first, of which the paper prints a value."""
-        known = {
-            name for row in self.rows for name, value in row.paper.items() if value is not None
-        }
-        return frozenset(column.name for column in self.columns[1:] if column.name in known)
+    def is_compared(self) -> bool:
+        """Whether the paper prints a value of a column, but for the first."""
+        names = [column.name for column in self.columns[1:]]
+        return any(row.paper.get(name) is not None for row in self.rows for name in names)
 
     def parts(self) -> list[tuple[str | None, list[Row]]]:
         """Rows by their section, in order; no heading is repeated."""
@@ -154,10 +154,19 @@ class Table:
         return found
 
 
-def facts_table(id: str, caption: str, facts: Iterable[tuple[str, Value]]) -> Table:
-    """Names with their values, such as settings; what is None is left out."""
-    known = [pair for pair in facts if pair[1] is not None]
+def facts_table(id: str, caption: str, facts: Iterable[tuple[str, object]]) -> Table:
+    """Names with values of any kind, such as settings; what is None is left out."""
+    known = [(name, _shown(value)) for name, value in facts if value is not None]
     return Table.from_rows(id, caption, ["name", "value"], known)
+
+
+def _shown(value: object) -> str:
+    """A value as text: lists without brackets, what is nested as JSON."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_shown, value))
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return number(value, None)
 
 
 # --- figures ----------------------------------------------------------------------------------
@@ -250,13 +259,6 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A paragraph."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Bullets:
     """A list of sentences."""
 
@@ -302,7 +304,8 @@ class Folded:
     blocks: tuple[Block, ...]
 
 
-Block: TypeAlias = Table | Figure | Drawing | Text | Bullets | Facts | Code | Beside | Folded
+Block: TypeAlias = str | Table | Figure | Drawing | Bullets | Facts | Code | Beside | Folded
+"""What a page is made of; text is a paragraph."""
 
 
 @dataclass(frozen=True)
@@ -346,14 +349,6 @@ class ExperimentResult:
     it, such as "Table 2". ``text`` are paragraphs, ``notes`` remarks, such as what differs from the
     paper. ``seeds`` are those that were averaged over, ``settings`` what else decides the outcome.
     ``machines`` are all of them, where its trials ran on several.
-
-    Examples
-    --------
-    >>> from vinets.plain import as_plain
-    >>> table = Table("t", "Sizes", (Column("model"),), (Row({"model": "VI-Net"}),))
-    >>> found = as_plain(ExperimentResult("table-sizes", "Sizes", tables=(table,)))
-    >>> found["tables"][0]["rows"][0]["values"]
-    {'model': 'VI-Net'}
     """
 
     experiment: str
