@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,41 +45,21 @@ class Layout:
 
 
 _BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+_BINARY = tuple(f"{name}.bin" for name in _BATCHES)
 LAYOUTS = (
+    Layout("cifar10", 10, "cifar-10-batches-bin", _BINARY, ("test_batch.bin",), "batches.meta.txt"),
     Layout(
-        data="cifar10",
-        classes=10,
-        folder="cifar-10-batches-bin",
-        train=tuple(f"{name}.bin" for name in _BATCHES),
-        test=("test_batch.bin",),
-        names="batches.meta.txt",
-    ),
-    Layout(
-        data="cifar10",
-        classes=10,
-        folder="cifar-10-batches-py",
-        train=_BATCHES,
-        test=("test_batch",),
-        names="batches.meta",
+        *("cifar10", 10, "cifar-10-batches-py", _BATCHES, ("test_batch",), "batches.meta"),
         key="labels",
         names_key="label_names",
     ),
     Layout(
-        data="cifar100",
-        classes=100,
-        folder="cifar-100-binary",
-        train=("train.bin",),
-        test=("test.bin",),
+        *("cifar100", 100, "cifar-100-binary", ("train.bin",), ("test.bin",)),
         names="fine_label_names.txt",
         label_bytes=2,
     ),
     Layout(
-        data="cifar100",
-        classes=100,
-        folder="cifar-100-python",
-        train=("train",),
-        test=("test",),
-        names="meta",
+        *("cifar100", 100, "cifar-100-python", ("train",), ("test",), "meta"),
         key="fine_labels",
         names_key="fine_label_names",
     ),
@@ -119,15 +98,10 @@ def _located(spec: str) -> tuple[Path, str] | None:
 
 
 def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
-    """CIFAR-10 or CIFAR-100 from a folder on disk; nothing is downloaded.
+    """CIFAR-10, or CIFAR-100 with its fine labels, from a folder on disk; nothing is downloaded.
 
-    Parameters
-    ----------
-    directory : str or Path
-        The unpacked archive or the folder above it: the official binary or Python version, or
-        lossless WebP sheets (:mod:`vinets.data.sheets`).
-    name : {"cifar10", "cifar100"}, default="cifar10"
-        Which one; CIFAR-100 has the fine labels.
+    The folder is the unpacked archive or the one above it: the official binary or Python version,
+    or lossless WebP sheets (:mod:`vinets.data.sheets`).
     """
     one_of("cifar", "name", name, tuple(SHEETS))
     found = find_cifar(directory, name)
@@ -140,11 +114,17 @@ def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
         )
     folder, layout = found
     if layout is None:
-        return _from_sheets(folder, name)
-    read = _read_pickled if layout.key else _read_binary
-    train, test = (_joined(folder, files, layout, read) for files in (layout.train, layout.test))
-    names = _class_names(folder / layout.names, layout.names_key, layout.classes)
-    return _split(name, train, test, names)
+        count, file = SHEETS[name]
+        train, test = read_sheets(folder, "train"), read_sheets(folder, "test")
+        for _, labels in (train, test):
+            _check_range(folder, labels, count)
+        names = _class_names(folder / file, "", count)
+    else:
+        train, test = (_joined(folder, files, layout) for files in (layout.train, layout.test))
+        names = _class_names(folder / layout.names, layout.names_key, layout.classes)
+    return image_split(
+        name, train, test, classes=names, augmentation=AUGMENTATION, preprocessing=PREPROCESSING
+    )
 
 
 def find_cifar(directory: str | Path, name: str) -> tuple[Path, Layout | None] | None:
@@ -164,23 +144,8 @@ def find_cifar(directory: str | Path, name: str) -> tuple[Path, Layout | None] |
 Pair = tuple[Tensor, Tensor]
 
 
-def _from_sheets(folder: Path, name: str) -> DataSplit:
-    count, names_file = SHEETS[name]
-    train, test = read_sheets(folder, "train"), read_sheets(folder, "test")
-    for _, labels in (train, test):
-        _check_range(folder, labels, count)
-    return _split(name, train, test, _class_names(folder / names_file, "", count))
-
-
-def _split(name: str, train: Pair, test: Pair, classes: tuple[str, ...]) -> DataSplit:
-    return image_split(
-        name, train, test, classes=classes, augmentation=AUGMENTATION, preprocessing=PREPROCESSING
-    )
-
-
-def _joined(
-    folder: Path, files: tuple[str, ...], layout: Layout, read: Callable[[Path, Layout], Pair]
-) -> Pair:
+def _joined(folder: Path, files: tuple[str, ...], layout: Layout) -> Pair:
+    read = _read_pickled if layout.key else _read_binary
     images, labels = [], []
     for file in files:
         path = folder / file

@@ -28,14 +28,7 @@ class Digits(DataFormat):
 
 
 def digits(seed: int = 0, test_share: float = 0.25) -> DataSplit:
-    """1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class.
-
-    Parameters
-    ----------
-    seed : int, default=0
-        Seed of the split.
-    test_share : float, default=0.25
-        Share of the digits to test on.
+    """1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class with a seed.
 
     Examples
     --------

@@ -14,17 +14,11 @@ __all__ = ["load_data"]
 def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSplit:
     """Load the data set that ``spec`` names.
 
-    Parameters
-    ----------
-    spec : str or Path
-        ``"digits"``; ``"cifar10:DIR"`` or ``"cifar100:DIR"``; a folder, in which CIFAR, WebP
-        sheets or folders of images by class are recognised; ``"X.npy,y.npy"``, of which a part is
-        held out, or ``"X.npy,y.npy,Xtest.npy,ytest.npy"``. Other packages may add to these, see
-        :class:`vinets.data.DataFormat`.
-    seed : int, default=0
-        Seed of the split, where the data set has none of its own.
-    size : (H, W), int or None, default=None
-        Size for folders of images, the only ones that are resized.
+    That is ``"digits"``; ``"cifar10:DIR"`` or ``"cifar100:DIR"``; a folder, in which CIFAR, WebP
+    sheets or folders of images by class are recognised; ``"X.npy,y.npy"``, of which a part is held
+    out, or ``"X.npy,y.npy,Xtest.npy,ytest.npy"``. Other packages may add to these, see
+    :class:`vinets.data.DataFormat`. The seed is that of the split, where the data set has none of
+    its own; the size is for folders of images, the only ones that are resized.
 
     Examples
     --------

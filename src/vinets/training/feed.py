@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import format_bytes, parameter_error
-from vinets.data.sources import Inputs, Source, as_source, split_source
+from vinets.data.interface import Inputs, Source
+from vinets.data.sources import as_source, split_source
 from vinets.fingerprint import fingerprint
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
