@@ -78,29 +78,14 @@ def _share_removed(
 
 @dataclass(frozen=True)
 class CutPoint:
-    """A cut that a network allows, in the order in which its forward pass reaches them.
+    """A cut that a network allows, in the order in which its forward pass reaches them."""
 
-    Attributes
-    ----------
-    index : int
-        Position in the list.
-    name : str
-        Name of the module whose output becomes the latents.
-    shape : tuple of int
-        Shape of that output for one example, without the batch.
-    parameters, macs : int
-        Parameters and multiply-adds (convolutions and linear layers) that the truncated network
-        still needs.
-    removed : float
-        Share of the counted layers that the cut removes, in [0, 1]; see :func:`share_removed`.
-    """
-
-    index: int
-    name: str
-    shape: tuple[int, ...]
-    parameters: int
-    macs: int
-    removed: float
+    index: int  # in the list of all cuts
+    name: str  # of the module whose output becomes the latents
+    shape: tuple[int, ...]  # of that output for one example, without the batch
+    parameters: int  # that the truncated network still needs
+    macs: int  # multiply-adds of its convolutions and linear layers
+    removed: float  # share of the counted layers that the cut removes; see share_removed
 
 
 def cut_points(
@@ -109,16 +94,9 @@ def cut_points(
     """List every cut that ``model`` allows.
 
     A cut is behind a module with a tensor as its output: each layer at its first call, and each
-    block whose output is that of no layer, such as a residual block with its sum.
-
-    Parameters
-    ----------
-    model : Module
-        The network; it is not changed, and runs in eval mode.
-    example : Tensor or mapping of Tensor
-        A batch of inputs; one is enough.
-    counted : callable, default=all_convolutions
-        The layers of which :attr:`CutPoint.removed` tells the share.
+    block whose output is that of no layer, such as a residual block with its sum. The network is
+    not changed, and runs in eval mode on ``example``, a batch of one input or more. ``counted``
+    says of which layers :attr:`CutPoint.removed` tells the share.
 
     Examples
     --------
@@ -151,10 +129,10 @@ def cut_points(
 def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) -> nn.Module:
     """The network up to and including the module ``cut``, in eval mode.
 
+    The network that is given is not changed; the result shares its parameters.
+
     Parameters
     ----------
-    model : Module
-        The network; it is not changed. Parameters are shared with the result.
     cut : str or int
         A module name such as ``"layer3.1.bn1"``; an index into :func:`cut_points`; or the share of
         convolutional layers to remove, such as ``"50%"``.

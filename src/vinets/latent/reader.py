@@ -17,18 +17,10 @@ __all__ = ["LatentReader", "LatentShape", "first_tensor"]
 
 @dataclass(frozen=True)
 class LatentShape:
-    """Channels and positions of the output of a module, for one example.
+    """Channels and positions of the output of a module, for one example."""
 
-    Attributes
-    ----------
-    channels : int
-        Length of the descriptor at a position.
-    height, width : int
-        The grid of positions: ``1 x T`` for ``T`` tokens, ``1 x 1`` for vectors.
-    """
-
-    channels: int
-    height: int
+    channels: int  # length of the descriptor at a position
+    height: int  # of the grid of positions: 1 x T for T tokens, 1 x 1 for vectors
     width: int
 
     @property

@@ -20,19 +20,9 @@ class LatentStore:
     """Latents ``(m, ...)`` with labels ``(m,)``.
 
     Build one by :meth:`from_tensor`, :meth:`open` or :func:`vinets.latent.collect_latents`.
-
-    Parameters
-    ----------
-    runs : callable
-        Starts a pass over the latents: tensors ``(b, ...)`` in order, of any lengths.
-    labels : Tensor
-        Integers ``(m,)``, on the device of the latents.
-    shape : tuple of int
-        Shape of one latent.
-    dtype : torch.dtype
-        Precision in which the latents are stored.
-    memory_limit : int
-        The most bytes that :meth:`tensor` and :meth:`of_class` may allocate.
+    ``runs`` starts a pass over the latents: tensors ``(b, ...)`` in order, of any lengths. Labels
+    lie on the device of the latents, which have ``shape``, one by one, and are stored as ``dtype``.
+    ``memory_limit`` has the most bytes that :meth:`tensor` and :meth:`of_class` may allocate.
 
     Examples
     --------
@@ -68,17 +58,7 @@ class LatentStore:
         *,
         memory_limit: int = MEMORY_LIMIT,
     ) -> LatentStore:
-        """A store of ``values`` in memory, which are not copied.
-
-        Parameters
-        ----------
-        values : Tensor or sequence of Tensor
-            Latents ``(m, ...)``, whole or in runs ``(b, ...)`` one behind the other.
-        labels : Tensor
-            Integers ``(m,)``; moved to the device of the values.
-        memory_limit : int, default=2 GiB
-            As in the constructor.
-        """
+        """A store in memory, not copied: ``(m, ...)``, or runs ``(b, ...)`` behind each other."""
         runs = (values,) if isinstance(values, Tensor) else tuple(values)
         kinds = {(run.dtype, tuple(run.shape[1:])) for run in runs}
         if len(kinds) != 1 or runs[0].ndim < 2 or not runs[0].is_floating_point():
@@ -126,10 +106,7 @@ class LatentStore:
     def chunks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """A pass over the store in order: float32 latents ``(b, ...)`` and labels ``(b,)``.
 
-        Parameters
-        ----------
-        size : int or None, default=None
-            Number of latents in a chunk; the last may be smaller. None: about 64 MiB of them.
+        A chunk has ``size`` latents, the last perhaps fewer; None: about 64 MiB of them.
         """
         rows = optional_positive_int("LatentStore.chunks", "size", size)
         if rows is None:
