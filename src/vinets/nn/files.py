@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from vinets.files import read_json, write_json
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.sources import rebuild
+from vinets.models.weights import read_weights
 from vinets.nn.heads import HEADS, Head
 from vinets.nn.network import CutNetwork, Record, example_inputs, network_of
 from vinets.plain import as_plain, from_plain
 from vinets.registry import UnknownName
 
-__all__ = ["load_network", "save_network"]
+__all__ = ["load_network", "read_description", "save_network"]
 
 FORMAT, VERSION = "vinets.network", 2
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -52,8 +52,13 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
 def load_network(directory: str | Path, backbone: nn.Module | None = None) -> CutNetwork:
     """Read a network; files that are not one are refused in one sentence."""
     folder = Path(directory)
-    config = _read_config(folder)
-    state = _read_state(folder)
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no saved network: {CONFIG} is missing. Save one with save_pretrained."
+        )
+    config = read_description(folder / CONFIG, FORMAT, VERSION)
+    # clones, for tensors in a file lie unaligned, and kernels then round differently
+    state = {k: t.clone() for k, t in read_weights(folder / WEIGHTS).items()}
     try:
         record = from_plain(Record, config["record"], "record")
         head = _head(config["head"], state)
@@ -78,31 +83,16 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     return network.eval()
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no saved network: {CONFIG} is missing. Save one with save_pretrained."
-        )
-    config = read_json(path)
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+def read_description(path: Path, format: str, version: int) -> dict[str, Any]:
+    """The JSON object in a file, if it is marked with this format and version."""
+    values = read_json(path)
+    if not isinstance(values, dict) or values.get("format") != format:
         raise ValueError(f"{path} does not describe a network of vinets.")
-    if config.get("version") != VERSION:
+    if values.get("version") != version:
         raise ValueError(
-            f"{path} has version {config.get('version')!r}; this release reads version {VERSION}."
+            f"{path} has version {values.get('version')!r}; this release reads version {version}."
         )
-    return config
-
-
-def _read_state(folder: Path) -> dict[str, Tensor]:
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} holds no weights: {WEIGHTS} is missing.")
-    try:
-        # clones, for tensors in a file lie unaligned, and kernels then round differently
-        return {k: t.clone() for k, t in load_file(str(path)).items()}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a readable safetensors file: {error}.") from None
+    return values
 
 
 def _head(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Head:

@@ -9,9 +9,10 @@ from typing import Any
 from torch import nn
 
 from vinets.data.images import Preprocessing
-from vinets.files import read_json, write_json
+from vinets.files import write_json
 from vinets.models import load_weights, rebuild, save_weights
 from vinets.models.records import ModelRecord
+from vinets.nn.files import read_description
 from vinets.nn.network import example_inputs
 
 __all__ = ["DESCRIPTION", "UncutNetwork", "read_uncut", "write_uncut"]
@@ -22,30 +23,14 @@ DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class UncutNetwork:
-    """A whole network with what is needed to use it.
-
-    Parameters
-    ----------
-    model : Module
-        The network.
-    source : dict
-        How to make it again; see :func:`vinets.models.source_of`.
-    inputs : dict
-        Shapes and dtypes of its inputs; see :func:`vinets.nn.network.input_fields`.
-    classes : tuple of str
-        Names of the classes.
-    preprocessing : Preprocessing or None
-        How an image becomes an input.
-    training : dict
-        Recipe, data and results, for the record.
-    """
+    """A whole network with what is needed to use it."""
 
     model: nn.Module
-    source: ModelRecord
-    inputs: dict[str, Any]
+    source: ModelRecord  # how to make it again; see vinets.models.source_of
+    inputs: dict[str, Any]  # shapes and dtypes; see vinets.nn.network.input_fields
     classes: tuple[str, ...]
-    preprocessing: Preprocessing | None
-    training: dict[str, Any]
+    preprocessing: Preprocessing | None  # how an image becomes an input
+    training: dict[str, Any]  # recipe, data and results, for the record
 
 
 def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
@@ -67,7 +52,7 @@ def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
 def read_uncut(folder: Path) -> UncutNetwork:
     """Read what :func:`write_uncut` wrote; other files are refused in one sentence."""
     path = folder / DESCRIPTION
-    values = _read(path)
+    values = read_description(path, FORMAT, VERSION)
     try:
         source, inputs, classes = values["source"], values["inputs"], tuple(values["classes"])
         example_inputs(inputs)
@@ -84,14 +69,3 @@ def read_uncut(folder: Path) -> UncutNetwork:
     told = values.get("training")
     training = told if isinstance(told, dict) else {}
     return UncutNetwork(model, source, inputs, classes, preprocessing, training)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    values = read_json(path)
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise ValueError(f"{path} does not describe a network of vinets.")
-    if values.get("version") != VERSION:
-        raise ValueError(
-            f"{path} has version {values.get('version')!r}; this release reads version {VERSION}."
-        )
-    return values

@@ -102,9 +102,7 @@ class InputFeed:
 
     @torch.no_grad()
     def _lesson(self, inputs: Inputs) -> Tensor | None:
-        if self.teacher is None:
-            return None
-        return logits_of(call(self.teacher, inputs))
+        return None if self.teacher is None else logits_of(call(self.teacher, inputs))
 
 
 class LatentFeed(InputFeed):
@@ -133,22 +131,12 @@ class LatentViews:
     """Latents of several augmented passes over the data, and of the held-out part.
 
     Every head on the same backbone can be trained on them: see :func:`vinets.fine_tune`.
-
-    Parameters
-    ----------
-    views : tuple of Tensor
-        Each (m, C, P).
-    labels : Tensor of shape (m,)
-    lessons : tuple of Tensor
-        Logits of the teacher on every view; empty without a teacher.
-    held_latents, held_labels : Tensor
-        The held-out part; empty without one.
     """
 
-    views: tuple[Tensor, ...]
-    labels: Tensor
-    lessons: tuple[Tensor, ...]
-    held_latents: Tensor
+    views: tuple[Tensor, ...]  # each (m, C, P)
+    labels: Tensor  # (m,)
+    lessons: tuple[Tensor, ...]  # logits of the teacher on every view; empty without a teacher
+    held_latents: Tensor  # of the held-out part; empty without one
     held_labels: Tensor
 
     @property
@@ -204,22 +192,11 @@ def cache_latents(
 ) -> LatentViews:
     """Run the backbone over ``views`` augmented passes once, for all epochs and heads to come.
 
-    Parameters
-    ----------
-    network : CutNetwork
-        Any network with the backbone in question.
-    data : any data source
-        The training data; the share ``validation`` of it is held out, as in training.
-    recipe, caching : Recipe, Caching
-        Or their fields as keywords: ``views=3`` passes (without augmentation one is all there is),
-        ``dtype="float16"`` to halve the memory; ``validation``, ``augment`` and ``seed`` as in the
-        training to come.
-    teacher : Module or None, default=None
-        The uncut network, to keep its logits as well.
-    memory_limit : int, default=8 GiB
-        Refuse to start above this.
-    latent_batch : int, default=512
-        Examples at once.
+    Any network with the backbone in question will do. Options are given as objects, or their fields
+    as keywords: ``views=3`` passes (without augmentation one is all there is), ``dtype="float16"``
+    to halve the memory; ``validation``, the share held out, ``augment`` and ``seed`` as in the
+    training to come. With a teacher, the uncut network, its logits are kept as well. What needs
+    more than ``memory_limit`` bytes is refused; ``latent_batch`` examples run at once.
     """
     if caching.views is None:
         raise parameter_error("cache_latents", "views", "a positive integer", None)

@@ -52,10 +52,6 @@ def fine_tune(
         For a checkpoint after every epoch; an interrupted training goes on from there.
     device : str or None, default=None
         None is where the network lies.
-
-    Returns
-    -------
-    History
     """
     if recipe.distill is None:
         recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
