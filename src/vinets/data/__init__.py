@@ -3,11 +3,10 @@
 from vinets.data.cifar import cifar
 from vinets.data.digits import digits
 from vinets.data.folders import image_folder
-from vinets.data.formats import DATA_FORMATS, DataFormat
+from vinets.data.formats import DATA_FORMATS, DataFormat, load_data
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
 from vinets.data.interface import DataSplit, Inputs, Source
 from vinets.data.labels import choose_per_class
-from vinets.data.load import load_data
 from vinets.data.loaders import LoaderSource
 from vinets.data.npy import npy_pair
 from vinets.data.sources import as_source, split_source

@@ -37,7 +37,8 @@ class Preprocessing:
         for side in self.size:
             positive_int("Preprocessing", "size", side)
         for name, values in (("mean", self.mean), ("std", self.std)):
-            if not _is_finite_tuple(values, self.channels):
+            sound = isinstance(values, tuple) and len(values) == self.channels
+            if not sound or not all(isinstance(v, Real) and math.isfinite(v) for v in values):
                 accepted = f"a tuple of {self.channels} finite floats, one a channel"
                 raise parameter_error("Preprocessing", name, accepted, values)
         if min(self.std) <= 0:
@@ -131,16 +132,15 @@ class Augmentation:
         across = torch.where(flipped[:, None] == 1, across.flip(1), across)
         rows = torch.arange(height, device=images.device) + top[:, None] - self.padding
         columns = across + left[:, None] - self.padding
-        inside = None
-        if self.mode == "zero":
-            in_rows = (rows >= 0) & (rows < height)
-            in_columns = (columns >= 0) & (columns < width)
-            inside = (in_rows[:, :, None] & in_columns[:, None, :]).unsqueeze(1)
         # One gather with flat indices: no padded copy, and the memory layout stays as it is.
         flat = _mirror(rows, height)[:, :, None] * width + _mirror(columns, width)[:, None, :]
         index = flat.view(n, 1, -1).expand(n, channels, -1)
         result = images.flatten(2).gather(2, index).view_as(images)
-        return result if inside is None else result.masked_fill_(~inside, 0)
+        if self.mode == "zero":
+            in_rows = (rows >= 0) & (rows < height)
+            in_columns = (columns >= 0) & (columns < width)
+            result.masked_fill_(~(in_rows[:, None, :, None] & in_columns[:, None, None, :]), 0)
+        return result
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Augment a batch (N, C, H, W) on its device, with draws from ``generator``."""
@@ -237,11 +237,3 @@ def image_split(
 def _mirror(positions: Tensor, length: int) -> Tensor:
     """Reflect positions just outside of 0..length-1 back into it, at the edge pixels."""
     return ((length - 1) - ((length - 1) - positions.abs()).abs()).clamp_(0, length - 1)
-
-
-def _is_finite_tuple(values: Any, length: int) -> bool:
-    return (
-        isinstance(values, tuple)
-        and len(values) == length
-        and all(isinstance(v, Real) and math.isfinite(v) for v in values)
-    )

@@ -111,29 +111,23 @@ def can_be_reread(loader: DataLoader[Any]) -> bool:
 
 def read_once(loader: DataLoader[Any], classes: Sequence[str] | None = None) -> TensorSource:
     """Everything that one pass over ``loader`` gives, in memory. The loader must end."""
-    inputs: list[Inputs] = []
-    labels: list[Tensor] = []
-    for batch in loader:
-        some, those = _inputs_and_labels(batch)
-        inputs.append(some)
-        labels.append(those)
-    if not labels:
+    pairs = [_inputs_and_labels(batch) for batch in loader]
+    if not pairs:
         raise parameter_error("as_source", "data", "at least one example", "none")
-    return TensorSource(_joined(inputs), torch.cat(labels), classes)
+    labels = torch.cat([labels for _, labels in pairs])
+    return TensorSource(_joined([inputs for inputs, _ in pairs]), labels, classes)
 
 
 def _joined(parts: list[Inputs]) -> Inputs:
     accepted = "batches of one kind, whose inputs differ in the first dimension only"
-    tensors = [part for part in parts if isinstance(part, Tensor)]
-    mappings = [part for part in parts if not isinstance(part, Tensor)]
+    named = [{"": part} if isinstance(part, Tensor) else part for part in parts]
+    if any(part.keys() != named[0].keys() for part in named):
+        raise parameter_error("as_source", "data", accepted, "batches of several kinds")
     try:
-        if len(tensors) == len(parts):
-            return torch.cat(tensors)
-        if len(mappings) == len(parts) and all(m.keys() == mappings[0].keys() for m in mappings):
-            return {name: torch.cat([m[name] for m in mappings]) for name in mappings[0]}
+        joined = {name: torch.cat([part[name] for part in named]) for name in named[0]}
     except RuntimeError as error:
         raise parameter_error("as_source", "data", accepted, str(error)) from None
-    raise parameter_error("as_source", "data", accepted, "batches of several kinds")
+    return joined[""] if isinstance(parts[0], Tensor) else joined
 
 
 def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:

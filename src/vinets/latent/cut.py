@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -145,12 +146,11 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     traced = _trace(model, keep=(name,))
     if traced is None:
         return StoppedNetwork(model if example is None else _used(model, name, example), name)
-    for node in traced.graph.nodes:
-        if node.op == "call_module" and node.target == name:
-            break
-    else:
+    nodes = traced.graph.nodes
+    node = next((n for n in nodes if n.op == "call_module" and n.target == name), None)
+    if node is None:
         raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
-    (output,) = (n for n in traced.graph.nodes if n.op == "output")
+    (output,) = (n for n in nodes if n.op == "output")
     output.args = (node,)
     traced.graph.eliminate_dead_code()
     traced.delete_all_unused_submodules()
@@ -192,9 +192,8 @@ class _Tracer(fx.Tracer):
         self.keep = keep
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return module_qualified_name in self.keep or super().is_leaf_module(
-            m, module_qualified_name
-        )
+        kept = module_qualified_name in self.keep
+        return kept or super().is_leaf_module(m, module_qualified_name)
 
 
 def _trace(model: nn.Module, keep: tuple[str, ...] = ()) -> fx.GraphModule | None:
@@ -270,10 +269,8 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
     points = cut_points(model, example)
     if isinstance(cut, int):
         if not -len(points) <= cut < len(points):
-            accepted = f"an index below {len(points)}"
-            raise parameter_error(
-                "truncate", "cut", accepted, cut, "See cut_points(model, example)."
-            )
+            accepted, remedy = f"an index below {len(points)}", "See cut_points(model, example)."
+            raise parameter_error("truncate", "cut", accepted, cut, remedy)
         return points[cut].name
     try:
         share = float(cut[:-1]) / 100
@@ -287,24 +284,19 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
     shapes: dict[str, tuple[int, ...]] = {}
     macs: dict[str, int] = {}
     outputs: list[Tensor] = []  # kept alive, so that identity means the same cut
-    handles = []
 
-    def watch(name: str, layer: bool) -> Any:
-        def hook(module: nn.Module, args: Any, output: Any) -> None:
-            if not isinstance(output, Tensor) or name in shapes:
-                return
-            if layer:
-                macs[name] = _macs(module, output)
-            elif any(output is known for known in outputs):
-                return  # the last layer of the block is this cut already
-            shapes[name] = tuple(output.shape[1:])
-            outputs.append(output)
+    def watch(name: str, module: nn.Module, args: Any, output: Any) -> None:
+        if not isinstance(output, Tensor) or name in shapes:
+            return
+        if not any(module.children()):
+            macs[name] = _macs(module, output)
+        elif any(output is known for known in outputs):
+            return  # the last layer of the block is this cut already
+        shapes[name] = tuple(output.shape[1:])
+        outputs.append(output)
 
-        return hook
-
-    for name, module in model.named_modules():
-        if name:
-            handles.append(module.register_forward_hook(watch(name, not any(module.children()))))
+    named = [(name, module) for name, module in model.named_modules() if name]
+    handles = [module.register_forward_hook(partial(watch, name)) for name, module in named]
     with torch.no_grad():
         call(model, example)
     for handle in handles:

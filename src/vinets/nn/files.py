@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from vinets.files import read_json, write_json
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.sources import rebuild
-from vinets.models.weights import read_weights
+from vinets.models.weights import read_weights, save_weights
 from vinets.nn.heads import HEADS, Head
 from vinets.nn.network import CutNetwork, Record, example_inputs, network_of
 from vinets.plain import as_plain, from_plain
@@ -34,7 +33,6 @@ UNREADABLE = (
 def save_network(network: CutNetwork, directory: str | Path) -> None:
     """Write ``network`` into ``directory``, which is created if need be."""
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
     config = {
         "format": FORMAT,
         "version": VERSION,
@@ -43,9 +41,7 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
         "head": {"kind": network.head.kind, **network.head.config()},
         "parts": network.parts(),
     }
-    # clones, for safetensors refuses tensors that share memory
-    state = {k: t.detach().cpu().clone().contiguous() for k, t in network.state_dict().items()}
-    save_file(state, str(folder / WEIGHTS), {"format": FORMAT})
+    save_weights(network, folder / WEIGHTS)
     write_json(folder / CONFIG, config)  # last, for a folder with it counts as a saved network
 
 
@@ -74,8 +70,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
             )
         backbone = rebuild(record.source)
     try:
-        # in eval mode, for tracing writes the mode of some networks' layers into the graph
-        cut = truncate(backbone.eval(), record.cut, example)
+        cut = truncate(backbone, record.cut, example)
         network = network_of(cut, reader, head, record)
     except UNREADABLE as error:
         raise _not_described(folder, error) from None

@@ -65,7 +65,7 @@ def import_torchvision(library: str = "torchvision") -> ModuleType:
     for the complaint where it is not installed.
     """
     try:
-        return imported("torchvision", library, extra="vision")
+        return imported("torchvision", f"Networks of {library} need", extra="vision")
     except RuntimeError as error:
         if "torchvision::nms" not in str(error):
             raise
