@@ -174,16 +174,14 @@ class StoppedNetwork(nn.Module):
         try:
             self.model(*inputs, **options)
         except _Reached as reached:
-            return reached.output
+            return reached.args[0]
         finally:
             handle.remove()
         raise RuntimeError(f"the forward pass never called {self.name!r}")
 
 
 class _Reached(Exception):
-    def __init__(self, output: Any) -> None:
-        super().__init__()
-        self.output = output
+    """Ends a forward pass, and carries the output of the module at the cut."""
 
 
 class _Tracer(fx.Tracer):

@@ -96,12 +96,9 @@ def fit_pca(
     (tensor([[0.6000, 0.8000]]), tensor([1.]))
     """
     one_of("fit_pca", "method", method, METHODS)
-    for name, value, domain in (
-        ("n_components", n_components, whole(1)),
-        ("n_iter", n_iter, whole(0)),
-        ("oversample", oversample, whole(0)),
-    ):
-        check_value("fit_pca", name, domain, value)
+    check_value("fit_pca", "n_components", whole(1), n_components)
+    check_value("fit_pca", "n_iter", whole(0), n_iter)
+    check_value("fit_pca", "oversample", whole(0), oversample)
     if not callable(chunks):
         accepted = "a function that starts a new pass over tensors (b, D)"
         remedy = "For a tensor pass chunks=lambda: [values]."

@@ -46,11 +46,7 @@ class Rescale(nn.Module):
 
     @classmethod
     def fit(
-        cls,
-        latents: LatentStore | Iterable[Tensor],
-        per: str = "feature",
-        *,
-        squash: bool = True,
+        cls, latents: LatentStore | Iterable[Tensor], per: str = "feature", *, squash: bool = True
     ) -> Rescale:
         """Mean and standard deviation from one pass over a store, or chunks ``(b, ...)``.
 
