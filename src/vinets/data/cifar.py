@@ -31,7 +31,7 @@ CIFAR10_NAMES = (
 
 @dataclass(frozen=True)
 class Layout:
-    """An official archive: its file names, and where the labels stand in a file."""
+    """An archive: its file names, and where the labels stand in a file; sheets name no files."""
 
     data: str
     classes: int
@@ -63,8 +63,10 @@ LAYOUTS = (
         key="fine_labels",
         names_key="fine_label_names",
     ),
+    Layout("cifar10", 10, "cifar10_sheets", (), (), "batches.meta.txt"),
+    Layout("cifar100", 100, "cifar100_sheets", (), (), "fine_label_names.txt"),
 )
-SHEETS = {"cifar10": (10, "batches.meta.txt"), "cifar100": (100, "fine_label_names.txt")}
+NAMES = ("cifar10", "cifar100")
 
 
 class Cifar(DataFormat):
@@ -86,7 +88,7 @@ class Cifar(DataFormat):
 def _located(spec: str) -> tuple[Path, str] | None:
     """The folder and the name of the data set that ``spec`` means."""
     name, colon, behind = spec.partition(":")
-    if colon and name in SHEETS:
+    if colon and name in NAMES:
         return Path(behind).expanduser(), name
     folder = folder_of(spec)
     if folder is None:
@@ -94,7 +96,7 @@ def _located(spec: str) -> tuple[Path, str] | None:
     if has_sheets(folder):  # the two look alike but for the labels
         labels = sheet_labels(folder, "train")
         return folder, "cifar100" if len(labels) and int(labels.max()) >= 10 else "cifar10"
-    return next(((folder, name) for name in SHEETS if find_cifar(folder, name)), None)
+    return next(((folder, name) for name in NAMES if find_cifar(folder, name)), None)
 
 
 def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
@@ -103,41 +105,37 @@ def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
     The folder is the unpacked archive or the one above it: the official binary or Python version,
     or lossless WebP sheets (:mod:`vinets.data.sheets`).
     """
-    one_of("cifar", "name", name, tuple(SHEETS))
+    one_of("cifar", "name", name, NAMES)
     found = find_cifar(directory, name)
     if found is None:
-        folders = [layout.folder for layout in LAYOUTS if layout.data == name]
+        folders = [layout.folder for layout in LAYOUTS if layout.data == name and layout.train]
         raise FileNotFoundError(
             f"{directory} must hold {name}: {' or '.join(folders)}, or WebP sheets. "
             "Download and unpack one of the archives from "
             "https://www.cs.toronto.edu/~kriz/cifar.html."
         )
     folder, layout = found
-    if layout is None:
-        count, file = SHEETS[name]
+    if layout.train:
+        train, test = (_joined(folder, files, layout) for files in (layout.train, layout.test))
+    else:
         train, test = read_sheets(folder, "train"), read_sheets(folder, "test")
         for _, labels in (train, test):
-            _check_range(folder, labels, count)
-        names = _class_names(folder / file, "", count)
-    else:
-        train, test = (_joined(folder, files, layout) for files in (layout.train, layout.test))
-        names = _class_names(folder / layout.names, layout.names_key, layout.classes)
+            _check_range(folder, labels, layout.classes)
+    names = _class_names(folder / layout.names, layout.names_key, layout.classes)
     return image_split(
         name, train, test, classes=names, augmentation=AUGMENTATION, preprocessing=PREPROCESSING
     )
 
 
-def find_cifar(directory: str | Path, name: str) -> tuple[Path, Layout | None] | None:
-    """Where the data set lies and in which layout; a layout of None stands for sheets."""
+def find_cifar(directory: str | Path, name: str) -> tuple[Path, Layout] | None:
+    """Where the data set lies and in which layout."""
     top = Path(directory)
     for layout in LAYOUTS:
         if layout.data == name:
+            files = layout.train + layout.test
             for folder in (top, top / layout.folder):
-                if any((folder / file).is_file() for file in layout.train + layout.test):
+                if any((folder / f).is_file() for f in files) or (not files and has_sheets(folder)):
                     return folder, layout
-    for folder in (top, top / f"{name}_sheets"):
-        if has_sheets(folder):
-            return folder, None
     return None
 
 

@@ -236,4 +236,5 @@ def image_split(
 
 def _mirror(positions: Tensor, length: int) -> Tensor:
     """Reflect positions just outside of 0..length-1 back into it, at the edge pixels."""
+    # Padding by zeros may reach further than one reflection; those pixels are blanked afterwards.
     return ((length - 1) - ((length - 1) - positions.abs()).abs()).clamp_(0, length - 1)

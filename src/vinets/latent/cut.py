@@ -238,6 +238,7 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
 
 def _twin(model: nn.Module) -> nn.Module:
     """A copy in eval mode that shares parameters and buffers; hooks and flags are its own."""
+    # deepcopy takes what its memo holds for copied already
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     return deepcopy(model, shared).eval()
 

@@ -106,7 +106,7 @@ class LatentStore:
         """All latents in one float32 tensor ``(m, ...)``."""
         first = next(iter(self.runs()))
         if len(first) == len(self) and first.dtype == torch.float32:
-            return first
+            return first  # what is stored, not a copy: the limit is on new memory
         self._check_fits(len(self), "all latents")
         return self._gather(torch.ones_like(self.labels, dtype=torch.bool))
 

@@ -47,10 +47,9 @@ class BlockPolynomialLayer(OnMonomials):
         self.sizes = tuple(len(column) for column in columns)
         total, height, width = sum(self.counts), max(self.counts), max(1, *self.sizes)
         self.register_buffer("leading", leading)
-        for k, column in enumerate(columns):
-            self.register_buffer(f"columns_{k}", column)
         padded = torch.zeros(len(self.sizes), width, dtype=torch.int64)
         for k, column in enumerate(columns):
+            self.register_buffer(f"columns_{k}", column)
             padded[k, : len(column)] = column
         filled = torch.arange(width) < torch.tensor(self.sizes)[:, None]
         rows = torch.arange(height) < torch.tensor(self.counts)[:, None]
@@ -118,6 +117,7 @@ class BlockPolynomialLayer(OnMonomials):
     def values(self, z: Tensor) -> Tensor:
         """The polynomials without the absolute value, (..., N)."""
         m = self.scaled(z)
+        # Padded columns point at term 0; without the mask their weights would get gradients.
         own = m[..., self.columns] * self.filled  # (..., K, width)
         padded = torch.einsum("...ko,kgo->...kg", own, self.weight).flatten(-2)
         tails = padded.index_select(-1, self.places)

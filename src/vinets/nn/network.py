@@ -65,7 +65,7 @@ class CutNetwork(nn.Module):
         Outputs agree up to rounding. The backbone is shared, the head is new.
         """
         result = copy.copy(self)
-        result._modules = dict(self._modules)
+        result._modules = dict(self._modules)  # a shallow copy would share it, and lose our head
         result.head = self.head.folded()
         return result.eval()
 
@@ -110,6 +110,7 @@ def _frozen(backbone: nn.Module) -> nn.Module:
 
     Weights are shared with the network that was cut; its flags are its own.
     """
+    # deepcopy takes what its memo holds for copied already
     shared: dict[int, Any] = {
         id(p): nn.Parameter(p.detach(), requires_grad=False) for p in backbone.parameters()
     }

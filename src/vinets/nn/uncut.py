@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from vinets.models import load_weights, rebuild, save_weights
 from vinets.models.records import ModelRecord
 from vinets.nn.files import read_description
 from vinets.nn.network import example_inputs
+from vinets.plain import as_plain
 
 __all__ = ["DESCRIPTION", "UncutNetwork", "read_uncut", "write_uncut"]
 
@@ -25,7 +26,7 @@ DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
 class UncutNetwork:
     """A whole network with what is needed to use it."""
 
-    model: nn.Module
+    model: nn.Module = field(metadata={"plain": False})  # its weights have a file of their own
     source: ModelRecord  # how to make it again; see vinets.models.source_of
     inputs: dict[str, Any]  # shapes and dtypes; see vinets.nn.network.input_fields
     classes: tuple[str, ...]
@@ -36,16 +37,7 @@ class UncutNetwork:
 def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
     """Write the weights, then the description that makes the folder complete."""
     save_weights(uncut.model, folder / WEIGHTS)
-    given = uncut.preprocessing
-    description = {
-        "format": FORMAT,
-        "version": VERSION,
-        "source": uncut.source,
-        "inputs": uncut.inputs,
-        "classes": list(uncut.classes),
-        "preprocessing": None if given is None else given.to_dict(),
-        "training": uncut.training,
-    }
+    description = {"format": FORMAT, "version": VERSION, **as_plain(uncut)}
     write_json(folder / DESCRIPTION, description)
 
 

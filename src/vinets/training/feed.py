@@ -44,6 +44,7 @@ class Feed(Protocol):
 
 def generator_of(seed: int, *path: int) -> torch.Generator:
     """A generator on the CPU for one purpose: equal arguments, equal draws."""
+    # Knuth's MMIX multiplier and increment: neighbouring seeds and paths give unrelated states.
     state = seed
     for number in path:
         state = (state * 0x5851F42D4C957F2D + number + 0x14057B7EF767814F) % 2**63
