@@ -91,7 +91,7 @@ class BlockPolynomialLayer(OnMonomials):
             bias = constant + tail @ mean[column] + lead * mean[own]
             tail, lead = tail * std[column], lead * std[own]
             norm = (tail.square().sum(1) + lead.square()).sqrt().clamp_min(1e-30)
-            block.copy_(tail / norm[:, None])
+            block.copy_(tail / norm[:, None])  # into the padded weights, of which it is a view
             layer.lead[rows] = (lead / norm).to(layer.lead)
             layer.bias[rows] = (bias / norm).to(layer.bias)
         return layer
@@ -160,7 +160,7 @@ class BlockPolynomialLayer(OnMonomials):
         return {"monomials": indices, "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """What :meth:`from_config` needs besides the state."""
+        """What makes the layer again, besides its state."""
         return {
             "kind": "blocks",
             "n_variables": self.monomials.terms.n_variables,

@@ -79,7 +79,7 @@ class Monomials(nn.Module):
 
 
 class OnMonomials(nn.Module):
-    r"""What polynomial layers start with: monomials (m - mean) / std, standardised in training.
+    """What polynomial layers start with: monomials (m - mean) / std, standardised in training.
 
     Monomials of different degree differ in size by orders of magnitude. A folded layer may do
     without the two, which are then None.

@@ -151,7 +151,7 @@ class PolynomialLayer(OnMonomials):
         return {"monomials": self.indices(), "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """What :meth:`from_config` needs besides the state."""
+        """What makes the layer again, besides its state."""
         return {
             "kind": "shared",
             "n_variables": self.monomials.terms.n_variables,
