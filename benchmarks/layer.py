@@ -20,7 +20,8 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.measure import flops, time_share
 from vinets.models import PRESETS, create_model
-from vinets.nn import PolynomialLayer, Record, VanishingHead, VINet
+from vinets.nn import PolynomialLayer, Record, VINet
+from vinets.nn.heads import VanishingHead
 from vinets.nn.heads.random import random_terms
 
 BATCH = 256

@@ -21,7 +21,8 @@ from vinets.latent import LatentReader, truncate
 from vinets.latent.rescale import Rescale
 from vinets.measure import compare, flops
 from vinets.models import PRESETS, create_model
-from vinets.nn import CutNetwork, LinearHead, LocalHead, MLPHead, PolynomialLayer, Record
+from vinets.nn import CutNetwork, PolynomialLayer, Record
+from vinets.nn.heads import LinearHead, LocalHead, MLPHead
 
 BATCH = 256
 EXAMPLE = torch.randn(BATCH, 3, 32, 32)

@@ -34,7 +34,7 @@ from vinets.data.interface import Source
 from vinets.data.manifolds import sphere_points, swiss_roll, torus_points
 from vinets.measure import evaluate, intrinsic_dimension
 from vinets.models import PRESETS, create_model, digits_cnn, load_weights
-from vinets.nn import VanishingHead
+from vinets.nn.heads import VanishingHead
 from vinets.theory import Complexity, Study, cancellation, polynomial_bounds, study
 from vinets.theory.layers import layers_of
 from vinets.theory.networks import spectral_complexity

@@ -148,7 +148,7 @@ def test_more_components_than_the_rank_are_refused(method, dtype):
         (lambda: [torch.full((3, 2), torch.inf)], {"method": "streaming"}, r"NaN or infinite"),
         (torch.zeros(3, 2), {}, r"'chunks'.*starts a new pass.*Got 'Tensor'"),
         (lambda: [torch.eye(3)], {"method": "svd"}, r"'method'.*Got 'svd'"),
-        (lambda: [torch.eye(3)], {"n_components": 0}, r"'n_components'.*at least 1. Got 0"),
+        (lambda: [torch.eye(3)], {"n_components": 0}, r"'n_components'.*a positive integer. Got 0"),
         (lambda: [torch.eye(3)], {"n_components": True}, r"'n_components'.*Got True"),
         (lambda: [torch.eye(3)], {"oversample": -1}, r"'oversample'.*at least 0. Got -1"),
     ],

@@ -12,19 +12,21 @@ from vinets.data.synthetic import latent_like_classes
 from vinets.ideals.classwise import ClassIdeals
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-from vinets.nn import (
-    BlockPolynomialLayer,
+from vinets.nn import BlockPolynomialLayer, PolynomialLayer
+from vinets.nn.heads import (
     ComponentsHead,
+    Head,
     LinearHead,
+    LinearPath,
     LocalHead,
+    LocalRandomMonomials,
     LocalReLUHead,
     MLPHead,
-    PolynomialLayer,
     PooledHead,
+    Reference,
     SameDegrees,
     VanishingHead,
 )
-from vinets.nn.heads import Head, LinearPath, LocalRandomMonomials, Reference
 
 CHANNELS, POSITIONS, VARIABLES, CLASSES = 6, 4, 5, 3
 POINTS, LABELS = latent_like_classes(CLASSES, m=60, n=VARIABLES, rank=2)

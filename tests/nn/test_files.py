@@ -214,7 +214,7 @@ def test_missing_files_are_named(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
         VINet.from_pretrained(tmp_path / "nowhere")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors does not exist"):
         VINet.from_pretrained(folder)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vinets.nn import MLPHead, Reference
+from vinets.nn.heads import MLPHead, Reference
 from vinets.nn.network import network_of
 from vinets.pipeline import baseline, baselines, build
 from vinets.pipeline.baselines import kinds_beside, reference_to

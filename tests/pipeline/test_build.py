@@ -11,7 +11,8 @@ import torch
 from sklearn.decomposition import PCA
 
 from vinets import ABM, OAVI, VCA, cut_points
-from vinets.nn import BlockPolynomialLayer, LocalHead, VanishingHead
+from vinets.nn import BlockPolynomialLayer
+from vinets.nn.heads import LocalHead, VanishingHead
 from vinets.pipeline import BuildReport, build
 from vinets.plain import as_plain, from_plain
 from vinets.settings import Pruning

@@ -8,7 +8,7 @@ import torch
 from vinets.data import digits
 from vinets.settings import Recipe
 from vinets.training import cache_latents
-from vinets.training.feed import InputFeed, LatentFeed, ViewFeed, generator_of
+from vinets.training.feed import InputFeed, ViewFeed, generator_of
 
 RECIPE = Recipe(validation=0.2, seed=3)
 
@@ -43,7 +43,7 @@ def test_nothing_is_held_out_at_zero(train):
 def test_cached_latents_are_the_live_ones(make, train):
     """Without augmentation; with it, the views differ."""
     net = make()
-    live = LatentFeed(net, train, replace(RECIPE, augment=False), device="cpu")
+    live = InputFeed(train, replace(RECIPE, augment=False), device="cpu", network=net)
     cache = cache_latents(net, train, augment=False, validation=0.2, seed=3)
     assert len(cache.views) == 1
     cached = ViewFeed(cache, seed=3)

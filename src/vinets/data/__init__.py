@@ -3,20 +3,14 @@
 from vinets.data.cifar import cifar
 from vinets.data.digits import digits
 from vinets.data.folders import image_folder
-from vinets.data.formats import DATA_FORMATS, DataFormat
+from vinets.data.formats import DATA_FORMATS, DataFormat, load_data
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
-from vinets.data.load import load_data
+from vinets.data.interface import DataSplit, Inputs, Source
+from vinets.data.labels import choose_per_class
+from vinets.data.loaders import LoaderSource
 from vinets.data.npy import npy_pair
-from vinets.data.sources import (
-    DataSplit,
-    Inputs,
-    LoaderSource,
-    Source,
-    TensorSource,
-    as_source,
-    choose_per_class,
-    split_source,
-)
+from vinets.data.sources import as_source, split_source
+from vinets.data.tensors import TensorSource
 
 __all__ = [
     "DATA_FORMATS",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ CIFAR10_NAMES = (
 
 @dataclass(frozen=True)
 class Layout:
-    """An official archive: its file names, and where the labels stand in a file."""
+    """An archive: its file names, and where the labels stand in a file; sheets name no files."""
 
     data: str
     classes: int
@@ -46,46 +45,28 @@ class Layout:
 
 
 _BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+_BINARY = tuple(f"{name}.bin" for name in _BATCHES)
 LAYOUTS = (
+    Layout("cifar10", 10, "cifar-10-batches-bin", _BINARY, ("test_batch.bin",), "batches.meta.txt"),
     Layout(
-        data="cifar10",
-        classes=10,
-        folder="cifar-10-batches-bin",
-        train=tuple(f"{name}.bin" for name in _BATCHES),
-        test=("test_batch.bin",),
-        names="batches.meta.txt",
-    ),
-    Layout(
-        data="cifar10",
-        classes=10,
-        folder="cifar-10-batches-py",
-        train=_BATCHES,
-        test=("test_batch",),
-        names="batches.meta",
+        *("cifar10", 10, "cifar-10-batches-py", _BATCHES, ("test_batch",), "batches.meta"),
         key="labels",
         names_key="label_names",
     ),
     Layout(
-        data="cifar100",
-        classes=100,
-        folder="cifar-100-binary",
-        train=("train.bin",),
-        test=("test.bin",),
+        *("cifar100", 100, "cifar-100-binary", ("train.bin",), ("test.bin",)),
         names="fine_label_names.txt",
         label_bytes=2,
     ),
     Layout(
-        data="cifar100",
-        classes=100,
-        folder="cifar-100-python",
-        train=("train",),
-        test=("test",),
-        names="meta",
+        *("cifar100", 100, "cifar-100-python", ("train",), ("test",), "meta"),
         key="fine_labels",
         names_key="fine_label_names",
     ),
+    Layout("cifar10", 10, "cifar10_sheets", (), (), "batches.meta.txt"),
+    Layout("cifar100", 100, "cifar100_sheets", (), (), "fine_label_names.txt"),
 )
-SHEETS = {"cifar10": (10, "batches.meta.txt"), "cifar100": (100, "fine_label_names.txt")}
+NAMES = ("cifar10", "cifar100")
 
 
 class Cifar(DataFormat):
@@ -107,7 +88,7 @@ class Cifar(DataFormat):
 def _located(spec: str) -> tuple[Path, str] | None:
     """The folder and the name of the data set that ``spec`` means."""
     name, colon, behind = spec.partition(":")
-    if colon and name in SHEETS:
+    if colon and name in NAMES:
         return Path(behind).expanduser(), name
     folder = folder_of(spec)
     if folder is None:
@@ -115,72 +96,54 @@ def _located(spec: str) -> tuple[Path, str] | None:
     if has_sheets(folder):  # the two look alike but for the labels
         labels = sheet_labels(folder, "train")
         return folder, "cifar100" if len(labels) and int(labels.max()) >= 10 else "cifar10"
-    return next(((folder, name) for name in SHEETS if find_cifar(folder, name)), None)
+    return next(((folder, name) for name in NAMES if find_cifar(folder, name)), None)
 
 
 def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
-    """CIFAR-10 or CIFAR-100 from a folder on disk; nothing is downloaded.
+    """CIFAR-10, or CIFAR-100 with its fine labels, from a folder on disk; nothing is downloaded.
 
-    Parameters
-    ----------
-    directory : str or Path
-        The unpacked archive or the folder above it: the official binary or Python version, or
-        lossless WebP sheets (:mod:`vinets.data.sheets`).
-    name : {"cifar10", "cifar100"}, default="cifar10"
-        Which one; CIFAR-100 has the fine labels.
+    The folder is the unpacked archive or the one above it: the official binary or Python version,
+    or lossless WebP sheets (:mod:`vinets.data.sheets`).
     """
-    one_of("cifar", "name", name, tuple(SHEETS))
+    one_of("cifar", "name", name, NAMES)
     found = find_cifar(directory, name)
     if found is None:
-        folders = [layout.folder for layout in LAYOUTS if layout.data == name]
+        folders = [layout.folder for layout in LAYOUTS if layout.data == name and layout.train]
         raise FileNotFoundError(
             f"{directory} must hold {name}: {' or '.join(folders)}, or WebP sheets. "
             "Download and unpack one of the archives from "
             "https://www.cs.toronto.edu/~kriz/cifar.html."
         )
     folder, layout = found
-    if layout is None:
-        return _from_sheets(folder, name)
-    read = _read_pickled if layout.key else _read_binary
-    train, test = (_joined(folder, files, layout, read) for files in (layout.train, layout.test))
+    if layout.train:
+        train, test = (_joined(folder, files, layout) for files in (layout.train, layout.test))
+    else:
+        train, test = read_sheets(folder, "train"), read_sheets(folder, "test")
+        for _, labels in (train, test):
+            _check_range(folder, labels, layout.classes)
     names = _class_names(folder / layout.names, layout.names_key, layout.classes)
-    return _split(name, train, test, names)
+    return image_split(
+        name, train, test, classes=names, augmentation=AUGMENTATION, preprocessing=PREPROCESSING
+    )
 
 
-def find_cifar(directory: str | Path, name: str) -> tuple[Path, Layout | None] | None:
-    """Where the data set lies and in which layout; a layout of None stands for sheets."""
+def find_cifar(directory: str | Path, name: str) -> tuple[Path, Layout] | None:
+    """Where the data set lies and in which layout."""
     top = Path(directory)
     for layout in LAYOUTS:
         if layout.data == name:
+            files = layout.train + layout.test
             for folder in (top, top / layout.folder):
-                if any((folder / file).is_file() for file in layout.train + layout.test):
+                if any((folder / f).is_file() for f in files) or (not files and has_sheets(folder)):
                     return folder, layout
-    for folder in (top, top / f"{name}_sheets"):
-        if has_sheets(folder):
-            return folder, None
     return None
 
 
 Pair = tuple[Tensor, Tensor]
 
 
-def _from_sheets(folder: Path, name: str) -> DataSplit:
-    count, names_file = SHEETS[name]
-    train, test = read_sheets(folder, "train"), read_sheets(folder, "test")
-    for _, labels in (train, test):
-        _check_range(folder, labels, count)
-    return _split(name, train, test, _class_names(folder / names_file, "", count))
-
-
-def _split(name: str, train: Pair, test: Pair, classes: tuple[str, ...]) -> DataSplit:
-    return image_split(
-        name, train, test, classes=classes, augmentation=AUGMENTATION, preprocessing=PREPROCESSING
-    )
-
-
-def _joined(
-    folder: Path, files: tuple[str, ...], layout: Layout, read: Callable[[Path, Layout], Pair]
-) -> Pair:
+def _joined(folder: Path, files: tuple[str, ...], layout: Layout) -> Pair:
+    read = _read_pickled if layout.key else _read_binary
     images, labels = [], []
     for file in files:
         path = folder / file

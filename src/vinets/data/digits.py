@@ -8,7 +8,7 @@ import torch
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
-from vinets.data.labels import as_labels, split_positions
+from vinets.data.labels import as_labels, split_pair
 
 __all__ = ["Digits", "digits"]
 
@@ -28,14 +28,7 @@ class Digits(DataFormat):
 
 
 def digits(seed: int = 0, test_share: float = 0.25) -> DataSplit:
-    """1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class.
-
-    Parameters
-    ----------
-    seed : int, default=0
-        Seed of the split.
-    test_share : float, default=0.25
-        Share of the digits to test on.
+    """1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class with a seed.
 
     Examples
     --------
@@ -49,11 +42,7 @@ def digits(seed: int = 0, test_share: float = 0.25) -> DataSplit:
     grey = np.rint(raw.images * (255 / 16)).astype(np.uint8)  # the levels are 0..16
     images = torch.from_numpy(grey).unsqueeze(1)
     labels = as_labels("digits", raw.target)
-    train, test = split_positions("digits", labels, test_share, seed, "test_share")
-    return image_split(
-        "digits",
-        (images[train], labels[train]),
-        (images[test], labels[test]),
-        classes=tuple(str(k) for k in range(10)),
-        augmentation=Augmentation(padding=1, flip=False, mode="zero"),
-    )
+    train, test = split_pair("digits", (images, labels), test_share, seed)
+    crops = Augmentation(padding=1, flip=False, mode="zero")
+    names = tuple(str(k) for k in range(10))
+    return image_split("digits", train, test, classes=names, augmentation=crops)

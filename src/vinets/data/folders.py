@@ -52,20 +52,14 @@ def image_folder(
 
     The classes lie in the subfolders ``train`` and ``test`` (or ``val``), or in ``directory``
     itself; in the latter case a part is held out, stratified by class. Names of folders are names
-    of classes, sorted.
+    of classes, sorted. Files ending in png, jpg, jpeg, webp, bmp and gif are read.
 
     Parameters
     ----------
-    directory : str or Path
-        Where to look. Files ending in png, jpg, jpeg, webp, bmp and gif are read.
     size : (H, W), int or None, default=None
         All images are resized to it; None takes the size of the first one.
     channels : int, default=3
         3 for red, green and blue, 1 for grey.
-    seed : int, default=0
-        Seed of the split.
-    test_share : float, default=0.2
-        Share to hold out where there is no folder to test on.
     augmentation : Augmentation or None, default=None
         None takes :meth:`Augmentation.for_size`.
     memory_limit : int, default=8 GiB
@@ -85,11 +79,11 @@ def image_folder(
             f"{wanted[1]}, and memory_limit allows {format_bytes(memory_limit)}. Pass a smaller "
             "size or a larger limit."
         )
-    parts, done = [], 0
-    for paths, labels in listed:
-        report = None if progress is None else _counted(progress, done, total)
-        parts.append((_read_images(paths, channels, wanted, report), labels))
-        done += len(paths)
+    images = _read_images(
+        [path for paths, _ in listed for path in paths], channels, wanted, progress
+    )
+    counts = [len(paths) for paths, _ in listed]
+    parts = [(p, y) for p, (_, y) in zip(images.split(counts), listed, strict=True)]
     train, test = (
         parts if len(parts) == 2 else split_pair("image_folder", parts[0], test_share, seed)
     )
@@ -169,7 +163,7 @@ def _read_images(
     paths: list[Path],
     channels: int,
     size: tuple[int, int],
-    report: Callable[[int], None] | None,
+    progress: Callable[[int, int], None] | None,
 ) -> Tensor:
     images = torch.empty((len(paths), channels, *size), dtype=torch.uint8)
     # Pillow lets go of the interpreter while it decodes, so threads do run side by side.
@@ -178,12 +172,6 @@ def _read_images(
     )
     for i, pixels in enumerate(reading):
         images[i] = torch.from_numpy(pixels)
-        if report is not None:
-            report(i + 1)
+        if progress is not None:
+            progress(i + 1, len(paths))
     return images
-
-
-def _counted(
-    progress: Callable[[int, int], None], before: int, total: int
-) -> Callable[[int], None]:
-    return lambda done: progress(before + done, total)

@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+from vinets.checks import parameter_error
 from vinets.data.interface import DataSplit
 from vinets.registry import Registry
 
-__all__ = ["DATA_FORMATS", "DataFormat", "Size", "by_rank", "folder_of", "written_formats"]
+__all__ = ["DATA_FORMATS", "DataFormat", "Size", "folder_of", "load_data", "written_formats"]
 
 Size: TypeAlias = tuple[int, int] | int | None
 """Height and width of images, one number for both, or None to leave them as they are."""
@@ -39,14 +40,41 @@ class DataFormat(ABC):
         """The data set; ``seed`` is that of the split, where it has none of its own."""
 
 
-def by_rank() -> list[type[DataFormat]]:
+def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSplit:
+    """Load the data set that ``spec`` names.
+
+    That is ``"digits"``; ``"cifar10:DIR"`` or ``"cifar100:DIR"``; a folder, in which CIFAR, WebP
+    sheets or folders of images by class are recognised; ``"X.npy,y.npy"``, of which a part is held
+    out, or ``"X.npy,y.npy,Xtest.npy,ytest.npy"``. Other packages may add to these, see
+    :class:`vinets.data.DataFormat`. The seed is that of the split, where the data set has none of
+    its own; the size is for folders of images, the only ones that are resized.
+
+    Examples
+    --------
+    >>> data = load_data("digits")
+    >>> data.name, data.train.classes[:3]
+    ('digits', ('0', '1', '2'))
+    """
+    text = str(spec)
+    for format in (kind() for kind in _by_rank()):
+        if not format.matches(text):
+            continue
+        if size is not None and not format.resizes:
+            resized = ", ".join(kind.written for kind in _by_rank() if kind.resizes)
+            remedy = f"Only this is resized: {resized}."
+            raise parameter_error("load_data", "size", f"None for {text}", size, remedy)
+        return format.load(text, seed=seed, size=size)
+    raise parameter_error("load_data", "spec", written_formats(), text)
+
+
+def _by_rank() -> list[type[DataFormat]]:
     """All formats in the order in which they are asked."""
     return sorted(DATA_FORMATS.values(), key=lambda kind: kind.rank)
 
 
 def written_formats() -> str:
     """How data sets may be written, in one line."""
-    return ", ".join(kind.written for kind in by_rank())
+    return ", ".join(kind.written for kind in _by_rank())
 
 
 def folder_of(spec: str) -> Path | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -13,30 +13,21 @@ import torch
 from torch import Tensor
 
 from vinets.checks import one_of, parameter_error
-from vinets.data.interface import DataSplit, Inputs, Source, chunked_order, first_positions
-from vinets.data.labels import as_labels, as_positions, class_names, positive_int
+from vinets.data.interface import Batches, CheckedSource, DataSplit
+from vinets.data.labels import as_labels, class_names, positive_int
 from vinets.data.pixels import read_image
+from vinets.plain import as_plain, from_plain
 
 __all__ = ["Augmentation", "ImageSource", "Preprocessing", "image_split"]
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    r"""From pixels to what the network takes: :math:`(x / 255 - \mu_c) / \sigma_c` in channel c.
+    r"""From pixels to what the network takes: :math:`(x / 255 - \mu_c) / \sigma_c` in channel c."""
 
-    Attributes
-    ----------
-    channels : int
-        1 for grey, 3 for red, green and blue.
-    size : (H, W)
-        Size that :meth:`read` gives.
-    mean, std : tuple of float
-        One number for each channel, for pixels in [0, 1].
-    """
-
-    channels: int
-    size: tuple[int, int]
-    mean: tuple[float, ...]
+    channels: int  # 1 for grey, 3 for red, green and blue
+    size: tuple[int, int]  # height and width that read() gives
+    mean: tuple[float, ...]  # one number a channel, for pixels in [0, 1]
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -46,7 +37,8 @@ class Preprocessing:
         for side in self.size:
             positive_int("Preprocessing", "size", side)
         for name, values in (("mean", self.mean), ("std", self.std)):
-            if not _is_finite_tuple(values, self.channels):
+            sound = isinstance(values, tuple) and len(values) == self.channels
+            if not sound or not all(isinstance(v, Real) and math.isfinite(v) for v in values):
                 accepted = f"a tuple of {self.channels} finite floats, one a channel"
                 raise parameter_error("Preprocessing", name, accepted, values)
         if min(self.std) <= 0:
@@ -88,40 +80,22 @@ class Preprocessing:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON writes them."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        plain: dict[str, Any] = as_plain(self)
+        return plain
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
         """Read back what :meth:`to_dict` gave; anything else is refused in one sentence."""
-        names = [field.name for field in fields(cls)]
-        if not isinstance(values, Mapping) or set(values) != set(names):
-            got = sorted(map(str, values)) if isinstance(values, Mapping) else values
-            accepted = f"a mapping with the keys {', '.join(names)}"
-            raise parameter_error("Preprocessing.from_dict", "values", accepted, got)
-        taken: dict[str, Any] = {
-            name: tuple(values[name]) if isinstance(values[name], list) else values[name]
-            for name in names
-        }
-        return cls(**taken)
+        return from_plain(cls, values, "preprocessing")
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random crops of the padded image, and horizontal flips.
+    """Random crops of the padded image, and horizontal flips."""
 
-    Attributes
-    ----------
-    padding : int
-        Pixels added on every side before a crop of the old size is drawn.
-    flip : bool
-        Mirror every second image, at random.
-    mode : {"reflect", "zero"}
-        What the padding holds: the image mirrored at its edge pixels, or black.
-    """
-
-    padding: int = 4
-    flip: bool = True
-    mode: str = "reflect"
+    padding: int = 4  # pixels added on every side before a crop of the old size is drawn
+    flip: bool = True  # mirror every second image, at random
+    mode: str = "reflect"  # the padding is the image mirrored at its edge pixels; or "zero", black
 
     def __post_init__(self) -> None:
         if self.padding != 0:
@@ -158,40 +132,29 @@ class Augmentation:
         across = torch.where(flipped[:, None] == 1, across.flip(1), across)
         rows = torch.arange(height, device=images.device) + top[:, None] - self.padding
         columns = across + left[:, None] - self.padding
-        inside = None
-        if self.mode == "zero":
-            in_rows = (rows >= 0) & (rows < height)
-            in_columns = (columns >= 0) & (columns < width)
-            inside = (in_rows[:, :, None] & in_columns[:, None, :]).unsqueeze(1)
         # One gather with flat indices: no padded copy, and the memory layout stays as it is.
         flat = _mirror(rows, height)[:, :, None] * width + _mirror(columns, width)[:, None, :]
         index = flat.view(n, 1, -1).expand(n, channels, -1)
         result = images.flatten(2).gather(2, index).view_as(images)
-        return result if inside is None else result.masked_fill_(~inside, 0)
+        if self.mode == "zero":
+            in_rows = (rows >= 0) & (rows < height)
+            in_columns = (columns >= 0) & (columns < width)
+            result.masked_fill_(~(in_rows[:, None, :, None] & in_columns[:, None, None, :]), 0)
+        return result
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Augment a batch (N, C, H, W) on its device, with draws from ``generator``."""
         return self.apply(images, self.draw(len(images), generator))
 
 
-class ImageSource(Source):
+class ImageSource(CheckedSource):
     """Images in memory as bytes; batches are augmented as bytes, then normalised to float32.
 
     All draws of a pass are made at its start, so an image is augmented alike whatever the batch
     size. Without an augmentation, a generator given to :meth:`batches` is not used.
 
-    Parameters
-    ----------
-    images : Tensor (N, C, H, W)
-        uint8, on any device.
-    labels : array-like (N,)
-        Integers 0..K-1.
-    classes : sequence of str or None
-        Names of the classes; None numbers them.
-    preprocessing : Preprocessing
-        How to normalise.
-    augmentation : Augmentation or None, default=None
-        How to augment when a generator is given.
+    Images are uint8 (N, C, H, W) on any device, labels integers 0..K-1 (N,). Without names, the
+    classes are numbered.
     """
 
     def __init__(
@@ -214,38 +177,28 @@ class ImageSource(Source):
         self.preprocessing = preprocessing
         self.augmentation = augmentation
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def to(self, device: torch.device | str) -> ImageSource:
         """The same source with its images resident on ``device``; labels stay on the CPU."""
         return self._with(self.images.to(device), self.labels)
 
-    def subset(self, index: Tensor) -> ImageSource:
-        index = as_positions("ImageSource.subset", "index", index, len(self))
+    def _subset(self, index: Tensor) -> ImageSource:
         return self._with(self.images[index.to(self.images.device)], self.labels[index])
 
-    def batches(
-        self,
-        batch_size: int,
-        *,
-        order: Tensor | None = None,
-        augment: torch.Generator | None = None,
-        device: torch.device | str = "cpu",
-    ) -> Iterator[tuple[Inputs, Tensor]]:
-        chunks = chunked_order("ImageSource.batches", order, len(self), batch_size)
-        if augment is None or self.augmentation is None or not chunks:
-            return self._batches(chunks, None, device)
-        draws = self.augmentation.draw(sum(map(len, chunks)), augment)
-        return self._batches(chunks, draws, device)
-
-    def example(self, count: int = 1) -> Inputs:
-        first = first_positions("ImageSource.example", count, len(self))
-        return self.preprocessing(self.images[: len(first)].cpu())
-
     def _batches(
+        self,
+        chunks: tuple[Tensor, ...],
+        augment: torch.Generator | None,
+        device: torch.device | str,
+    ) -> Batches:
+        # Here and not in the generator below, which runs when the first batch is asked for.
+        draws = None
+        if augment is not None and self.augmentation is not None and chunks:
+            draws = self.augmentation.draw(sum(map(len, chunks)), augment)
+        return self._pass(chunks, draws, device)
+
+    def _pass(
         self, chunks: tuple[Tensor, ...], draws: Tensor | None, device: torch.device | str
-    ) -> Iterator[tuple[Inputs, Tensor]]:
+    ) -> Batches:
         if not chunks:
             return
         # Positions, labels and draws travel once a pass, not once a batch.
@@ -283,12 +236,5 @@ def image_split(
 
 def _mirror(positions: Tensor, length: int) -> Tensor:
     """Reflect positions just outside of 0..length-1 back into it, at the edge pixels."""
+    # Padding by zeros may reach further than one reflection; those pixels are blanked afterwards.
     return ((length - 1) - ((length - 1) - positions.abs()).abs()).clamp_(0, length - 1)
-
-
-def _is_finite_tuple(values: Any, length: int) -> bool:
-    return (
-        isinstance(values, tuple)
-        and len(values) == length
-        and all(isinstance(v, Real) and math.isfinite(v) for v in values)
-    )

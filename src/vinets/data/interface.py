@@ -6,9 +6,10 @@ generators that the caller passes.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,23 +17,18 @@ from torch import Tensor
 from vinets.data.labels import as_positions, positive_int
 from vinets.running import Inputs
 
-__all__ = ["DataSplit", "Inputs", "Source", "chunked_order", "first_positions"]
+__all__ = ["Batches", "CheckedSource", "DataSplit", "Inputs", "Source"]
+
+Batches: TypeAlias = Iterator[tuple[Inputs, Tensor]]
+"""Inputs and labels, one pair a batch."""
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Examples with labels, readable in any order.
+    """Examples with labels, readable in any order."""
 
-    Attributes
-    ----------
-    labels : Tensor (N,)
-        int64, on the CPU.
-    classes : tuple of str
-        Names of the classes; label k belongs to ``classes[k]``.
-    """
-
-    labels: Tensor
-    classes: tuple[str, ...]
+    labels: Tensor  # int64 (N,), on the CPU
+    classes: tuple[str, ...]  # label k belongs to classes[k]
 
     def __len__(self) -> int: ...
 
@@ -47,26 +43,65 @@ class Source(Protocol):
         order: Tensor | None = None,
         augment: torch.Generator | None = None,
         device: torch.device | str = "cpu",
-    ) -> Iterator[tuple[Inputs, Tensor]]:
+    ) -> Batches:
         """Batches of inputs and labels on ``device``; the last one may be short.
 
-        Parameters
-        ----------
-        batch_size : int
-            Examples per batch.
-        order : Tensor or None, default=None
-            int64 positions to read, in this order; None reads all from first to last.
-        augment : Generator or None, default=None
-            A generator on the CPU to draw the augmentation from; None does not augment. Equal
-            states give equal batches on any device.
-        device : device or str, default="cpu"
-            Where the batches go.
+        ``order`` has the int64 positions to read, None reads all from first to last. The
+        augmentation is drawn from the generator ``augment``, which lies on the CPU; None does not
+        augment. Equal states give equal batches on any device.
         """
         ...
 
     def example(self, count: int = 1) -> Inputs:
         """The first inputs, not augmented, on the CPU."""
         ...
+
+
+class CheckedSource(Source):
+    """What the sources of this package share: arguments are checked here, and only here."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, index: Tensor) -> Source:
+        owner = f"{type(self).__name__}.subset"
+        return self._subset(as_positions(owner, "index", index, len(self)))
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        order: Tensor | None = None,
+        augment: torch.Generator | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Batches:
+        owner = f"{type(self).__name__}.batches"
+        size = positive_int(owner, "batch_size", batch_size)
+        order = torch.arange(len(self)) if order is None else order
+        order = as_positions(owner, "order", order, len(self))
+        chunks = tuple(order.split(size)) if len(order) else ()
+        return self._batches(chunks, augment, device)
+
+    def example(self, count: int = 1) -> Inputs:
+        owner = f"{type(self).__name__}.example"
+        if not len(self):
+            raise ValueError(f"{owner} needs at least one example. The source is empty.")
+        first = torch.arange(min(positive_int(owner, "count", count), len(self)))
+        ((inputs, _),) = self._batches((first,), None, "cpu")
+        return inputs
+
+    @abstractmethod
+    def _subset(self, index: Tensor) -> Source:
+        """The examples at positions that are known to be valid."""
+
+    @abstractmethod
+    def _batches(
+        self,
+        chunks: tuple[Tensor, ...],
+        augment: torch.Generator | None,
+        device: torch.device | str,
+    ) -> Batches:
+        """One batch for each chunk of positions."""
 
 
 @dataclass(frozen=True)
@@ -76,20 +111,3 @@ class DataSplit:
     name: str
     train: Source
     test: Source
-
-
-def chunked_order(
-    owner: str, order: Tensor | None, length: int, batch_size: int
-) -> tuple[Tensor, ...]:
-    """The positions of every batch; None stands for all, from first to last."""
-    size = positive_int(owner, "batch_size", batch_size)
-    order = torch.arange(length) if order is None else order
-    order = as_positions(owner, "order", order, length)
-    return tuple(order.split(size)) if len(order) else ()
-
-
-def first_positions(owner: str, count: int, length: int) -> Tensor:
-    """The first ``count`` positions, or all if there are fewer; none at all is an error."""
-    if not length:
-        raise ValueError(f"{owner} needs at least one example. The source is empty.")
-    return torch.arange(min(positive_int(owner, "count", count), length))

@@ -29,14 +29,7 @@ MOST_CLASSES = 2**20  # beyond this, somebody passed identifiers rather than lab
 def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
     """Labels as an int64 tensor (N,) on the CPU; anything but integers from 0 up is refused.
 
-    Parameters
-    ----------
-    owner : str
-        Who asks, for the message.
-    values : array-like (N,)
-        Integers of any width.
-    count : int or None, default=None
-        The number of examples, which must be the number of labels.
+    There must be ``count`` of them, the number of examples, where that is known.
     """
     accepted = "a list of integers 0..K-1, one for each example"
     remedy = "Encode the classes as 0, 1, 2 and so on."
@@ -90,27 +83,19 @@ def as_positions(owner: str, name: str, index: Any, length: int) -> Tensor:
     return index
 
 
-def positive_int(owner: str, name: str, value: Any) -> int:
-    """Return ``value`` as a positive int, or raise."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
-        raise parameter_error(owner, name, "a positive integer", value)
+def positive_int(owner: str, name: str, value: Any, least: int = 1) -> int:
+    """Return ``value`` as a positive int, or one of at least ``least``, or raise."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        accepted = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise parameter_error(owner, name, accepted, value)
     return int(value)
 
 
 def choose_per_class(labels: Tensor, count: int | None, seed: int) -> Tensor:
-    """Positions of at most ``count`` examples of each class, sorted.
+    """Positions of at most ``count`` examples of each class, sorted; None keeps all.
 
     The draw for one class depends on the seed, the class and its examples only, and a smaller
     ``count`` draws a part of what a larger one draws.
-
-    Parameters
-    ----------
-    labels : Tensor (N,)
-        Integers 0..K-1.
-    count : int or None
-        Most examples per class; None keeps all.
-    seed : int
-        Seed of the draw, at least 0.
 
     Examples
     --------
@@ -118,7 +103,7 @@ def choose_per_class(labels: Tensor, count: int | None, seed: int) -> Tensor:
     tensor(1)
     """
     limit = optional_positive_int("choose_per_class", "count", count)
-    seed = _checked_seed("choose_per_class", seed)
+    seed = positive_int("choose_per_class", "seed", seed, least=0)
     labels = as_labels("choose_per_class", labels)
     if limit is None:
         return torch.arange(len(labels))
@@ -138,7 +123,7 @@ def split_positions(
     never gives its last example.
     """
     share = bounded_float(owner, name, share, 0, 1)
-    seed = _checked_seed(owner, seed)
+    seed = positive_int(owner, "seed", seed, least=0)
     members = _members_by_class(labels)
     sizes = np.array([len(m) for m in members], dtype=np.int64)
     quotas = _quotas(sizes, share)
@@ -179,12 +164,6 @@ def _members_by_class(labels: Tensor) -> list[Tensor]:
 def _shuffled(members: Tensor, seed: int, k: int) -> Tensor:
     permutation = np.random.default_rng([seed, k]).permutation(len(members))
     return members[torch.from_numpy(permutation)]
-
-
-def _checked_seed(owner: str, seed: Any) -> int:
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or int(seed) < 0:
-        raise parameter_error(owner, "seed", "an integer of at least 0", seed)
-    return int(seed)
 
 
 def _copy(values: Any) -> Any:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from vinets.checks import parameter_error
-from vinets.data.interface import Inputs, Source, chunked_order, first_positions
-from vinets.data.labels import as_labels, as_positions, class_names
-from vinets.data.tensors import TensorSource, move
+from vinets.data.interface import Batches, CheckedSource, Inputs
+from vinets.data.labels import as_labels, class_names
+from vinets.data.tensors import TensorSource
+from vinets.running import each
 
 __all__ = ["LoaderSource", "can_be_reread", "read_once"]
 
 ACCEPTED_BATCH = "batches (inputs, labels), or mappings with the key 'labels' or 'label'"
 
 
-class LoaderSource(Source):
+class LoaderSource(CheckedSource):
     """The examples of a map-style data set, read by a :class:`~torch.utils.data.DataLoader`.
 
     Of a loader given, the data set, ``collate_fn`` and the workers are used; the order and the
@@ -31,14 +32,8 @@ class LoaderSource(Source):
     ``TensorDataset`` where there is one, and from one pass over the data otherwise.
 
     The transforms of the data set are its augmentation: they run on every pass, and ``augment`` is
-    ignored, except that worker processes are seeded from it.
-
-    Parameters
-    ----------
-    data : DataLoader or Dataset
-        A loader, or a map-style data set.
-    classes : sequence of str or None, default=None
-        Names of the classes. None takes ``dataset.classes``, or numbers them.
+    ignored, except that worker processes are seeded from it. Without names, the classes are those
+    of ``dataset.classes``, or numbered.
     """
 
     def __init__(
@@ -50,7 +45,7 @@ class LoaderSource(Source):
             remedy = "as_source(loader) reads any other into memory."
             got = type(loader.dataset).__name__
             raise parameter_error("LoaderSource", "data", accepted, got, remedy)
-        self._loader = loader
+        self._loader, self._workers = loader, loader.num_workers
         self._positions = torch.arange(len(loader.dataset))  # type: ignore[arg-type]
         labels = _stored_labels(loader.dataset)
         self.labels = self._read_labels() if labels is None else labels
@@ -59,39 +54,23 @@ class LoaderSource(Source):
         if labels is not None and len(labels):
             self.example()  # stored labels that are not those of the batches show up at once
 
-    def __len__(self) -> int:
-        return len(self._positions)
-
-    def subset(self, index: Tensor) -> LoaderSource:
-        index = as_positions("LoaderSource.subset", "index", index, len(self))
+    def _subset(self, index: Tensor) -> LoaderSource:
         part = copy.copy(self)
         part._positions, part.labels = self._positions[index], self.labels[index]
         return part
 
-    def batches(
-        self,
-        batch_size: int,
-        *,
-        order: Tensor | None = None,
-        augment: torch.Generator | None = None,
-        device: torch.device | str = "cpu",
-    ) -> Iterator[tuple[Inputs, Tensor]]:
-        chunks = chunked_order("LoaderSource.batches", order, len(self), batch_size)
-        return self._checked(chunks, augment, device, self._loader.num_workers)
-
     def example(self, count: int = 1) -> Inputs:
-        first = first_positions("LoaderSource.example", count, len(self))
-        ((inputs, _),) = self._checked((first,), None, "cpu", workers=0)
-        return inputs
+        alone = copy.copy(self)
+        alone._workers = 0  # processes take longer to start than a batch to read
+        return super(LoaderSource, alone).example(count)
 
-    def _checked(
+    def _batches(
         self,
         chunks: tuple[Tensor, ...],
         augment: torch.Generator | None,
         device: torch.device | str,
-        workers: int,
-    ) -> Iterator[tuple[Inputs, Tensor]]:
-        for chunk, batch in zip(chunks, self._read(chunks, augment, workers), strict=True):
+    ) -> Batches:
+        for chunk, batch in zip(chunks, self._read(chunks, augment), strict=True):
             inputs, labels = _inputs_and_labels(batch)
             if not torch.equal(labels, self.labels[chunk]):
                 raise ValueError(
@@ -99,18 +78,16 @@ class LoaderSource(Source):
                     "and be those in its 'targets' or 'labels' attribute if it has one. They "
                     "differ. Correct the attribute, or the collate_fn if that changes labels."
                 )
-            yield move(inputs, device), labels.to(device)
+            yield each(inputs, lambda tensor: tensor.to(device)), labels.to(device)
 
     def _read_labels(self) -> Tensor:
         chunks = self._positions.split(self._loader.batch_size or 64)
-        batches = self._read(chunks if len(self) else (), None, self._loader.num_workers)
+        batches = self._read(chunks if len(self._positions) else (), None)
         parts = [_inputs_and_labels(batch)[1] for batch in batches]
         labels = torch.cat([self._positions[:0], *parts])
-        return as_labels("LoaderSource", labels, count=len(self))
+        return as_labels("LoaderSource", labels, count=len(self._positions))
 
-    def _read(
-        self, chunks: tuple[Tensor, ...], augment: torch.Generator | None, workers: int
-    ) -> Iterator[Any]:
+    def _read(self, chunks: tuple[Tensor, ...], augment: torch.Generator | None) -> Iterator[Any]:
         # The loader draws a seed for its workers. Its own generator keeps the global one still.
         seeds = torch.Generator().manual_seed(0) if augment is None else augment
         loader = self._loader
@@ -119,9 +96,9 @@ class LoaderSource(Source):
                 loader.dataset,
                 batch_sampler=[self._positions[chunk].tolist() for chunk in chunks],
                 collate_fn=loader.collate_fn,
-                num_workers=workers,
+                num_workers=self._workers,
                 worker_init_fn=loader.worker_init_fn,
-                multiprocessing_context=loader.multiprocessing_context if workers else None,
+                multiprocessing_context=loader.multiprocessing_context if self._workers else None,
                 generator=seeds,
             )
         )
@@ -134,29 +111,23 @@ def can_be_reread(loader: DataLoader[Any]) -> bool:
 
 def read_once(loader: DataLoader[Any], classes: Sequence[str] | None = None) -> TensorSource:
     """Everything that one pass over ``loader`` gives, in memory. The loader must end."""
-    inputs: list[Inputs] = []
-    labels: list[Tensor] = []
-    for batch in loader:
-        some, those = _inputs_and_labels(batch)
-        inputs.append(some)
-        labels.append(those)
-    if not labels:
+    pairs = [_inputs_and_labels(batch) for batch in loader]
+    if not pairs:
         raise parameter_error("as_source", "data", "at least one example", "none")
-    return TensorSource(_joined(inputs), torch.cat(labels), classes)
+    labels = torch.cat([labels for _, labels in pairs])
+    return TensorSource(_joined([inputs for inputs, _ in pairs]), labels, classes)
 
 
 def _joined(parts: list[Inputs]) -> Inputs:
     accepted = "batches of one kind, whose inputs differ in the first dimension only"
-    tensors = [part for part in parts if isinstance(part, Tensor)]
-    mappings = [part for part in parts if not isinstance(part, Tensor)]
+    named = [{"": part} if isinstance(part, Tensor) else part for part in parts]
+    if any(part.keys() != named[0].keys() for part in named):
+        raise parameter_error("as_source", "data", accepted, "batches of several kinds")
     try:
-        if len(tensors) == len(parts):
-            return torch.cat(tensors)
-        if len(mappings) == len(parts) and all(m.keys() == mappings[0].keys() for m in mappings):
-            return {name: torch.cat([m[name] for m in mappings]) for name in mappings[0]}
+        joined = {name: torch.cat([part[name] for part in named]) for name in named[0]}
     except RuntimeError as error:
         raise parameter_error("as_source", "data", accepted, str(error)) from None
-    raise parameter_error("as_source", "data", accepted, "batches of several kinds")
+    return joined[""] if isinstance(parts[0], Tensor) else joined
 
 
 def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
@@ -174,15 +145,14 @@ def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
 def _checked_inputs(inputs: Any) -> Inputs:
     if isinstance(inputs, Tensor):
         return inputs
+    got = f"inputs of type {type(inputs).__name__}"
+    remedy = "Convert the examples in the data set or in collate_fn."
     if isinstance(inputs, Mapping) and inputs:
         others = [name for name, value in inputs.items() if not isinstance(value, Tensor)]
         if not others:
             return dict(inputs)
-        remedy = "Leave such columns out of the data set, or convert them in collate_fn."
         got = f"no tensor under {', '.join(map(repr, others))}"
-        raise parameter_error("LoaderSource", "data", "a loader of tensors", got, remedy)
-    got = f"inputs of type {type(inputs).__name__}"
-    remedy = "Convert the examples in the data set or in collate_fn."
+        remedy = "Leave such columns out of the data set, or convert them in collate_fn."
     raise parameter_error("LoaderSource", "data", "a loader of tensors", got, remedy)
 
 
@@ -206,10 +176,9 @@ def _stored_classes(dataset: Any, labels: Tensor) -> Sequence[str] | None:
     if isinstance(dataset, Subset):
         return _stored_classes(dataset.dataset, labels)
     names = getattr(dataset, "classes", None)
-    if not _is_names(names) or (len(labels) and len(names) <= int(labels.max())):
+    try:
+        return (
+            class_names("LoaderSource", names, labels) if isinstance(names, list | tuple) else None
+        )
+    except ValueError:  # something else of that name
         return None
-    return names
-
-
-def _is_names(names: Any) -> TypeGuard[Sequence[str]]:
-    return isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)

@@ -47,23 +47,11 @@ def npy_pair(
     test_share: float = 0.2,
     augmentation: Augmentation | None = None,
 ) -> DataSplit:
-    """Inputs and labels of ``.npy`` files.
+    """Inputs and labels of ``.npy`` files; without files to test on, a part is held out by class.
 
-    Parameters
-    ----------
-    inputs : str or Path
-        uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, or floating
-        features (N, ...), which become float32.
-    labels : str or Path
-        Integers 0..K-1, shape (N,).
-    test_inputs, test_labels : str, Path or None, default=None
-        What to test on; None holds out a part of the examples, stratified by class.
-    seed : int, default=0
-        Seed of the split.
-    test_share : float, default=0.2
-        Share to hold out.
-    augmentation : Augmentation or None, default=None
-        For images; None takes :meth:`Augmentation.for_size`.
+    Inputs are uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, or
+    floating features (N, ...), which become float32. Labels are integers 0..K-1, shape (N,).
+    Images are augmented by :meth:`Augmentation.for_size` unless told otherwise.
     """
     if (test_inputs is None) != (test_labels is None):
         raise ValueError("npy_pair needs both test_inputs and test_labels, or neither.")

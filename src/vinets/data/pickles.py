@@ -34,7 +34,8 @@ def read_pickle(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} must be a pickle. It cannot be read: {error}.") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path} must hold a dict. Got {type(found).__name__} instead.")
-    return {_as_text(key): _plain(value) for key, value in found.items()}
+    plain = {k: v.array if isinstance(v, _Pixels) else v for k, v in found.items()}
+    return {_as_text(key): value for key, value in plain.items()}
 
 
 class _RefusedError(Exception):
@@ -113,10 +114,6 @@ class _Reader(pickle.Unpickler):
         if (module, name) not in STAND_INS:
             raise _RefusedError(f"{module}.{name}")
         return STAND_INS[module, name]
-
-
-def _plain(value: Any) -> Any:
-    return value.array if isinstance(value, _Pixels) else value
 
 
 def _as_text(value: Any) -> str:

@@ -25,16 +25,10 @@ MODES = {1: "L", 3: "RGB"}
 def read_image(
     path: str | Path, channels: int, size: tuple[int, int] | None = None
 ) -> NDArray[np.uint8]:
-    """The pixels (C, H, W) of an image file, resized bicubically where the size differs.
+    """The pixels (C, H, W) of an image file, resized bicubically where the size (H, W) differs.
 
-    Parameters
-    ----------
-    path : str or Path
-        Any 8-bit format that Pillow reads; of several frames, the first.
-    channels : int
-        1 for grey, 3 for red, green and blue; other images are converted.
-    size : (H, W) or None, default=None
-        Size wanted. The sides are scaled apart, nothing is cropped. None keeps the size.
+    Any 8-bit format that Pillow reads; of several frames, the first. Images are converted to 1
+    channel (grey) or 3 (red, green, blue). The sides are scaled apart, nothing is cropped.
     """
     if channels not in MODES:
         raise parameter_error("read_image", "channels", "1 (grey) or 3 (RGB)", channels)

@@ -22,21 +22,11 @@ DELIMITERS = (",", ";", "\t")
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points in rows.
+    """Points in rows."""
 
-    Parameters
-    ----------
-    values : ndarray of shape (m, n)
-        Finite numbers.
-    names : tuple of str
-        Names of the variables, fit to be written in a polynomial.
-    labels : ndarray of shape (m,) or None
-        The class of every point, as text.
-    """
-
-    values: NDArray[np.float64]
-    names: tuple[str, ...]
-    labels: NDArray[Any] | None
+    values: NDArray[np.float64]  # (m, n), finite
+    names: tuple[str, ...]  # of the variables, fit to be written in a polynomial
+    labels: NDArray[Any] | None  # (m,), the class of every point, as text
 
 
 def read_points(path: str | Path, label: str | None = None) -> Points:

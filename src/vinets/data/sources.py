@@ -9,35 +9,21 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from vinets.checks import parameter_error
-from vinets.data.interface import DataSplit, Inputs, Source
-from vinets.data.labels import choose_per_class, split_positions
+from vinets.data.interface import Source
+from vinets.data.labels import split_positions
 from vinets.data.loaders import LoaderSource, can_be_reread, read_once
 from vinets.data.tensors import TensorSource, as_inputs
 
-__all__ = [
-    "DataSplit",
-    "Inputs",
-    "LoaderSource",
-    "Source",
-    "TensorSource",
-    "as_source",
-    "choose_per_class",
-    "draw_from",
-    "split_source",
-]
+__all__ = ["as_source", "draw_from", "split_source"]
 
 
 def as_source(data: Any, classes: Sequence[str] | None = None) -> Source:
-    """Make a source of whatever holds examples and labels.
+    """Make a source of a pair (inputs, labels), a DataLoader or a Dataset; or return a source.
 
-    Parameters
-    ----------
-    data : Source, pair (inputs, labels), DataLoader or Dataset
-        A source is returned as it is. Inputs may be an array, a tensor or a dict of those. Of a
-        loader, the data set, ``collate_fn`` and workers are used, not its order. A loader over an
-        :class:`~torch.utils.data.IterableDataset` is read into memory once, so it must end.
-    classes : sequence of str or None, default=None
-        Names of the classes. None takes them from the data set, or numbers them.
+    Inputs may be an array, a tensor or a dict of those. Of a loader, the data set, ``collate_fn``
+    and workers are used, not its order. A loader over an
+    :class:`~torch.utils.data.IterableDataset` is read into memory once, so it must end. Without
+    names, the classes are those of the data set, or numbered.
 
     Examples
     --------
@@ -53,17 +39,9 @@ def as_source(data: Any, classes: Sequence[str] | None = None) -> Source:
 
 
 def split_source(source: Source, share: float, seed: int) -> tuple[Source, Source]:
-    """Split into the rest and a held-out part, stratified by class.
+    """Split into the rest and a held-out share in [0, 1), stratified by class.
 
-    Parameters
-    ----------
-    source : Source
-        What to split.
-    share : float
-        Share of the examples to hold out, in [0, 1). At least one example of every class stays in
-        the rest.
-    seed : int
-        Equal seeds give equal splits.
+    At least one example of every class stays in the rest. Equal seeds give equal splits.
 
     Examples
     --------

@@ -21,12 +21,7 @@ def sphere(m: int = 400, noise: float = 0.02, radius: float = 0.9, seed: int = 0
 
 
 def latent_like(
-    m: int = 512,
-    n: int = 128,
-    rank: int = 8,
-    noise: float = 0.05,
-    gain: float = 1.0,
-    seed: int = 0,
+    m: int = 512, n: int = 128, rank: int = 8, noise: float = 0.05, gain: float = 1.0, seed: int = 0
 ) -> Points:
     r"""Points (m, n) like one class in a latent space: tanh of a noisy low-rank mixture.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,23 +10,18 @@ import torch
 from torch import Tensor
 
 from vinets.checks import parameter_error
-from vinets.data.interface import Inputs, Source, chunked_order, first_positions
-from vinets.data.labels import as_labels, as_positions, class_names
+from vinets.data.interface import Batches, CheckedSource, Inputs
+from vinets.data.labels import as_labels, class_names
+from vinets.running import each, tensors_of
 
-__all__ = ["TensorSource", "as_inputs", "move"]
+__all__ = ["TensorSource", "as_inputs"]
 
 
-class TensorSource(Source):
+class TensorSource(CheckedSource):
     """Inputs in memory, given as they are. There is nothing to augment.
 
-    Parameters
-    ----------
-    inputs : Tensor (N, ...) or dict of such tensors
-        Any dtype and device.
-    labels : array-like (N,)
-        Integers 0..K-1.
-    classes : sequence of str or None, default=None
-        Names of the classes; None numbers them.
+    Inputs are a tensor (N, ...) or a dict of such tensors, of any dtype and on any device; labels
+    are integers 0..K-1. Without names, the classes are numbered.
 
     Examples
     --------
@@ -36,39 +31,27 @@ class TensorSource(Source):
     """
 
     def __init__(self, inputs: Inputs, labels: Any, classes: Sequence[str] | None = None) -> None:
-        sizes = {t.shape[0] if t.ndim else None for t in _tensors(inputs)}
+        sizes = {t.shape[0] if t.ndim else None for t in tensors_of(inputs)}
         if len(sizes) != 1 or None in sizes:
             accepted = "tensors of one length, the number of examples"
-            got = [tuple(t.shape) for t in _tensors(inputs)]
+            got = [tuple(t.shape) for t in tensors_of(inputs)]
             raise parameter_error("TensorSource", "inputs", accepted, got)
         self.inputs = inputs
         self.labels = as_labels("TensorSource", labels, count=sizes.pop())
         self.classes = class_names("TensorSource", classes, self.labels)
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def subset(self, index: Tensor) -> TensorSource:
-        index = as_positions("TensorSource.subset", "index", index, len(self))
+    def _subset(self, index: Tensor) -> TensorSource:
         return TensorSource(_take(self.inputs, index), self.labels[index], self.classes)
 
-    def batches(
+    def _batches(
         self,
-        batch_size: int,
-        *,
-        order: Tensor | None = None,
-        augment: torch.Generator | None = None,
-        device: torch.device | str = "cpu",
-    ) -> Iterator[tuple[Inputs, Tensor]]:
-        chunks = chunked_order("TensorSource.batches", order, len(self), batch_size)
-        return (
-            (move(_take(self.inputs, chunk), device), self.labels[chunk].to(device))
-            for chunk in chunks
-        )
-
-    def example(self, count: int = 1) -> Inputs:
-        first = first_positions("TensorSource.example", count, len(self))
-        return move(_take(self.inputs, first), "cpu")
+        chunks: tuple[Tensor, ...],
+        augment: torch.Generator | None,
+        device: torch.device | str,
+    ) -> Batches:
+        for chunk in chunks:
+            taken = each(_take(self.inputs, chunk), lambda tensor: tensor.to(device))
+            yield taken, self.labels[chunk].to(device)
 
 
 def as_inputs(owner: str, values: Any) -> Inputs:
@@ -80,20 +63,7 @@ def as_inputs(owner: str, values: Any) -> Inputs:
 
 def _take(inputs: Inputs, index: Tensor) -> Inputs:
     """The examples at ``index``."""
-    if isinstance(inputs, Tensor):
-        return inputs[index.to(inputs.device)]
-    return {name: tensor[index.to(tensor.device)] for name, tensor in inputs.items()}
-
-
-def move(inputs: Inputs, device: torch.device | str) -> Inputs:
-    """The inputs on ``device``."""
-    if isinstance(inputs, Tensor):
-        return inputs.to(device)
-    return {name: tensor.to(device) for name, tensor in inputs.items()}
-
-
-def _tensors(inputs: Inputs) -> list[Tensor]:
-    return [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+    return each(inputs, lambda tensor: tensor[index.to(tensor.device)])
 
 
 def _as_tensor(owner: str, values: Any) -> Tensor:

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from vinets.checks import format_bytes
 from vinets.latent.shards import DTYPES, SHARD_BYTES, ShardWriter
 from vinets.latent.store import MEMORY_LIMIT, LatentStore
-from vinets.running import Inputs, evaluating
+from vinets.running import Inputs, call, each, evaluating
 
 __all__ = ["collect_latents"]
 
 Batches = Iterable[tuple[Inputs, Tensor]]
-Progress = Callable[[int], None]
 
 
 def collect_latents(
@@ -27,7 +26,7 @@ def collect_latents(
     memory_limit: int = MEMORY_LIMIT,
     directory: str | Path | None = None,
     fingerprint: str = "",
-    progress: Progress | None = None,
+    progress: Callable[[int], None] | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> LatentStore:
     """Latents and labels of all examples, in the order of the batches.
@@ -39,8 +38,7 @@ def collect_latents(
     network : Module
         Maps inputs to latents ``(b, ...)``: a truncated network with a reader behind it.
     batches : iterable of (inputs, labels)
-        Inputs are a Tensor, or a mapping of Tensors that is passed by keyword. They are moved to
-        the device of the network. Labels are integers ``(b,)``.
+        They are moved to the device of the network. Labels are integers ``(b,)``.
     memory_limit : int, default=2 GiB
         The most bytes to hold in memory. Without a directory, all latents have to fit.
     directory : path or None, default=None
@@ -51,8 +49,6 @@ def collect_latents(
         Names the network and the data. A directory with another one is refused.
     progress : callable or None, default=None
         Called with the number of examples done so far, after every batch.
-    shard_bytes : int, default=64 MiB
-        About the size of a shard in the directory.
 
     Examples
     --------
@@ -60,57 +56,36 @@ def collect_latents(
     >>> collect_latents(nn.Flatten(), batches)
     LatentStore(2 latents of shape (3,), torch.float32)
     """
-    report = progress if progress is not None else _silent
+    report = progress if progress is not None else lambda count: None
     if directory is None:
-        with evaluating(network):
-            return _in_memory(network, batches, memory_limit, report)
-    folder = Path(directory)
-    writer = ShardWriter(folder, fingerprint, shard_bytes)
+        values, labels = [], []
+        nbytes = 0
+        for latents, targets in _run(network, batches, torch.empty(0, dtype=torch.int64), report):
+            values.append(latents)
+            labels.append(targets)
+            nbytes += latents.nbytes
+            if nbytes > memory_limit:
+                raise MemoryError(
+                    f"The latents of {sum(map(len, labels))} examples take {format_bytes(nbytes)}, "
+                    f"more than memory_limit ({format_bytes(memory_limit)}): pass a directory, "
+                    "fewer examples per class, or a larger memory_limit."
+                )
+        if not values:
+            raise ValueError("There are no latents to keep: the batches hold no examples.")
+        return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
+    writer = ShardWriter(Path(directory), fingerprint, shard_bytes)
     if not writer.complete:
-        with evaluating(network):
-            _to_directory(network, batches, writer, report)
-    store = LatentStore.open(folder, memory_limit=memory_limit)
+        for latents, targets in _run(network, batches, writer.stored_labels(), report):
+            writer.add(latents.cpu(), targets)
+        writer.finish()
+    store = LatentStore.open(directory, memory_limit=memory_limit)
     report(len(store))
     return store
 
 
-def _in_memory(
-    network: nn.Module, batches: Batches, memory_limit: int, report: Progress
-) -> LatentStore:
-    values: list[Tensor] = []
-    labels: list[Tensor] = []
-    count = nbytes = 0
-    for latents, targets in _run(network, batches, torch.empty(0, dtype=torch.int64)):
-        nbytes += latents.nbytes
-        if nbytes > memory_limit:
-            raise MemoryError(
-                f"The latents of {count + len(latents)} examples take {format_bytes(nbytes)}, more "
-                f"than memory_limit ({format_bytes(memory_limit)}): pass a directory, fewer "
-                "examples per class, or a larger memory_limit."
-            )
-        values.append(latents)
-        labels.append(targets)
-        count += len(latents)
-        report(count)
-    if count == 0:
-        raise ValueError("There are no latents to keep: the batches hold no examples.")
-    return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
-
-
-def _to_directory(
-    network: nn.Module, batches: Batches, writer: ShardWriter, report: Progress
-) -> None:
-    """Write the latents of the examples that are not stored yet."""
-    stored = writer.stored_labels()
-    count = len(stored)
-    for latents, targets in _run(network, batches, stored):
-        writer.add(latents.cpu(), targets)
-        count += len(latents)
-        report(count)
-    writer.finish()
-
-
-def _run(network: nn.Module, batches: Batches, stored: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _run(
+    network: nn.Module, batches: Batches, stored: Tensor, report: Callable[[int], None]
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Latents and labels of the examples behind those with the labels ``stored``.
 
     A batch that is stored in part runs as a whole: kernels may round differently in another size.
@@ -128,14 +103,13 @@ def _run(network: nn.Module, batches: Batches, stored: Tensor) -> Iterator[tuple
         seen += len(labels)
         if len(known) == len(labels):
             continue
-        if isinstance(inputs, Tensor):
-            latents = network(inputs.to(device))
-        else:
-            latents = network(**{name: value.to(device) for name, value in inputs.items()})
+        with evaluating(network):  # a generator must not leave the mode of others changed
+            latents = call(network, each(inputs, lambda tensor: tensor.to(device)))
         _check_latents(latents, len(labels))
         # A copy, since the output may be a view of something large or of the inputs.
         behind = latents[len(known) :].detach().clone(memory_format=torch.contiguous_format)
         yield behind, labels[len(known) :]
+        report(seen)
     if seen < len(stored):
         raise ValueError(
             f"The batches hold {seen} examples, fewer than the {len(stored)} already stored. "
@@ -164,7 +138,3 @@ def _check_latents(latents: Tensor, count: int) -> None:
             f"The network must return floats ({count}, ...) for {count} examples. "
             f"Got {latents.dtype} {tuple(latents.shape)} instead."
         )
-
-
-def _silent(count: int) -> None:
-    pass

@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -78,29 +79,14 @@ def _share_removed(
 
 @dataclass(frozen=True)
 class CutPoint:
-    """A cut that a network allows, in the order in which its forward pass reaches them.
+    """A cut that a network allows, in the order in which its forward pass reaches them."""
 
-    Attributes
-    ----------
-    index : int
-        Position in the list.
-    name : str
-        Name of the module whose output becomes the latents.
-    shape : tuple of int
-        Shape of that output for one example, without the batch.
-    parameters, macs : int
-        Parameters and multiply-adds (convolutions and linear layers) that the truncated network
-        still needs.
-    removed : float
-        Share of the counted layers that the cut removes, in [0, 1]; see :func:`share_removed`.
-    """
-
-    index: int
-    name: str
-    shape: tuple[int, ...]
-    parameters: int
-    macs: int
-    removed: float
+    index: int  # in the list of all cuts
+    name: str  # of the module whose output becomes the latents
+    shape: tuple[int, ...]  # of that output for one example, without the batch
+    parameters: int  # that the truncated network still needs
+    macs: int  # multiply-adds of its convolutions and linear layers
+    removed: float  # share of the counted layers that the cut removes; see share_removed
 
 
 def cut_points(
@@ -109,16 +95,9 @@ def cut_points(
     """List every cut that ``model`` allows.
 
     A cut is behind a module with a tensor as its output: each layer at its first call, and each
-    block whose output is that of no layer, such as a residual block with its sum.
-
-    Parameters
-    ----------
-    model : Module
-        The network; it is not changed, and runs in eval mode.
-    example : Tensor or mapping of Tensor
-        A batch of inputs; one is enough.
-    counted : callable, default=all_convolutions
-        The layers of which :attr:`CutPoint.removed` tells the share.
+    block whose output is that of no layer, such as a residual block with its sum. The network is
+    not changed, and runs in eval mode on ``example``, a batch of one input or more. ``counted``
+    says of which layers :attr:`CutPoint.removed` tells the share.
 
     Examples
     --------
@@ -151,10 +130,10 @@ def cut_points(
 def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) -> nn.Module:
     """The network up to and including the module ``cut``, in eval mode.
 
+    The network that is given is not changed; the result shares its parameters.
+
     Parameters
     ----------
-    model : Module
-        The network; it is not changed. Parameters are shared with the result.
     cut : str or int
         A module name such as ``"layer3.1.bn1"``; an index into :func:`cut_points`; or the share of
         convolutional layers to remove, such as ``"50%"``.
@@ -167,12 +146,11 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     traced = _trace(model, keep=(name,))
     if traced is None:
         return StoppedNetwork(model if example is None else _used(model, name, example), name)
-    for node in traced.graph.nodes:
-        if node.op == "call_module" and node.target == name:
-            break
-    else:
+    nodes = traced.graph.nodes
+    node = next((n for n in nodes if n.op == "call_module" and n.target == name), None)
+    if node is None:
         raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
-    (output,) = (n for n in traced.graph.nodes if n.op == "output")
+    (output,) = (n for n in nodes if n.op == "output")
     output.args = (node,)
     traced.graph.eliminate_dead_code()
     traced.delete_all_unused_submodules()
@@ -196,16 +174,14 @@ class StoppedNetwork(nn.Module):
         try:
             self.model(*inputs, **options)
         except _Reached as reached:
-            return reached.output
+            return reached.args[0]
         finally:
             handle.remove()
         raise RuntimeError(f"the forward pass never called {self.name!r}")
 
 
 class _Reached(Exception):
-    def __init__(self, output: Any) -> None:
-        super().__init__()
-        self.output = output
+    """Ends a forward pass, and carries the output of the module at the cut."""
 
 
 class _Tracer(fx.Tracer):
@@ -214,9 +190,8 @@ class _Tracer(fx.Tracer):
         self.keep = keep
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return module_qualified_name in self.keep or super().is_leaf_module(
-            m, module_qualified_name
-        )
+        kept = module_qualified_name in self.keep
+        return kept or super().is_leaf_module(m, module_qualified_name)
 
 
 def _trace(model: nn.Module, keep: tuple[str, ...] = ()) -> fx.GraphModule | None:
@@ -263,6 +238,7 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
 
 def _twin(model: nn.Module) -> nn.Module:
     """A copy in eval mode that shares parameters and buffers; hooks and flags are its own."""
+    # deepcopy takes what its memo holds for copied already
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     return deepcopy(model, shared).eval()
 
@@ -292,10 +268,8 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
     points = cut_points(model, example)
     if isinstance(cut, int):
         if not -len(points) <= cut < len(points):
-            accepted = f"an index below {len(points)}"
-            raise parameter_error(
-                "truncate", "cut", accepted, cut, "See cut_points(model, example)."
-            )
+            accepted, remedy = f"an index below {len(points)}", "See cut_points(model, example)."
+            raise parameter_error("truncate", "cut", accepted, cut, remedy)
         return points[cut].name
     try:
         share = float(cut[:-1]) / 100
@@ -309,24 +283,19 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
     shapes: dict[str, tuple[int, ...]] = {}
     macs: dict[str, int] = {}
     outputs: list[Tensor] = []  # kept alive, so that identity means the same cut
-    handles = []
 
-    def watch(name: str, layer: bool) -> Any:
-        def hook(module: nn.Module, args: Any, output: Any) -> None:
-            if not isinstance(output, Tensor) or name in shapes:
-                return
-            if layer:
-                macs[name] = _macs(module, output)
-            elif any(output is known for known in outputs):
-                return  # the last layer of the block is this cut already
-            shapes[name] = tuple(output.shape[1:])
-            outputs.append(output)
+    def watch(name: str, module: nn.Module, args: Any, output: Any) -> None:
+        if not isinstance(output, Tensor) or name in shapes:
+            return
+        if not any(module.children()):
+            macs[name] = _macs(module, output)
+        elif any(output is known for known in outputs):
+            return  # the last layer of the block is this cut already
+        shapes[name] = tuple(output.shape[1:])
+        outputs.append(output)
 
-        return hook
-
-    for name, module in model.named_modules():
-        if name:
-            handles.append(module.register_forward_hook(watch(name, not any(module.children()))))
+    named = [(name, module) for name, module in model.named_modules() if name]
+    handles = [module.register_forward_hook(partial(watch, name)) for name, module in named]
     with torch.no_grad():
         call(model, example)
     for handle in handles:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from vinets.latent.spectra import (
     by_merging,
     find_centre,
 )
+from vinets.options import check_value, whole
 
 __all__ = ["PCA", "Projection", "fit_pca"]
 
@@ -31,24 +31,12 @@ QUANTILE = 3.29  # 99.9 % of a normal distribution lie within so many standard d
 
 @dataclass(frozen=True, eq=False)
 class PCA:
-    """The directions in which latents vary most.
+    """The directions in which latents vary most."""
 
-    Attributes
-    ----------
-    mean : Tensor
-        ``(D,)``.
-    components : Tensor
-        Orthonormal rows ``(n, D)``; the largest absolute entry of each is positive.
-    variances : Tensor
-        ``(n,)``, decreasing, with the divisor ``m - 1``.
-    total_variance : float
-        Sum of the variances in all ``D`` directions.
-    """
-
-    mean: Tensor
-    components: Tensor
-    variances: Tensor
-    total_variance: float
+    mean: Tensor  # (D,)
+    components: Tensor  # orthonormal rows (n, D); the largest absolute entry of each is positive
+    variances: Tensor  # (n,), decreasing, with the divisor m - 1
+    total_variance: float  # the sum in all D directions
 
     @property
     def explained(self) -> Tensor:
@@ -88,8 +76,6 @@ def fit_pca(
         - ``"streaming"``: one pass; each chunk is merged into the leading ``n + oversample``
           directions so far. What they do not catch is lost, so this is the least accurate.
         - ``"auto"``: exact if ``min(m, D) <= 2048``, randomised otherwise.
-    seed : int, default=0
-        Of the random start.
     n_iter : int, default=4
         Iterations of ``"randomized"``. More of them separate close variances better.
     oversample : int, default=16
@@ -110,13 +96,9 @@ def fit_pca(
     (tensor([[0.6000, 0.8000]]), tensor([1.]))
     """
     one_of("fit_pca", "method", method, METHODS)
-    for name, value, least in (
-        ("n_components", n_components, 1),
-        ("n_iter", n_iter, 0),
-        ("oversample", oversample, 0),
-    ):
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-            raise parameter_error("fit_pca", name, f"an integer of at least {least}", value)
+    check_value("fit_pca", "n_components", whole(1), n_components)
+    check_value("fit_pca", "n_iter", whole(0), n_iter)
+    check_value("fit_pca", "oversample", whole(0), oversample)
     if not callable(chunks):
         accepted = "a function that starts a new pass over tensors (b, D)"
         remedy = "For a tensor pass chunks=lambda: [values]."
@@ -126,20 +108,14 @@ def fit_pca(
         return _components(centre, spectrum, n_components, at_most)
     centre = find_centre(chunks)
     n = _within(n_components, min(centre.count - 1, len(centre.mean)), at_most)
-    spectrum = _spectrum(chunks, centre, n, method, (n_iter, oversample, seed))
-    return _components(centre, spectrum, n, at_most)
-
-
-def _spectrum(
-    chunks: Chunks, centre: Centre, n: int, method: str, iteration: tuple[int, int, int]
-) -> Spectrum:
     side = min(centre.count, len(centre.mean))
     if method == "randomized" or (method == "auto" and side > EXACT_SIDE):
-        n_iter, oversample, seed = iteration
-        return by_iteration(chunks, centre, min(n + oversample, side), n_iter, seed)
-    if len(centre.mean) <= centre.count:
-        return by_covariance(chunks, centre)
-    return by_gram(chunks, centre, n)
+        spectrum = by_iteration(chunks, centre, min(n + oversample, side), n_iter, seed)
+    elif len(centre.mean) <= centre.count:
+        spectrum = by_covariance(chunks, centre)
+    else:
+        spectrum = by_gram(chunks, centre, n)
+    return _components(centre, spectrum, n, at_most)
 
 
 def _components(centre: Centre, spectrum: Spectrum, n: int, at_most: bool) -> PCA:
@@ -175,14 +151,7 @@ def _within(n: int, rank: int, at_most: bool) -> int:
 class Projection(nn.Module):
     """``z -> z @ weight.T + bias``: a linear layer that starts as principal components.
 
-    Parameters
-    ----------
-    weight : Tensor
-        ``(n, D)``.
-    bias : Tensor
-        ``(n,)``.
-    trainable : bool, default=False
-        Whether the two receive gradients.
+    The weight is ``(n, D)``, the bias ``(n,)``; they receive gradients where ``trainable``.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, *, trainable: bool = False) -> None:
@@ -195,17 +164,10 @@ class Projection(nn.Module):
 
     @classmethod
     def from_pca(cls, pca: PCA, scale: str = "none", *, trainable: bool = False) -> Projection:
-        """The coordinates of ``pca``, scaled.
+        """The coordinates of ``pca``, in its dtype, scaled.
 
-        Parameters
-        ----------
-        pca : PCA
-            Its dtype becomes that of the layer.
-        scale : {"none", "unit", "bound"}, default="none"
-            ``"unit"`` divides each coordinate by its standard deviation; ``"bound"`` divides all of
-            them by 3.29 times the largest one, so that 99.9 % of normal values lie in [-1, 1].
-        trainable : bool, default=False
-            As in the constructor.
+        The scale ``"unit"`` divides each coordinate by its standard deviation; ``"bound"`` divides
+        all of them by 3.29 times the largest one, so that 99.9 % of normal values lie in [-1, 1].
 
         Examples
         --------

@@ -17,18 +17,10 @@ __all__ = ["LatentReader", "LatentShape", "first_tensor"]
 
 @dataclass(frozen=True)
 class LatentShape:
-    """Channels and positions of the output of a module, for one example.
+    """Channels and positions of the output of a module, for one example."""
 
-    Attributes
-    ----------
-    channels : int
-        Length of the descriptor at a position.
-    height, width : int
-        The grid of positions: ``1 x T`` for ``T`` tokens, ``1 x 1`` for vectors.
-    """
-
-    channels: int
-    height: int
+    channels: int  # length of the descriptor at a position
+    height: int  # of the grid of positions: 1 x T for T tokens, 1 x 1 for vectors
     width: int
 
     @property
@@ -88,8 +80,7 @@ class LatentReader(nn.Module):
 
     def forward(self, output: Any) -> Tensor:
         """Latents ``(B, C, P)``; the dtype stays."""
-        values = first_tensor(output)
-        _check_dimensions(values)
+        values = _checked(output)
         if values.ndim == 2:
             return values.unsqueeze(2)
         tokens = values.ndim == 3
@@ -99,7 +90,12 @@ class LatentReader(nn.Module):
             if not tokens:
                 raise _wrong_kind("class_token", "tokens (B, T, C)", values, "mean_token")
             return values[:, 0].unsqueeze(2)
-        descriptors = self._descriptors(values)
+        if tokens:
+            descriptors = values.transpose(1, 2)
+        elif self.channels_last:
+            descriptors = values.flatten(1, 2).transpose(1, 2)
+        else:
+            descriptors = values.flatten(2)
         if self.kind == "mean_token" or (self.kind == "auto" and tokens):
             return descriptors.mean(2, keepdim=True)
         return descriptors
@@ -113,16 +109,12 @@ class LatentReader(nn.Module):
         >>> LatentReader(channels_last=True).describe(torch.zeros(1, 7, 5, 3))
         LatentShape(channels=3, height=7, width=5)
         """
-        values = first_tensor(output)
-        _check_dimensions(values)
-        sizes = tuple(values.shape[1:])
+        sizes = tuple(_checked(output).shape[1:])
         if len(sizes) == 1:
             return LatentShape(sizes[0], 1, 1)
         if len(sizes) == 2:
             return LatentShape(sizes[1], 1, sizes[0])
-        if self.channels_last:
-            return LatentShape(sizes[2], sizes[0], sizes[1])
-        return LatentShape(*sizes)
+        return LatentShape(*(sizes[2:] + sizes[:2] if self.channels_last else sizes))
 
     def config(self) -> dict[str, Any]:
         """The arguments that build this reader again."""
@@ -130,14 +122,6 @@ class LatentReader(nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.config().items())
-
-    def _descriptors(self, values: Tensor) -> Tensor:
-        """View tokens or maps as ``(B, C, P)``."""
-        if values.ndim == 3:
-            return values.transpose(1, 2)
-        if self.channels_last:
-            return values.flatten(1, 2).transpose(1, 2)
-        return values.flatten(2)
 
     def _pooled(self, values: Tensor) -> Tensor:
         if values.ndim != 4:
@@ -154,12 +138,10 @@ def first_tensor(output: Any) -> Tensor:
     """The Tensor in what a module returned: itself, ``last_hidden_state``, or the first one."""
     if isinstance(output, Tensor):
         return output
-    candidates: Iterable[Any] = ()
+    candidates: Iterable[Any] = output if isinstance(output, tuple | list) else ()
     if isinstance(output, Mapping):
         hidden = output.get("last_hidden_state")
         candidates = output.values() if hidden is None else (hidden,)
-    elif isinstance(output, (tuple, list)):
-        candidates = output
     for value in candidates:
         if isinstance(value, Tensor):
             return value
@@ -169,12 +151,14 @@ def first_tensor(output: Any) -> Tensor:
     )
 
 
-def _check_dimensions(values: Tensor) -> None:
+def _checked(output: Any) -> Tensor:
+    values = first_tensor(output)
     if not 2 <= values.ndim <= 4:
         raise ValueError(
             "The output at the cut must have shape (B, D), (B, T, C) or (B, C, H, W). "
             f"Got {tuple(values.shape)} instead. Cut at another module."
         )
+    return values
 
 
 def _wrong_kind(kind: str, accepted: str, values: Tensor, other: str) -> ValueError:

@@ -46,22 +46,12 @@ class Rescale(nn.Module):
 
     @classmethod
     def fit(
-        cls,
-        latents: LatentStore | Iterable[Tensor],
-        per: str = "feature",
-        *,
-        squash: bool = True,
+        cls, latents: LatentStore | Iterable[Tensor], per: str = "feature", *, squash: bool = True
     ) -> Rescale:
-        """Mean and standard deviation from ``latents``: a store, or chunks ``(b, ...)``.
+        """Mean and standard deviation from one pass over a store, or chunks ``(b, ...)``.
 
-        Parameters
-        ----------
-        latents : LatentStore or iterable of Tensor
-            Read once.
-        per : {"feature", "channel"}, default="feature"
-            One scale for every value of a latent, or one for every index of its first axis.
-        squash : bool, default=True
-            As in the constructor.
+        There is one scale for every value of a latent, or with ``per="channel"`` one for every
+        index of its first axis.
         """
         mean, std = moments(latents, per, keepdim=True)
         return cls(mean, std, squash=squash)

@@ -6,54 +6,39 @@ interrupted run leaves a readable directory. What the manifest does not count do
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.checks import rows_within
+from vinets.files import read_json, write_json
+from vinets.plain import as_plain, from_plain
 
 __all__ = ["SHARD_BYTES", "Manifest", "ShardWriter", "read_manifest", "read_shard", "shard_path"]
 
 SHARD_BYTES = 64 << 20
 MANIFEST = "manifest.json"
 FORMAT = "vinets.latents"
-DTYPES = {
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
+DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a directory of shards holds.
+    """What a directory of shards holds."""
 
-    Attributes
-    ----------
-    fingerprint : str
-        Names the network and the data that the latents came from.
-    shape : tuple of int
-        Shape of one latent.
-    dtype : str
-        Precision of the values, such as ``"float32"``.
-    counts : tuple of int
-        Number of latents in each shard.
-    complete : bool
-        Whether the last shard has been written.
-    """
+    fingerprint: str  # of the network and the data that the latents came from
+    shape: tuple[int, ...]  # of one latent
+    dtype: str  # of the values, a key of DTYPES
+    counts: tuple[int, ...] = ()  # latents in each shard
+    complete: bool = False  # whether the last shard has been written
 
-    fingerprint: str
-    shape: tuple[int, ...]
-    dtype: str
-    counts: tuple[int, ...] = ()
-    complete: bool = False
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES or min((*self.shape, *self.counts), default=1) < 1:
+            raise ValueError("there are no latents of that kind")
 
 
 def shard_path(directory: Path, index: int) -> Path:
@@ -72,15 +57,15 @@ def read_manifest(directory: Path) -> Manifest | None:
             )
         return None
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = read_json(path)
+        known = {"format", *(field.name for field in fields(Manifest))}
+        if not isinstance(facts, dict) or set(facts) != known or facts.pop("format") != FORMAT:
+            raise ValueError("another file")
+        return from_plain(Manifest, facts)
     except (OSError, ValueError):
-        raise _unreadable(path) from None
-    if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
-        raise _unreadable(path)
-    if not _well_formed(facts):
-        raise _unreadable(path)
-    facts |= {"shape": tuple(facts["shape"]), "counts": tuple(facts["counts"])}
-    return Manifest(**facts)
+        raise ValueError(
+            f"{path} is not a manifest of latents. Delete {directory} or choose another directory."
+        ) from None
 
 
 def read_shard(directory: Path, index: int, manifest: Manifest) -> tuple[Tensor, Tensor]:
@@ -89,16 +74,13 @@ def read_shard(directory: Path, index: int, manifest: Manifest) -> tuple[Tensor,
     tensors, facts = read_tensors(path, "latents")
     values, labels = tensors.get("values"), tensors.get("labels")
     count = manifest.counts[index]
-    sound = (
-        facts == {"fingerprint": manifest.fingerprint, "index": index}
-        and values is not None
-        and labels is not None
-        and values.shape == (count, *manifest.shape)
-        and values.dtype == DTYPES[manifest.dtype]
-        and labels.shape == (count,)
-        and labels.dtype == torch.int64
-    )
-    if not sound or values is None or labels is None:
+    if (
+        facts != {"fingerprint": manifest.fingerprint, "index": index}
+        or values is None
+        or labels is None
+        or (values.shape, values.dtype) != ((count, *manifest.shape), DTYPES[manifest.dtype])
+        or (labels.shape, labels.dtype) != ((count,), torch.int64)
+    ):
         raise ValueError(
             f"{path} is not the shard that {MANIFEST} describes. "
             "Delete the directory and collect the latents again."
@@ -109,28 +91,14 @@ def read_shard(directory: Path, index: int, manifest: Manifest) -> tuple[Tensor,
 class ShardWriter:
     """Cuts a stream of latents into shards of equal size, whatever the sizes of the batches.
 
-    It goes on where an interrupted one left off.
-
-    Parameters
-    ----------
-    directory : Path
-        Made if missing; refused if it holds latents with another fingerprint.
-    fingerprint : str
-        Names the network and the data.
-    shard_bytes : int, default=64 MiB
-        About the size of a shard.
-
-    Attributes
-    ----------
-    manifest : Manifest or None
-        What is on disk; None before the first latents came.
+    It goes on where an interrupted one left off, in a directory with the same fingerprint.
     """
 
     def __init__(self, directory: Path, fingerprint: str, shard_bytes: int = SHARD_BYTES) -> None:
         self.directory = directory
         self.fingerprint = fingerprint
         self.shard_bytes = shard_bytes
-        self.manifest = read_manifest(directory)
+        self.manifest = read_manifest(directory)  # what is on disk; None before the first latents
         if self.manifest is not None and self.manifest.fingerprint != fingerprint:
             raise ValueError(
                 f"{directory} holds the latents of {self.manifest.fingerprint!r}, not of "
@@ -194,31 +162,5 @@ class ShardWriter:
         self._held = []
 
     def _declare(self, manifest: Manifest) -> None:
-        path = self.directory / MANIFEST
-        temporary = path.with_suffix(".partial")
-        text = json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        write_json(self.directory / MANIFEST, {"format": FORMAT, **as_plain(manifest)})
         self.manifest = manifest
-
-
-def _well_formed(facts: dict[str, Any]) -> bool:
-    return (
-        set(facts) == {"fingerprint", "shape", "dtype", "counts", "complete"}
-        and isinstance(facts["fingerprint"], str)
-        and _counts(facts["shape"])
-        and _counts(facts["counts"])
-        and isinstance(facts["dtype"], str)
-        and facts["dtype"] in DTYPES
-        and isinstance(facts["complete"], bool)
-    )
-
-
-def _counts(value: Any) -> bool:
-    return isinstance(value, list) and all(type(n) is int and n > 0 for n in value)
-
-
-def _unreadable(path: Path) -> ValueError:
-    return ValueError(
-        f"{path} is not a manifest of latents. Delete {path.parent} or choose another directory."
-    )

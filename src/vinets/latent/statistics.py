@@ -28,20 +28,9 @@ def moments(
     where ``d = mean_b - mean_n`` and ``S`` sums the squared deviations. The standard deviation
     divides by the count, and is 1 where the latents are constant, so that one may divide by it.
 
-    Parameters
-    ----------
-    latents : LatentStore or iterable of Tensor
-        A store, or chunks ``(b, ...)`` of latents of one shape.
-    per : {"feature", "channel"}, default="feature"
-        One result for every value of a latent, or one for every index of its first axis, pooled
-        over the other axes.
-    keepdim : bool, default=False
-        Whether to keep the pooled axes with length 1, so that the result broadcasts.
-
-    Returns
-    -------
-    mean, std : Tensor
-        In float64, of the shape of one latent, or ``(C,)`` per channel.
+    There is one result for every value of a latent, or with ``per="channel"`` one for every index
+    of its first axis, pooled over the others, which ``keepdim`` keeps with length 1. Both results
+    are in float64, of the shape of one latent, or ``(C,)`` per channel.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,23 +17,11 @@ __all__ = ["MEMORY_LIMIT", "LatentStore"]
 MEMORY_LIMIT = 2 << 30
 
 
+@dataclass(eq=False, repr=False)
 class LatentStore:
     """Latents ``(m, ...)`` with labels ``(m,)``.
 
     Build one by :meth:`from_tensor`, :meth:`open` or :func:`vinets.latent.collect_latents`.
-
-    Parameters
-    ----------
-    runs : callable
-        Starts a pass over the latents: tensors ``(b, ...)`` in order, of any lengths.
-    labels : Tensor
-        Integers ``(m,)``, on the device of the latents.
-    shape : tuple of int
-        Shape of one latent.
-    dtype : torch.dtype
-        Precision in which the latents are stored.
-    memory_limit : int
-        The most bytes that :meth:`tensor` and :meth:`of_class` may allocate.
 
     Examples
     --------
@@ -45,40 +34,17 @@ class LatentStore:
             [3.]])
     """
 
-    def __init__(
-        self,
-        runs: Callable[[], Iterable[Tensor]],
-        labels: Tensor,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        *,
-        memory_limit: int = MEMORY_LIMIT,
-    ) -> None:
-        self._runs = runs
-        self.labels = labels
-        self.shape = shape
-        self.dtype = dtype
-        self.memory_limit = memory_limit
+    runs: Callable[[], Iterable[Tensor]]  # starts a pass: tensors (b, ...) in order, of any lengths
+    labels: Tensor  # integers (m,), on the device of the latents
+    shape: tuple[int, ...]  # of one latent
+    dtype: torch.dtype  # in which the latents are stored
+    memory_limit: int = MEMORY_LIMIT  # the most bytes that tensor() and of_class() may allocate
 
     @classmethod
     def from_tensor(
-        cls,
-        values: Tensor | Sequence[Tensor],
-        labels: Tensor,
-        *,
-        memory_limit: int = MEMORY_LIMIT,
+        cls, values: Tensor | Sequence[Tensor], labels: Tensor, *, memory_limit: int = MEMORY_LIMIT
     ) -> LatentStore:
-        """A store of ``values`` in memory, which are not copied.
-
-        Parameters
-        ----------
-        values : Tensor or sequence of Tensor
-            Latents ``(m, ...)``, whole or in runs ``(b, ...)`` one behind the other.
-        labels : Tensor
-            Integers ``(m,)``; moved to the device of the values.
-        memory_limit : int, default=2 GiB
-            As in the constructor.
-        """
+        """A store in memory, not copied: ``(m, ...)``, or runs ``(b, ...)`` behind each other."""
         runs = (values,) if isinstance(values, Tensor) else tuple(values)
         kinds = {(run.dtype, tuple(run.shape[1:])) for run in runs}
         if len(kinds) != 1 or runs[0].ndim < 2 or not runs[0].is_floating_point():
@@ -126,24 +92,21 @@ class LatentStore:
     def chunks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """A pass over the store in order: float32 latents ``(b, ...)`` and labels ``(b,)``.
 
-        Parameters
-        ----------
-        size : int or None, default=None
-            Number of latents in a chunk; the last may be smaller. None: about 64 MiB of them.
+        A chunk has ``size`` latents, the last perhaps fewer; None: about 64 MiB of them.
         """
         rows = optional_positive_int("LatentStore.chunks", "size", size)
         if rows is None:
             rows = rows_within(SHARD_BYTES, 4 * self._size)
         start = 0
-        for values in _rechunk(self._runs(), rows):
+        for values in _rechunk(self.runs(), rows):
             yield values.to(torch.float32), self.labels[start : start + len(values)]
             start += len(values)
 
     def tensor(self) -> Tensor:
         """All latents in one float32 tensor ``(m, ...)``."""
-        first = next(iter(self._runs()))
+        first = next(iter(self.runs()))
         if len(first) == len(self) and first.dtype == torch.float32:
-            return first
+            return first  # what is stored, not a copy: the limit is on new memory
         self._check_fits(len(self), "all latents")
         return self._gather(torch.ones_like(self.labels, dtype=torch.bool))
 
@@ -175,7 +138,7 @@ class LatentStore:
         shape = (int(wanted.sum()), *self.shape)
         gathered = torch.empty(shape, dtype=torch.float32, device=self.labels.device)
         start = filled = 0
-        for values in self._runs():
+        for values in self.runs():
             rows = wanted[start : start + len(values)].nonzero().squeeze(1)
             gathered[filled : filled + len(rows)] = values[rows]
             start += len(values)

@@ -14,35 +14,18 @@ __all__ = ["PRESETS", "Preset", "preset"]
 class Preset:
     """A VI-Net as the paper builds it.
 
-    Attributes
-    ----------
-    name : str
-        Name in the paper, such as ``"VI-Net18-Small"``.
-    backbone : str
-        Network to cut, a name for :func:`vinets.models.create_model`.
-    cut : str
-        Module whose output becomes the latents.
-    base_parameters : int
-        Parameters of the network up to the cut.
-    removed_in_paper : float or None
-        Share of layers that the paper says it removes, roughly; None where it gives no number.
-        :attr:`vinets.CutPoint.removed` has the share as counted.
-    components : int
-        Principal components that the latents are reduced to.
-    generators_per_class : int
-        Polynomials kept for each class.
-    monomials : int
-        Monomials kept for all classes together.
+    The paper tells roughly which share of the layers it removes, or gives no number;
+    :attr:`vinets.CutPoint.removed` has the share as counted.
     """
 
-    name: str
-    backbone: str
-    cut: str
-    base_parameters: int
+    name: str  # in the paper, such as "VI-Net18-Small"
+    backbone: str  # the network to cut, a name for create_model
+    cut: str  # the module whose output becomes the latents
+    base_parameters: int  # of the network up to the cut
     removed_in_paper: float | None
-    components: int = 128
-    generators_per_class: int = 128
-    monomials: int = 512
+    components: int = 128  # principal components that the latents are reduced to
+    generators_per_class: int = 128  # polynomials kept for each class
+    monomials: int = 512  # kept for all classes together
 
 
 PRESETS: dict[str, Preset] = {

@@ -41,17 +41,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Residual network of basic blocks.
-
-    Parameters
-    ----------
-    blocks : tuple of four int
-        Blocks per stage.
-    num_classes : int
-        Outputs of the last layer.
-    maxpool : bool
-        Keep the max-pool behind the stem.
-    """
+    """Residual network of basic blocks, so many in each stage."""
 
     def __init__(self, blocks: tuple[int, int, int, int], num_classes: int, maxpool: bool) -> None:
         super().__init__()

@@ -12,13 +12,6 @@ class DigitsNet(nn.Module):
 
     On 8x8 images the maps have 32 channels of 8x8, then 64 and 128 channels of 4x4. About nine
     tenths of the 103,000 parameters lie behind ``relu2``. Images may have any size from 2x2 on.
-
-    Parameters
-    ----------
-    num_classes : int, default=10
-        Outputs of the last layer.
-    channels : int, default=1
-        Channels of the images.
     """
 
     def __init__(self, num_classes: int = 10, channels: int = 1) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,9 +18,6 @@ from vinets.models.libraries import LIBRARIES, Library, libraries
 from vinets.models.records import ModelRecord, checked_record, plain, without_fetching
 
 __all__ = ["channel_options", "create_model", "rebuild", "source_of", "spec_of"]
-
-
-# --- making -----------------------------------------------------------------------------------
 
 
 def create_model(spec: str, num_classes: int | None = None, **options: Any) -> nn.Module:
@@ -84,13 +80,10 @@ def spec_of(source: ModelRecord) -> str:
 
 
 def rebuild(source: ModelRecord) -> nn.Module:
-    """Make the network that a record describes, with random weights.
+    """Make the network that a record of :func:`source_of` describes, with random weights.
 
-    Parameters
-    ----------
-    source : dict
-        A record of :func:`source_of`. It may come from a file that nobody vouches for: it can
-        fetch nothing and run no code of its own. It can still ask for a large network.
+    The record may come from a file that nobody vouches for: it can fetch nothing and run no code of
+    its own. It can still ask for a large network.
     """
     record = checked_record(source)
     model = _built(record)
@@ -109,11 +102,10 @@ def _parsed(spec: str) -> tuple[Library, str]:
         for library in by_name:
             if spec in library.names():
                 return library, spec
-    near = difflib.get_close_matches(
-        str(spec), [name for library in by_name for name in library.names()], n=2
-    )
-    accepted = ", ".join(library.written for library in known)
+    names = [name for library in by_name for name in library.names()]
+    near = difflib.get_close_matches(str(spec), names, n=2)
     hint = f"The nearest names are {', '.join(near)}." if near else ""
+    accepted = ", ".join(library.written for library in known)
     raise parameter_error("create_model", "spec", f"one of {accepted}", spec, hint)
 
 
@@ -137,21 +129,13 @@ def _build(record: ModelRecord) -> nn.Module:
     return LIBRARIES[record["library"]]().build(record["name"], options)
 
 
-# --- describing -------------------------------------------------------------------------------
-
-
 def source_of(model: nn.Module) -> ModelRecord | None:
     """The record from which ``model`` can be made again, without its weights.
 
     A network that :func:`create_model` or :func:`rebuild` made has kept it. For others of this
     package, timm, torchvision and transformers it is worked out. Every record is tried: it is
-    returned only if the network that it makes has the same names and shapes of parameters.
-
-    Returns
-    -------
-    dict or None
-        The record, made of plain JSON values. None means a custom class, or a network that was
-        changed after it was made.
+    returned only if the network that it makes has the same names and shapes of parameters. None
+    means a custom class, or a network that was changed after it was made.
 
     Examples
     --------
@@ -162,7 +146,11 @@ def source_of(model: nn.Module) -> ModelRecord | None:
     True
     """
     shapes = _shapes(model)
-    for candidate in _candidates(model):
+    candidates: list[Any] = [getattr(model, "vinets_source", None)]
+    for library in libraries():
+        for name, options in library.candidates(model):
+            candidates.append({"library": library.name, "name": name, "options": options})
+    for candidate in candidates:
         try:
             record = checked_record(candidate)
             twin = _twin(record)
@@ -185,10 +173,3 @@ def _twin(record: ModelRecord) -> nn.Module:
                 return _build(record)
         except Exception:  # some networks compute while they are made
             return _built(record)
-
-
-def _candidates(model: nn.Module) -> Iterator[Any]:
-    yield getattr(model, "vinets_source", None)
-    for library in libraries():
-        for name, options in library.candidates(model):
-            yield {"library": library.name, "name": name, "options": options}

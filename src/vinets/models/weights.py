@@ -8,7 +8,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-__all__ = ["load_weights", "save_weights"]
+__all__ = ["load_weights", "read_weights", "save_weights"]
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 SHOWN = 3  # names in a message
@@ -23,17 +23,13 @@ def save_weights(model: nn.Module, path: str | Path) -> None:
 
 
 def load_weights(model: nn.Module, path: str | Path) -> None:
-    """Fill ``model`` with the weights in a safetensors file.
+    """Fill ``model`` with the weights in a safetensors file; nothing changes on an error.
 
-    Parameters
-    ----------
-    model : Module
-        The network to fill; it keeps its device and its dtypes. Nothing changes on an error.
-    path : str or Path
-        A file with a tensor for every parameter and buffer, by the same names and of the same
-        shapes. Of weights that the network ties together, one name is enough.
+    The file has a tensor for every parameter and buffer, by the same names and of the same shapes.
+    Of weights that the network ties together, one name is enough. The network keeps its device and
+    its dtypes.
     """
-    found = _read(Path(path))
+    found = read_weights(Path(path))
     wanted = _state(model)
     present = {_memory(wanted[name]) for name in found if name in wanted}
     missing = [n for n, t in wanted.items() if n not in found and _memory(t) not in present]
@@ -62,7 +58,8 @@ def _memory(tensor: Tensor) -> tuple[int, tuple[int, ...]] | int:
     return (tensor.data_ptr(), tuple(tensor.shape)) if tensor.data_ptr() else id(tensor)
 
 
-def _read(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file by name; what is none is refused in one sentence."""
     if path.suffix.lower() in PICKLED:
         raise ValueError(
             f"{path} must be a safetensors file, for a file that ends in {path.suffix} can run "

@@ -7,7 +7,7 @@ over all terms of all classes would take tens of times as many.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,33 +17,24 @@ from torch import Tensor, nn
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.shared import term_moments, union_of_terms
 from vinets.algebra.terms import TermSet
-from vinets.nn.monomials import Monomials
+from vinets.nn.monomials import OnMonomials
 
 __all__ = ["BlockPolynomialLayer"]
 
 
-class BlockPolynomialLayer(nn.Module):
+class BlockPolynomialLayer(OnMonomials):
     """Absolute values of per-class polynomials: (..., n) to (..., N), class by class.
 
     In memory the blocks are padded to one size, so that one batched product evaluates them all;
     padding stays zero in training. Files hold the blocks themselves.
 
-    Parameters
-    ----------
-    terms : TermSet
-        All monomials, without the constant.
-    columns : sequence of Tensor
-        ``columns[k]``: positions in ``terms`` of the order ideal of class ``k``.
-    leading : Tensor of shape (N,)
-        Positions in ``terms`` of the leading terms.
-    counts : sequence of int
-        Generators of each class.
+    ``columns[k]`` has the positions in ``terms``, which are without the constant, of the order
+    ideal of class ``k``; ``leading`` (N,) those of the leading terms. Class ``k`` has ``counts[k]``
+    generators.
     """
 
     activation = "abs"
     leading: Tensor
-    shift: Tensor
-    scale: Tensor
     columns: Tensor
     filled: Tensor
     places: Tensor
@@ -51,18 +42,14 @@ class BlockPolynomialLayer(nn.Module):
     def __init__(
         self, terms: TermSet, columns: Sequence[Tensor], leading: Tensor, counts: Sequence[int]
     ) -> None:
-        super().__init__()
-        self.monomials = Monomials(terms)
+        super().__init__(terms)
         self.counts = tuple(int(c) for c in counts)
         self.sizes = tuple(len(column) for column in columns)
         total, height, width = sum(self.counts), max(self.counts), max(1, *self.sizes)
         self.register_buffer("leading", leading)
-        self.register_buffer("shift", torch.zeros(len(terms)))
-        self.register_buffer("scale", torch.ones(len(terms)))
-        for k, column in enumerate(columns):
-            self.register_buffer(f"columns_{k}", column)
         padded = torch.zeros(len(self.sizes), width, dtype=torch.int64)
         for k, column in enumerate(columns):
+            self.register_buffer(f"columns_{k}", column)
             padded[k, : len(column)] = column
         filled = torch.arange(width) < torch.tensor(self.sizes)[:, None]
         rows = torch.arange(height) < torch.tensor(self.counts)[:, None]
@@ -83,6 +70,7 @@ class BlockPolynomialLayer(nn.Module):
         return tuple(self.weight[k, :count, :size] for k, (count, size) in enumerate(shapes))
 
     @classmethod
+    @torch.no_grad()
     def from_polynomials(
         cls, sets: Sequence[PolynomialSet], points: Tensor
     ) -> BlockPolynomialLayer:
@@ -96,58 +84,40 @@ class BlockPolynomialLayer(nn.Module):
         layer = cls(terms, columns, leading, [len(p) for p in sets])
         mean, std = (m.cpu() for m in term_moments(terms, points))
         layer.set_moments(mean, std)
-        layer._set(sets, places[0::2], offset, mean, std)
-        return layer
-
-    @torch.no_grad()
-    def _set(
-        self,
-        sets: Sequence[PolynomialSet],
-        places: Sequence[np.ndarray],
-        offset: int,
-        mean: Tensor,
-        std: Tensor,
-    ) -> None:
-        start = 0
-        for k, (polynomials, at) in enumerate(zip(sets, places, strict=True)):
-            rows = slice(start, start + len(polynomials))
-            tail, lead = polynomials.tail.double().cpu(), polynomials.lead.double().cpu()
-            own = self.leading[rows].cpu()
+        for p, at, (rows, column, block) in zip(sets, places[0::2], layer._classes(), strict=True):
+            tail, lead = p.tail.double().cpu(), p.lead.double().cpu()
             constant = tail[:, torch.from_numpy(at < offset)].sum(1)
-            tail = tail[:, torch.from_numpy(at >= offset)]
-            column = self.get_buffer(f"columns_{k}").cpu()
+            tail, own = tail[:, torch.from_numpy(at >= offset)], leading[rows]
             bias = constant + tail @ mean[column] + lead * mean[own]
             tail, lead = tail * std[column], lead * std[own]
             norm = (tail.square().sum(1) + lead.square()).sqrt().clamp_min(1e-30)
-            self.blocks[k].copy_(tail / norm[:, None])
-            self.lead[rows] = (lead / norm).to(self.lead)
-            self.bias[rows] = (bias / norm).to(self.bias)
-            start += len(polynomials)
+            block.copy_(tail / norm[:, None])  # into the padded weights, of which it is a view
+            layer.lead[rows] = (lead / norm).to(layer.lead)
+            layer.bias[rows] = (bias / norm).to(layer.bias)
+        return layer
+
+    def _classes(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Rows among all polynomials, columns among the terms, and the block of each class."""
+        start = 0
+        for k, block in enumerate(self.blocks):
+            yield slice(start, start + len(block)), self.get_buffer(f"columns_{k}"), block
+            start += len(block)
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator) -> None:
         """Random rows of unit norm in place of polynomials."""
         lead = torch.randn(self.lead.shape, generator=generator)
-        start = 0
-        for block in self.blocks:
-            rows = slice(start, start + len(block))
+        for rows, _, block in self._classes():
             tail = torch.randn(block.shape, generator=generator)
             norm = (tail.square().sum(1) + lead[rows].square()).sqrt()
             block.copy_(tail / norm[:, None])
             lead[rows] /= norm
-            start += len(block)
         self.lead.copy_(lead)
-
-    def set_moments(self, mean: Tensor, std: Tensor) -> None:
-        """Standardise the monomials with these statistics from now on."""
-        self.shift.copy_(mean)
-        self.scale.copy_(std)
 
     def values(self, z: Tensor) -> Tensor:
         """The polynomials without the absolute value, (..., N)."""
-        if z.dtype in (torch.float16, torch.bfloat16):
-            z = z.float()
-        m = (self.monomials(z) - self.shift) / self.scale
+        m = self.scaled(z)
+        # Padded columns point at term 0; without the mask their weights would get gradients.
         own = m[..., self.columns] * self.filled  # (..., K, width)
         padded = torch.einsum("...ko,kgo->...kg", own, self.weight).flatten(-2)
         tails = padded.index_select(-1, self.places)
@@ -159,18 +129,16 @@ class BlockPolynomialLayer(nn.Module):
     @torch.no_grad()
     def folded(self) -> BlockPolynomialLayer:
         """The same outputs with plain coefficients: shift 0 and scale 1."""
-        columns = [self.get_buffer(f"columns_{k}") for k in range(len(self.counts))]
+        columns = [column for _, column, _ in self._classes()]
         plain = BlockPolynomialLayer(self.monomials.terms, columns, self.leading, self.counts)
         plain.to(self.lead.device, self.lead.dtype)
-        shift, scale = self.shift.double(), self.scale.double()
+        shift, scale = self.moments()
         lead = self.lead.double() / scale[self.leading]
         bias = self.bias.double() - lead * shift[self.leading]
-        start = 0
-        for column, block, target in zip(columns, self.blocks, plain.blocks, strict=True):
+        for (rows, column, block), target in zip(self._classes(), plain.blocks, strict=True):
             weight = block.double() / scale[column]
-            bias[start : start + len(block)] -= weight @ shift[column]
+            bias[rows] -= weight @ shift[column]
             target.copy_(weight)
-            start += len(block)
         plain.lead.copy_(lead)
         plain.bias.copy_(bias)
         return plain.train(self.training)
@@ -178,24 +146,21 @@ class BlockPolynomialLayer(nn.Module):
     @torch.no_grad()
     def dense(self) -> Tensor:
         """The coefficients as one matrix (N, S) over all terms, mostly zeros."""
-        matrix = self.lead.new_zeros(len(self.lead), len(self.shift))
-        start = 0
-        for k, block in enumerate(self.blocks):
-            matrix[start : start + len(block), self.get_buffer(f"columns_{k}")] = block
-            start += len(block)
-        matrix[torch.arange(start, device=matrix.device), self.leading] += self.lead
+        matrix = self.lead.new_zeros(len(self.lead), len(self.monomials.terms))
+        for rows, column, block in self._classes():
+            matrix[rows, column] = block
+        matrix[torch.arange(len(matrix), device=matrix.device), self.leading] += self.lead
         return matrix
 
     def parts(self) -> dict[str, int]:
         """Stored numbers: integer indices of monomials and blocks, and coefficients."""
-        indices = sum(block.size for block in self.monomials.terms.blocks) + len(self.leading)
-        indices += sum(block.shape[1] for block in self.blocks)
+        indices = self.indices() + len(self.leading) + sum(self.sizes)
         blocks = sum(block.numel() for block in self.blocks)
-        count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.shift)
+        count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.monomials.terms)
         return {"monomials": indices, "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """What :meth:`from_config` needs besides the state."""
+        """What makes the layer again, besides its state."""
         return {
             "kind": "blocks",
             "n_variables": self.monomials.terms.n_variables,

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from vinets.files import read_json, write_json
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.sources import rebuild
+from vinets.models.weights import read_weights, save_weights
 from vinets.nn.heads import HEADS, Head
 from vinets.nn.network import CutNetwork, Record, example_inputs, network_of
 from vinets.plain import as_plain, from_plain
 from vinets.registry import UnknownName
 
-__all__ = ["load_network", "save_network"]
+__all__ = ["load_network", "read_description", "save_network"]
 
 FORMAT, VERSION = "vinets.network", 2
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -34,7 +33,6 @@ UNREADABLE = (
 def save_network(network: CutNetwork, directory: str | Path) -> None:
     """Write ``network`` into ``directory``, which is created if need be."""
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
     config = {
         "format": FORMAT,
         "version": VERSION,
@@ -43,17 +41,20 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
         "head": {"kind": network.head.kind, **network.head.config()},
         "parts": network.parts(),
     }
-    # clones, for safetensors refuses tensors that share memory
-    state = {k: t.detach().cpu().clone().contiguous() for k, t in network.state_dict().items()}
-    save_file(state, str(folder / WEIGHTS), {"format": FORMAT})
+    save_weights(network, folder / WEIGHTS)
     write_json(folder / CONFIG, config)  # last, for a folder with it counts as a saved network
 
 
 def load_network(directory: str | Path, backbone: nn.Module | None = None) -> CutNetwork:
     """Read a network; files that are not one are refused in one sentence."""
     folder = Path(directory)
-    config = _read_config(folder)
-    state = _read_state(folder)
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no saved network: {CONFIG} is missing. Save one with save_pretrained."
+        )
+    config = read_description(folder / CONFIG, FORMAT, VERSION)
+    # clones, for tensors in a file lie unaligned, and kernels then round differently
+    state = {k: t.clone() for k, t in read_weights(folder / WEIGHTS).items()}
     try:
         record = from_plain(Record, config["record"], "record")
         head = _head(config["head"], state)
@@ -69,8 +70,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
             )
         backbone = rebuild(record.source)
     try:
-        # in eval mode, for tracing writes the mode of some networks' layers into the graph
-        cut = truncate(backbone.eval(), record.cut, example)
+        cut = truncate(backbone, record.cut, example)
         network = network_of(cut, reader, head, record)
     except UNREADABLE as error:
         raise _not_described(folder, error) from None
@@ -78,31 +78,16 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     return network.eval()
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no saved network: {CONFIG} is missing. Save one with save_pretrained."
-        )
-    config = read_json(path)
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+def read_description(path: Path, format: str, version: int) -> dict[str, Any]:
+    """The JSON object in a file, if it is marked with this format and version."""
+    values = read_json(path)
+    if not isinstance(values, dict) or values.get("format") != format:
         raise ValueError(f"{path} does not describe a network of vinets.")
-    if config.get("version") != VERSION:
+    if values.get("version") != version:
         raise ValueError(
-            f"{path} has version {config.get('version')!r}; this release reads version {VERSION}."
+            f"{path} has version {values.get('version')!r}; this release reads version {version}."
         )
-    return config
-
-
-def _read_state(folder: Path) -> dict[str, Tensor]:
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} holds no weights: {WEIGHTS} is missing.")
-    try:
-        # clones, for tensors in a file lie unaligned, and kernels then round differently
-        return {k: t.clone() for k, t in load_file(str(path)).items()}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a readable safetensors file: {error}.") from None
+    return values
 
 
 def _head(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Head:

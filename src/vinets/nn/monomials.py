@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vinets.algebra.evaluation import EvaluationPlan
 from vinets.algebra.terms import TermSet
 
-__all__ = ["Monomials"]
+__all__ = ["Monomials", "OnMonomials"]
 
 
 class Monomials(nn.Module):
@@ -20,11 +20,6 @@ class Monomials(nn.Module):
     A term is its parent times one variable; see :mod:`vinets.algebra.evaluation`. The tables are
     buffers, so the layer moves with the network, compiles without graph breaks and exports to
     plain gathers and products. The constant term is not allowed: it belongs into a bias.
-
-    Parameters
-    ----------
-    terms : TermSet
-        The terms, without the constant.
 
     Examples
     --------
@@ -81,3 +76,46 @@ class Monomials(nn.Module):
         if len(blocks) == 1:
             raise ValueError(f"the saved network has no terms under {prefix!r}.")
         return TermSet.from_tensors(n_variables, "t", blocks)
+
+
+class OnMonomials(nn.Module):
+    """What polynomial layers start with: monomials (m - mean) / std, standardised in training.
+
+    Monomials of different degree differ in size by orders of magnitude. A folded layer may do
+    without the two, which are then None.
+    """
+
+    shift: Tensor | None
+    scale: Tensor | None
+
+    def __init__(self, terms: TermSet, *, standardized: bool = True) -> None:
+        super().__init__()
+        self.monomials = Monomials(terms)
+        self.register_buffer("shift", torch.zeros(len(terms)) if standardized else None)
+        self.register_buffer("scale", torch.ones(len(terms)) if standardized else None)
+
+    def set_moments(self, mean: Tensor, std: Tensor) -> None:
+        """Standardise the monomials with these statistics from now on."""
+        if self.shift is None or self.scale is None:
+            raise ValueError("a folded layer has no statistics.")
+        self.shift.copy_(mean)
+        self.scale.copy_(std)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation in float64, to fold; 0 and 1 where there are none."""
+        if self.shift is None or self.scale is None:
+            device = next(self.parameters()).device
+            ones = torch.ones(len(self.monomials.terms), dtype=torch.float64, device=device)
+            return torch.zeros_like(ones), ones
+        return self.shift.double(), self.scale.double()
+
+    def scaled(self, z: Tensor) -> Tensor:
+        """The standardised monomials of points (..., n), as (..., S)."""
+        if z.dtype in (torch.float16, torch.bfloat16):
+            z = z.float()  # products of rounded numbers would round again at every degree
+        m = self.monomials(z)
+        return m if self.shift is None or self.scale is None else (m - self.shift) / self.scale
+
+    def indices(self) -> int:
+        """How many integers the monomials take."""
+        return sum(block.size for block in self.monomials.terms.blocks)

@@ -20,48 +20,21 @@ __all__ = ["CutNetwork", "Record", "VINet", "example_inputs", "input_fields", "n
 
 @dataclass(frozen=True)
 class Record:
-    """What a network was made of, kept with it when it is saved.
+    """What a network was made of, kept with it when it is saved."""
 
-    Parameters
-    ----------
-    cut : str
-        Name of the module behind which the backbone ends.
-    inputs : dict
-        Shape (without the batch) and dtype of every input; the name is "" for a single tensor.
-    source : dict or None
-        How to make the uncut backbone again; None for a user's own class.
-    classes : tuple of str
-        Names of the classes.
-    preprocessing : dict or None
-        How an image becomes an input.
-    notes : dict
-        What else is to be remembered.
-    """
-
-    cut: str
-    inputs: dict[str, Any]
-    source: dict[str, Any] | None = None
+    cut: str  # name of the module behind which the backbone ends
+    inputs: dict[str, Any]  # shape (without the batch) and dtype of each; "" names a single one
+    source: dict[str, Any] | None = None  # how to make the uncut network; None: a user's own class
     classes: tuple[str, ...] = ()
-    preprocessing: dict[str, Any] | None = None
+    preprocessing: dict[str, Any] | None = None  # how an image becomes an input
     notes: dict[str, Any] = field(default_factory=dict)
 
 
 class CutNetwork(nn.Module):
-    """Backbone up to a cut, reader, head.
+    """Backbone up to a cut, reader that makes latents (B, C, P), head that makes logits.
 
-    The backbone is frozen: it stays in eval mode whatever :meth:`train` says, and its parameters
-    ask for no gradients.
-
-    Parameters
-    ----------
-    backbone : Module
-        The truncated network; see :func:`vinets.truncate`.
-    reader : LatentReader
-        Turns what the backbone returns into latents (B, C, P).
-    head : Head
-        Latents to logits.
-    record : Record
-        What it was made of.
+    The backbone, of :func:`vinets.truncate`, is frozen: it stays in eval mode whatever
+    :meth:`train` says, and its parameters ask for no gradients.
     """
 
     def __init__(
@@ -92,7 +65,7 @@ class CutNetwork(nn.Module):
         Outputs agree up to rounding. The backbone is shared, the head is new.
         """
         result = copy.copy(self)
-        result._modules = dict(self._modules)
+        result._modules = dict(self._modules)  # a shallow copy would share it, and lose our head
         result.head = self.head.folded()
         return result.eval()
 
@@ -111,12 +84,8 @@ class CutNetwork(nn.Module):
     def from_pretrained(cls, directory: str | Path, backbone: nn.Module | None = None) -> Self:
         """Read what :meth:`save_pretrained` wrote.
 
-        Parameters
-        ----------
-        directory : path
-            The folder.
-        backbone : Module or None, default=None
-            The uncut network, where its class is the user's own; its weights do not matter.
+        Where the class of the uncut network is the user's own, pass one as ``backbone``; its
+        weights do not matter.
         """
         from vinets.nn.files import load_network
 
@@ -141,6 +110,7 @@ def _frozen(backbone: nn.Module) -> nn.Module:
 
     Weights are shared with the network that was cut; its flags are its own.
     """
+    # deepcopy takes what its memo holds for copied already
     shared: dict[int, Any] = {
         id(p): nn.Parameter(p.detach(), requires_grad=False) for p in backbone.parameters()
     }

@@ -1,8 +1,7 @@
 r"""The polynomial layer :math:`|C\,m(z)|`.
 
 While training, monomials are standardised and the rows of the coefficient matrix start at unit
-norm, for monomials of different degree differ in size by orders of magnitude. Both are linear, so
-they fold into plain coefficients and a bias when training is over.
+norm. Both are linear, so they fold into plain coefficients and a bias when training is over.
 """
 
 from __future__ import annotations
@@ -16,24 +15,22 @@ from torch.nn import functional as F
 from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.checks import one_of
-from vinets.nn.monomials import Monomials
+from vinets.nn.monomials import OnMonomials
 
 __all__ = ["ACTIVATIONS", "PolynomialLayer"]
 
 ACTIVATIONS = ("abs", "relu", "none")
 
 
-class PolynomialLayer(nn.Module):
+class PolynomialLayer(OnMonomials):
     r"""Absolute values of polynomials of the last dimension: (..., n) to (..., N).
 
     .. math:: y_j = \Bigl| b_j + \sum_s A_{js}\, \frac{m_s(z) - \mu_s}{\sigma_s} \Bigr|
 
     Parameters
     ----------
-    terms : TermSet
-        The ``S`` monomials, without the constant.
-    count : int
-        The number ``N`` of polynomials.
+    terms, count : TermSet, int
+        The ``S`` monomials, without the constant; the number ``N`` of polynomials.
     standardized : bool, default=True
         Hold :math:`\mu` and :math:`\sigma`; a folded layer has none.
     masked : bool, default=False
@@ -61,17 +58,12 @@ class PolynomialLayer(nn.Module):
         normalized: bool = False,
         activation: str = "abs",
     ) -> None:
-        super().__init__()
+        super().__init__(terms, standardized=standardized)
         self.activation = one_of("PolynomialLayer", "activation", activation, ACTIVATIONS)
-        self.monomials = Monomials(terms)
         size = len(terms)
         self.weight = nn.Parameter(torch.randn(count, size) / size**0.5)
         self.bias = nn.Parameter(torch.zeros(count))
-        self.shift: Tensor | None
-        self.scale: Tensor | None
         self.mask: Tensor | None
-        self.register_buffer("shift", torch.zeros(size) if standardized else None)
-        self.register_buffer("scale", torch.ones(size) if standardized else None)
         self.register_buffer("mask", torch.ones(count, size, dtype=torch.bool) if masked else None)
         self.norm = nn.BatchNorm1d(count) if normalized else None
 
@@ -87,15 +79,9 @@ class PolynomialLayer(nn.Module):
     ) -> PolynomialLayer:
         """Start from given polynomials, up to a positive factor each.
 
-        Parameters
-        ----------
-        polynomials : SharedPolynomials
-            The generators.
-        moments : pair of Tensor of shape (S,)
-            Mean and standard deviation of every term; see
-            :func:`vinets.algebra.shared.term_moments`.
-        sparse : bool, default=False
-            Coefficients that are zero now stay zero.
+        ``moments`` are mean and standard deviation of every term, each (S,); see
+        :func:`vinets.algebra.shared.term_moments`. Where ``sparse``, coefficients that are zero
+        now stay zero.
         """
         layer = cls(
             polynomials.terms,
@@ -123,13 +109,6 @@ class PolynomialLayer(nn.Module):
         weight = torch.randn(self.weight.shape, generator=generator)
         self.weight.copy_(weight / weight.norm(dim=1, keepdim=True))
 
-    def set_moments(self, mean: Tensor, std: Tensor) -> None:
-        """Standardise the monomials with these statistics from now on."""
-        if self.shift is None or self.scale is None:
-            raise ValueError("a folded layer has no statistics.")
-        self.shift.copy_(mean)
-        self.scale.copy_(std)
-
     @property
     def coefficients(self) -> Tensor:
         """The weights that are used, (N, S): masked ones are zero."""
@@ -137,26 +116,23 @@ class PolynomialLayer(nn.Module):
 
     def values(self, z: Tensor) -> Tensor:
         """The polynomials without the absolute value, (..., N)."""
-        if z.dtype in (torch.float16, torch.bfloat16):
-            z = z.float()  # products of rounded numbers would round again at every degree
-        m = self.monomials(z)
-        if self.shift is not None and self.scale is not None:
-            m = (m - self.shift) / self.scale
-        y = F.linear(m, self.coefficients, self.bias)
+        y = F.linear(self.scaled(z), self.coefficients, self.bias)
         if self.norm is not None:
             y = self.norm(y.flatten(0, -2)).view_as(y)
         return y
 
     def forward(self, z: Tensor) -> Tensor:
-        return activate(self.values(z), self.activation)
+        y = self.values(z)
+        if self.activation == "abs":
+            return y.abs()
+        return y.relu() if self.activation == "relu" else y
 
     @torch.no_grad()
     def folded(self) -> PolynomialLayer:
         """A layer of plain coefficients and a bias with the same outputs."""
-        weight, bias = self.coefficients.double(), self.bias.double()
-        if self.shift is not None and self.scale is not None:
-            weight = weight / self.scale.double()
-            bias = bias - weight @ self.shift.double()
+        mean, std = self.moments()
+        weight = self.coefficients.double() / std
+        bias = self.bias.double() - weight @ mean
         if self.norm is not None:
             gain, offset = affine_of(self.norm)
             weight, bias = gain[:, None] * weight, gain * bias + offset
@@ -168,15 +144,14 @@ class PolynomialLayer(nn.Module):
 
     def parts(self) -> dict[str, int]:
         """Stored numbers: the indices of the monomials, and everything else."""
-        indices = sum(block.size for block in self.monomials.terms.blocks)
         stored = [self.weight, self.bias, self.shift, self.scale]
         count = sum(t.numel() for t in stored if t is not None)
         if self.norm is not None:
             count += 4 * self.norm.num_features
-        return {"monomials": indices, "coefficients": count}
+        return {"monomials": self.indices(), "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """What :meth:`from_config` needs besides the state."""
+        """What makes the layer again, besides its state."""
         return {
             "kind": "shared",
             "n_variables": self.monomials.terms.n_variables,
@@ -186,13 +161,6 @@ class PolynomialLayer(nn.Module):
             "normalized": self.norm is not None,
             "activation": self.activation,
         }
-
-
-def activate(values: Tensor, activation: str) -> Tensor:
-    """Apply one of ``ACTIVATIONS``."""
-    if activation == "abs":
-        return values.abs()
-    return values.relu() if activation == "relu" else values
 
 
 def affine_of(norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:

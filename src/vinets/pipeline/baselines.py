@@ -37,7 +37,7 @@ def baselines(
     -------
     dict
         Label to network, for every head that offers itself beside this one; see
-        :meth:`vinets.nn.Head.beside`. Of those in vinets: linear heads on the flat and on the
+        :meth:`vinets.nn.heads.Head.beside`. Of those in vinets: linear heads on the flat and on the
         pooled map, and for the global placement on the components that the polynomials see; an
         MLP that stores about as many numbers as the VI head; the same head with random monomials,
         of any degree up to ``max_degree`` and of the same degrees; for the local placement also
@@ -94,7 +94,7 @@ def baseline(kind: str, reference: Reference) -> Head:
     Parameters
     ----------
     kind : str
-        Of :data:`vinets.nn.HEADS`.
+        Of :data:`vinets.nn.heads.HEADS`.
     reference : Reference
         What it stands beside; asked only for what heads up to this one need of it.
     """

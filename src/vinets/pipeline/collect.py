@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.data.sources import Source, as_source, choose_per_class
+from vinets.data.interface import Source
+from vinets.data.labels import choose_per_class
+from vinets.data.sources import as_source
 from vinets.fingerprint import fingerprint
 from vinets.latent.collect import collect_latents
 from vinets.latent.cut import resolve_cut, truncate

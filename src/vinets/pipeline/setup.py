@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.data import DataSplit, ImageSource, Source, load_data
-from vinets.data.sources import choose_per_class
+from vinets.data.labels import choose_per_class
 from vinets.fingerprint import fingerprint
 from vinets.models import create_model, load_weights
 from vinets.progress import Progress, progress_of

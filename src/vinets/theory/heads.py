@@ -82,7 +82,7 @@ def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
 
     Examples
     --------
-    >>> from vinets.nn import LinearHead
+    >>> from vinets.nn.heads import LinearHead
     >>> head = LinearHead(2, 3)
     >>> _ = head.linear.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]))
     >>> head.norm = None

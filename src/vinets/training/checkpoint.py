@@ -20,21 +20,11 @@ NAME = "checkpoint.safetensors"
 
 @dataclass
 class Checkpoint:
-    """Everything that the next epoch depends on.
+    """Everything that the next epoch depends on."""
 
-    Parameters
-    ----------
-    epochs : list of Epoch
-        Those that are done.
-    best_epoch : int
-        The best of them, from 1; 0 before the first.
-    best_state : dict
-        Weights at that epoch.
-    """
-
-    epochs: list[Epoch]
-    best_epoch: int
-    best_state: dict[str, Tensor]
+    epochs: list[Epoch]  # those that are done
+    best_epoch: int  # the best of them, from 1; 0 before the first
+    best_state: dict[str, Tensor]  # weights at that epoch
 
 
 def write_checkpoint(

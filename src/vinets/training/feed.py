@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import format_bytes, parameter_error
-from vinets.data.sources import Inputs, Source, as_source, split_source
+from vinets.data.interface import Inputs, Source
+from vinets.data.sources import as_source, split_source
 from vinets.fingerprint import fingerprint
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
@@ -18,9 +19,10 @@ from vinets.progress import Progress, progress_of
 from vinets.running import call, logits_of, tensors_of
 from vinets.settings import Caching, Recipe
 
-__all__ = ["Feed", "InputFeed", "LatentFeed", "LatentViews", "ViewFeed", "cache_latents"]
+__all__ = ["Feed", "InputFeed", "LatentViews", "ViewFeed", "cache_latents"]
 
 THREE_VIEWS = Caching(views=3)
+LATENT_BATCH = 512  # examples that run through the backbone at once
 Step = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
 
 
@@ -42,19 +44,29 @@ class Feed(Protocol):
 
 def generator_of(seed: int, *path: int) -> torch.Generator:
     """A generator on the CPU for one purpose: equal arguments, equal draws."""
+    # Knuth's MMIX multiplier and increment: neighbouring seeds and paths give unrelated states.
     state = seed
     for number in path:
         state = (state * 0x5851F42D4C957F2D + number + 0x14057B7EF767814F) % 2**63
     return torch.Generator().manual_seed(state)
 
 
-def step_size(examples: int, batch_size: int) -> int:
-    """The batch size, or all examples where there are fewer."""
-    return min(batch_size, examples)
+def steps_of(examples: int, batch_size: int) -> int:
+    """Full batches in an epoch; one of all examples where there are fewer than a batch."""
+    return examples // min(batch_size, examples)
+
+
+def shuffled(examples: int, batch_size: int, seed: int, number: int) -> Tensor:
+    """Positions for epoch ``number``, without a rest: a short batch would upset batch norm."""
+    order = torch.randperm(examples, generator=generator_of(seed, number, 0))
+    return order[: steps_of(examples, batch_size) * min(batch_size, examples)]
 
 
 class InputFeed:
-    """Inputs as the data source gives them, to train a whole network."""
+    """Inputs as the data source gives them, to train a whole network.
+
+    With a cut ``network``, they are the latents of its frozen backbone, computed as needed.
+    """
 
     def __init__(
         self,
@@ -62,6 +74,7 @@ class InputFeed:
         recipe: Recipe,
         *,
         device: torch.device | str,
+        network: CutNetwork | None = None,
         teacher: nn.Module | None = None,
     ) -> None:
         source = as_source(data)
@@ -70,61 +83,38 @@ class InputFeed:
         if recipe.validation:
             self.train, self.held = split_source(source, recipe.validation, recipe.seed)
         self.augment, self.seed, self.device = recipe.augment, recipe.seed, device
+        self.network = network
+        # The caller's teacher is moved and put into eval mode: a copy could be large.
         self.teacher = None if teacher is None else teacher.to(device).eval()
 
     def fingerprint(self) -> str:
         return fingerprint(self.train.labels, *tensors_of(self.train.example()))
 
     def steps(self, batch_size: int) -> int:
-        return len(self.train) // step_size(len(self.train), batch_size)
+        return steps_of(len(self.train), batch_size)
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
-        size = step_size(len(self.train), batch_size)
-        order = torch.randperm(len(self.train), generator=generator_of(self.seed, number, 0))
-        order = order[: self.steps(batch_size) * size]  # a short batch would upset batch norm
+        order = shuffled(len(self.train), batch_size, self.seed, number)
         draws = generator_of(self.seed, number, 1) if self.augment else None
-        yield from self._given(self.train, size, order, draws)
+        yield from self.given(self.train, min(batch_size, len(self.train)), order, draws)
 
     def held_out(self, batch_size: int) -> Iterator[Step]:
         if self.held is not None:
-            yield from self._given(self.held, batch_size, None, None)
+            yield from self.given(self.held, batch_size)
 
-    def _given(
-        self, source: Source, size: int, order: Tensor | None, draws: torch.Generator | None
-    ) -> Iterator[Step]:
-        for inputs, labels in source.batches(size, order=order, augment=draws, device=self.device):
-            yield self.prepare(inputs), labels, self._lesson(inputs)
-
-    def prepare(self, inputs: Inputs) -> Inputs:
-        """What the trained module takes."""
-        return inputs
-
-    @torch.no_grad()
-    def _lesson(self, inputs: Inputs) -> Tensor | None:
-        if self.teacher is None:
-            return None
-        return logits_of(call(self.teacher, inputs))
-
-
-class LatentFeed(InputFeed):
-    """Latents of a frozen backbone, computed as they are needed."""
-
-    def __init__(
+    def given(
         self,
-        network: CutNetwork,
-        data: Any,
-        recipe: Recipe,
-        *,
-        device: torch.device | str,
-        teacher: nn.Module | None = None,
-    ) -> None:
-        super().__init__(data, recipe, device=device, teacher=teacher)
-        self.network = network
-
-    @torch.no_grad()
-    def prepare(self, inputs: Inputs) -> Tensor:
-        latents: Tensor = call(self.network.latents, inputs)
-        return latents
+        source: Source,
+        size: int,
+        order: Tensor | None = None,
+        draws: torch.Generator | None = None,
+    ) -> Iterator[Step]:
+        """One pass over a source, as the trained module and the teacher see it."""
+        for inputs, labels in source.batches(size, order=order, augment=draws, device=self.device):
+            with torch.no_grad():
+                lesson = None if self.teacher is None else logits_of(call(self.teacher, inputs))
+                seen = inputs if self.network is None else call(self.network.latents, inputs)
+            yield seen, labels, lesson
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,22 +122,12 @@ class LatentViews:
     """Latents of several augmented passes over the data, and of the held-out part.
 
     Every head on the same backbone can be trained on them: see :func:`vinets.fine_tune`.
-
-    Parameters
-    ----------
-    views : tuple of Tensor
-        Each (m, C, P).
-    labels : Tensor of shape (m,)
-    lessons : tuple of Tensor
-        Logits of the teacher on every view; empty without a teacher.
-    held_latents, held_labels : Tensor
-        The held-out part; empty without one.
     """
 
-    views: tuple[Tensor, ...]
-    labels: Tensor
-    lessons: tuple[Tensor, ...]
-    held_latents: Tensor
+    views: tuple[Tensor, ...]  # each (m, C, P)
+    labels: Tensor  # (m,)
+    lessons: tuple[Tensor, ...]  # logits of the teacher on every view; empty without a teacher
+    held_latents: Tensor  # of the held-out part; empty without one
     held_labels: Tensor
 
     @property
@@ -166,24 +146,20 @@ class ViewFeed:
         return fingerprint(self.cache.labels)  # latents may differ in the last bit between runs
 
     def steps(self, batch_size: int) -> int:
-        return len(self.cache.labels) // step_size(len(self.cache.labels), batch_size)
+        return steps_of(len(self.cache.labels), batch_size)
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
         cache, count = self.cache, len(self.cache.labels)
-        size = step_size(count, batch_size)
-        order = torch.randperm(count, generator=generator_of(self.seed, number, 0))
-        order = order[: self.steps(batch_size) * size].to(cache.labels.device)
+        order = shuffled(count, batch_size, self.seed, number).to(cache.labels.device)
         view = (number - 1) % len(cache.views)
-        for index in order.split(size):
+        for index in order.split(min(batch_size, count)):
             lesson = cache.lessons[view][index].float() if cache.lessons else None
             yield cache.views[view][index].float(), cache.labels[index], lesson
 
     def held_out(self, batch_size: int) -> Iterator[Step]:
         if len(self.cache.held_labels):
-            parts = self.cache.held_latents.split(batch_size)
-            for latents, labels in zip(
-                parts, self.cache.held_labels.split(batch_size), strict=True
-            ):
+            held = (self.cache.held_latents, self.cache.held_labels)
+            for latents, labels in zip(*(t.split(batch_size) for t in held), strict=True):
                 yield latents.float(), labels, None
 
 
@@ -197,35 +173,24 @@ def cache_latents(
     caching: Caching = THREE_VIEWS,
     teacher: nn.Module | None = None,
     memory_limit: int = 8 << 30,
-    latent_batch: int = 512,
     device: torch.device | str = "cpu",
     progress: Progress | str | None = None,
 ) -> LatentViews:
     """Run the backbone over ``views`` augmented passes once, for all epochs and heads to come.
 
-    Parameters
-    ----------
-    network : CutNetwork
-        Any network with the backbone in question.
-    data : any data source
-        The training data; the share ``validation`` of it is held out, as in training.
-    recipe, caching : Recipe, Caching
-        Or their fields as keywords: ``views=3`` passes (without augmentation one is all there is),
-        ``dtype="float16"`` to halve the memory; ``validation``, ``augment`` and ``seed`` as in the
-        training to come.
-    teacher : Module or None, default=None
-        The uncut network, to keep its logits as well.
-    memory_limit : int, default=8 GiB
-        Refuse to start above this.
-    latent_batch : int, default=512
-        Examples at once.
+    Any network with the backbone in question will do. Options are given as objects, or their fields
+    as keywords: ``views=3`` passes (without augmentation one is all there is), ``dtype="float16"``
+    to halve the memory; ``validation``, the share held out, ``augment`` and ``seed`` as in the
+    training to come. With a teacher, the uncut network, its logits are kept as well. What needs
+    more than ``memory_limit`` bytes is refused.
     """
     if caching.views is None:
         raise parameter_error("cache_latents", "views", "a positive integer", None)
     dtype: torch.dtype = getattr(torch, caching.dtype)
-    feed = LatentFeed(network.to(device), data, recipe, device=device, teacher=teacher)
+    network.to(device)  # the caller's own: training comes next, on the same device
+    feed = InputFeed(data, recipe, device=device, network=network, teacher=teacher)
     held_count = 0 if feed.held is None else len(feed.held)
-    first, _, _ = next(feed._given(feed.train.subset(torch.arange(1)), 1, None, None))
+    first, _, _ = next(feed.given(feed.train.subset(torch.arange(1)), 1))
     assert isinstance(first, Tensor)
     views = caching.views if recipe.augment else 1
     size = (views * len(feed.train) + held_count) * first.numel() * dtype.itemsize
@@ -240,14 +205,13 @@ def cache_latents(
     lessons: list[Tensor] = []
     for view in range(1, views + 1):
         draws = generator_of(recipe.seed, view, 1) if recipe.augment else None
-        steps = feed._given(feed.train, latent_batch, None, draws)
+        steps = feed.given(feed.train, LATENT_BATCH, draws=draws)
         latents, lesson = _collected(steps, dtype, watch)
         passes.append(latents)
-        if lesson is not None:
-            lessons.append(lesson)
+        lessons += [] if lesson is None else [lesson]
     held, held_labels = first[:0].to(dtype), feed.train.labels[:0]
     if feed.held is not None:
-        held, _ = _collected(feed.held_out(latent_batch), dtype, watch)
+        held, _ = _collected(feed.held_out(LATENT_BATCH), dtype, watch)
         held_labels = feed.held.labels
     labels = feed.train.labels.to(device)
     return LatentViews(tuple(passes), labels, tuple(lessons), held, held_labels.to(device))

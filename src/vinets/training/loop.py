@@ -34,21 +34,11 @@ def fit(
     stage: str = "training",
     progress: Progress | str | None = None,
 ) -> History:
-    """Train ``module`` and leave it with the weights of its best epoch.
+    """Train ``module``, which lies on ``device``, and leave it with the weights of its best epoch.
 
-    Parameters
-    ----------
-    module : Module
-        What is trained; it lies on ``device``.
-    feed : Feed
-        Where its inputs come from.
-    recipe : Recipe
-        How.
-    parameters : iterable of Parameter or None, default=None
-        Those to train; None means all.
-    directory : path or None, default=None
-        Write a checkpoint there after every epoch, and go on from one that is there. The result is
-        the same as without the interruption.
+    Only ``parameters`` are trained; None means all. With a directory, a checkpoint is written there
+    after every epoch, and training goes on from one that is there. The result is the same as
+    without the interruption.
     """
     trained = [p for p in (parameters or module.parameters()) if p.requires_grad]
     optimizer = SGD(
@@ -111,7 +101,6 @@ def _epoch(
     losses: list[Tensor] = []
     hits: list[Tensor] = []
     seen = 0
-    note = ""
     for index, (inputs, labels, lesson) in enumerate(feed.epoch(number, recipe.batch_size)):
         rate = recipe.rate((number - 1) * steps + index, recipe.epochs * steps)
         optimizer.param_groups[0]["lr"] = rate
@@ -126,7 +115,7 @@ def _epoch(
         losses.append(loss.detach())
         hits.append((logits.detach().argmax(1) == labels).sum())
         seen += len(labels)
-        watch.advance(1, note)
+        watch.advance(1, "")
     loss_mean = float(torch.stack(losses).mean())
     if not loss_mean < float("inf"):
         raise ValueError(

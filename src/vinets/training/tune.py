@@ -14,7 +14,7 @@ from vinets.options import flat
 from vinets.progress import Progress
 from vinets.running import device_of
 from vinets.settings import BACKBONE, Caching, Recipe
-from vinets.training.feed import Feed, InputFeed, LatentFeed, LatentViews, ViewFeed, cache_latents
+from vinets.training.feed import Feed, InputFeed, LatentViews, ViewFeed, cache_latents
 from vinets.training.history import History
 from vinets.training.loop import fit
 
@@ -52,10 +52,6 @@ def fine_tune(
         For a checkpoint after every epoch; an interrupted training goes on from there.
     device : str or None, default=None
         None is where the network lies.
-
-    Returns
-    -------
-    History
     """
     if recipe.distill is None:
         recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
@@ -81,7 +77,7 @@ def fine_tune(
     if isinstance(data, LatentViews):
         feed = ViewFeed(data, seed=recipe.seed)
     else:
-        feed = LatentFeed(network, data, recipe, device=device, teacher=teacher)
+        feed = InputFeed(data, recipe, device=device, network=network, teacher=teacher)
     history = fit(
         network.head,
         feed,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from vinets.nn import PooledHead
+from vinets.nn.heads import PooledHead
 
 
 def test_pooled_latents_are_means_over_positions():

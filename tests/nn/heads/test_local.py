@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 
 from vinets.latent.rescale import Rescale
-from vinets.nn import LocalHead, LocalReLUHead, PolynomialLayer
-from vinets.nn.heads import Reference
+from vinets.nn import PolynomialLayer
+from vinets.nn.heads import LocalHead, LocalReLUHead, Reference
 from vinets.nn.heads.local import local_variables
 
 

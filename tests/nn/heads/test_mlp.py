@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.nn import MLPHead
+from vinets.nn.heads import MLPHead
 
 
 @pytest.mark.parametrize("numbers", [60, 500, 12_345])

@@ -9,8 +9,8 @@ from torch import nn
 from vinets import build
 from vinets.data import digits
 from vinets.models import digits_cnn
-from vinets.nn import HEADS, CutNetwork, Head
-from vinets.nn.heads import HeadMaps, LinearMap
+from vinets.nn import CutNetwork
+from vinets.nn.heads import HEADS, Head, HeadMaps, LinearMap
 from vinets.pipeline import baselines, collect
 from vinets.testing.heads import HeadContract, lived
 from vinets.theory import cut_complexity

@@ -75,18 +75,18 @@ def libraries() -> list[Library]:
     return sorted((kind() for kind in LIBRARIES.values()), key=lambda library: library.prefix)
 
 
-def imported(module: str, library: str, extra: str) -> ModuleType:
-    """Import a module that the networks of ``library`` need and that ``extra`` installs."""
+def imported(module: str, needing: str, extra: str) -> ModuleType:
+    """Import a module that ``extra`` installs; ``needing`` begins the complaint: "Timm needs"."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise not_installed(error.name or module, library, extra) from None
+        raise not_installed(error.name or module, needing, extra) from None
 
 
-def not_installed(module: str, library: str, extra: str) -> ModuleNotFoundError:
+def not_installed(module: str, needing: str, extra: str) -> ModuleNotFoundError:
     """The error for a missing module: who needs it, and how to install it."""
     return ModuleNotFoundError(
-        f"Networks of {library} need {module}, which is not installed. "
+        f"{needing} {module}, which is not installed. "
         f'Install it with: pip install "vinets[{extra}]".',
         name=module,
     )

@@ -56,6 +56,6 @@ class Timm(Library):
 def import_timm() -> ModuleType:
     """Import timm, and torchvision before it: timm would stop where its operators do not fit."""
     if importlib.util.find_spec("timm") is None:
-        raise not_installed("timm", "timm", "vision")
+        raise not_installed("timm", "Networks of timm need", "vision")
     import_torchvision("timm")
-    return imported("timm", "timm", extra="vision")
+    return imported("timm", "Networks of timm need", extra="vision")

@@ -61,15 +61,11 @@ def import_torchvision(library: str = "torchvision") -> ModuleType:
     """Import torchvision, also where its compiled operators do not fit this build of torch.
 
     Such a torchvision stops with "operator torchvision::nms does not exist". The networks need
-    none of these operators, so it is enough to declare them.
-
-    Parameters
-    ----------
-    library : str, default="torchvision"
-        Whose networks need it, for the complaint where it is not installed.
+    none of these operators, so it is enough to declare them. ``library`` is whose networks need it,
+    for the complaint where it is not installed.
     """
     try:
-        return imported("torchvision", library, extra="vision")
+        return imported("torchvision", f"Networks of {library} need", extra="vision")
     except RuntimeError as error:
         if "torchvision::nms" not in str(error):
             raise

@@ -76,4 +76,4 @@ def import_transformers() -> ModuleType:
     """Import transformers; it uses torchvision where that is installed."""
     if importlib.util.find_spec("torchvision") is not None:
         import_torchvision("transformers")
-    return imported("transformers", "transformers", extra="hf")
+    return imported("transformers", "Networks of transformers need", extra="hf")

@@ -13,7 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from vinets.checks import one_of, optional_positive_int, parameter_error
 from vinets.nn.export.formats import EXPORT_FORMATS, ExportFormat, Runner, suffixes
 from vinets.nn.network import CutNetwork, example_inputs
+from vinets.plain import as_plain
 from vinets.running import call, each, tensors_of
 
 __all__ = ["ExportReport", "export_network"]
@@ -33,36 +34,19 @@ LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir")
 
 @dataclass(frozen=True)
 class ExportReport:
-    """A file that was written, and how well it agrees with the network.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    format : str
-        What it is; see :data:`EXPORT_FORMATS`.
-    size : int
-        Its length in bytes.
-    largest_difference : float
-        Largest difference between its logits and those of the network on random inputs, relative
-        to the largest logit.
-    batch_sizes : tuple of int
-        Sizes of the batches that were compared.
-    opset : int or None
-        Version of the operators, where the format has versions.
-    """
+    """A file that was written, and how well it agrees with the network."""
 
     path: Path
-    format: str
-    size: int
-    largest_difference: float
-    batch_sizes: tuple[int, ...]
-    opset: int | None
+    format: str  # a key of EXPORT_FORMATS
+    size: int  # in bytes
+    largest_difference: float  # of the logits on random inputs, relative to the largest logit
+    batch_sizes: tuple[int, ...]  # that were compared
+    opset: int | None  # version of the operators, where the format has versions
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        values = asdict(self) | {"path": str(self.path)}
-        return values | {"batch_sizes": list(self.batch_sizes)}
+        plain: dict[str, Any] = as_plain(self)
+        return plain
 
 
 def export_network(
@@ -81,12 +65,11 @@ def export_network(
     output ``logits``. The file also holds the names of the classes and the preprocessing, as JSON:
     in the metadata of an ONNX file, or in the extra file ``metadata.json`` of a program.
 
+    A file that exists is replaced. ValueError is raised if the network cannot be exported, or the
+    file computes something else; then nothing is written.
+
     Parameters
     ----------
-    network : CutNetwork
-        It is not changed, and may lie on any device.
-    path : path
-        The file, replaced if it exists.
     format : str or None, default=None
         A name of :data:`EXPORT_FORMATS`: ``"onnx"``, or ``"torch"`` for :func:`torch.export.load`,
         whose program takes its inputs by position. None goes by the suffix, ``.onnx`` or ``.pt2``.
@@ -96,23 +79,18 @@ def export_network(
         Batches of random inputs on which file and network are compared.
     device : str, default="cpu"
         Where the network runs for the comparison; the file runs on the CPU.
-    seed : int, default=0
-        Of the random inputs.
-
-    Returns
-    -------
-    ExportReport
-
-    Raises
-    ------
-    ValueError
-        If the network cannot be exported, or the file computes something else.
     """
     if not isinstance(network, CutNetwork):
         raise parameter_error("export_network", "network", "a CutNetwork", type(network).__name__)
     target, kind = Path(path), _format(Path(path), format)
-    sizes = _sizes(batch_sizes)
-    _check_opset(kind, opset)
+    sizes = tuple(batch_sizes) if isinstance(batch_sizes, Sequence) else ()
+    if not sizes or not all(type(size) is int and size > 0 for size in sizes):
+        accepted = "a sequence of positive integers"
+        raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
+    optional_positive_int("export_network", "opset", opset)
+    if opset is not None and not kind.takes_opset:
+        some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
+        raise parameter_error("export_network", "opset", f"None unless the format is {some}", opset)
     if target.is_dir():
         raise parameter_error("export_network", "path", "the name of a file", str(path))
     kind.require()
@@ -177,22 +155,6 @@ def _format(path: Path, format: str | None) -> ExportFormat:
         remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known.values())}."
         raise parameter_error("export_network", "path", accepted, str(path), remedy)
     return EXPORT_FORMATS[known[path.suffix.lower()]]()
-
-
-def _check_opset(format: ExportFormat, opset: int | None) -> None:
-    optional_positive_int("export_network", "opset", opset)
-    if opset is not None and not format.takes_opset:
-        some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
-        raise parameter_error("export_network", "opset", f"None unless the format is {some}", opset)
-
-
-def _sizes(batch_sizes: Sequence[int]) -> tuple[int, ...]:
-    accepted = "a sequence of positive integers"
-    if isinstance(batch_sizes, str) or not isinstance(batch_sizes, Sequence) or not batch_sizes:
-        raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
-    if not all(type(size) is int and size > 0 for size in batch_sizes):
-        raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
-    return tuple(batch_sizes)
 
 
 def _failed(format: ExportFormat, error: BaseException) -> ValueError:

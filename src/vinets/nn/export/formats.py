@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -14,18 +13,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from vinets.latent.cut import StoppedNetwork
 from vinets.latent.reader import first_tensor
+from vinets.models.libraries.base import imported
 from vinets.nn.network import CutNetwork, example_inputs
 from vinets.registry import Registry
 from vinets.running import tensors_of
 
-__all__ = [
-    "EXPORT_FORMATS",
-    "ExportFormat",
-    "Runner",
-    "metadata_of",
-    "program_of",
-    "suffixes",
-]
+__all__ = ["EXPORT_FORMATS", "ExportFormat", "Runner", "metadata_of", "program_of", "suffixes"]
 
 Runner: TypeAlias = Callable[[tuple[Tensor, ...]], Tensor]
 """From inputs by position, on the CPU, to logits."""
@@ -62,13 +55,7 @@ class ExportFormat(ABC):
     def require(self) -> None:
         """Raise, with what to install, unless all packages are there."""
         for package in self.packages:
-            try:
-                importlib.import_module(package)
-            except ModuleNotFoundError as error:
-                raise ModuleNotFoundError(
-                    f"Export to {self.title} needs {error.name}, which is not installed. "
-                    f'Install it with: pip install "vinets[{self.extra}]".'
-                ) from None
+            imported(package, f"Export to {self.title} needs", self.extra)
 
 
 def suffixes() -> dict[str, str]:

@@ -29,26 +29,13 @@ class Head(nn.Module, ABC):
 
     A subclass with a ``kind`` of its own is a head that all of vinets knows from then on: files,
     tables, theory, and, where it has :meth:`beside`, the baselines of a VI-Net.
-
-    Attributes
-    ----------
-    kind : str
-        One word, in files and on the command line.
-    label : str
-        In tables; the kind, unless the class says otherwise.
-    vanishing : bool
-        Its polynomials vanish on the classes: with it, a network is a VI-Net.
-    rank : int
-        Baselines are made and listed by increasing rank.
-    stands_beside : tuple of str
-        Placements of the VI heads that it can be compared with, where it has :meth:`beside`.
     """
 
-    kind: ClassVar[str]
-    label: ClassVar[str]
-    vanishing: ClassVar[bool] = False
-    rank: ClassVar[int] = 100
-    stands_beside: ClassVar[tuple[str, ...]] = ("global", "local")
+    kind: ClassVar[str]  # one word, in files and on the command line
+    label: ClassVar[str]  # in tables; the kind, unless the class says otherwise
+    vanishing: ClassVar[bool] = False  # polynomials that vanish on the classes make a VI-Net
+    rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
+    stands_beside: ClassVar[tuple[str, ...]] = ("global", "local")  # placements of VI heads
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -105,29 +92,14 @@ class Reference:
 
     That head may take minutes to make, and a linear baseline does without it, so it is made when
     it is first asked for.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Channels ``C`` and positions ``P`` of the latents.
-    classes : int
-        The number of logits ``K``.
-    make_head : callable
-        Makes the head to compare with.
-    make_points : callable
-        Gives the variables (m, n) of its polynomials on training data, to standardise others.
-    max_degree : int, default=5
-        Of random monomials.
-    seed : int, default=0
-        Of random monomials and initial weights.
     """
 
-    shape: tuple[int, int]
-    classes: int
+    shape: tuple[int, int]  # channels C and positions P of the latents
+    classes: int  # the number of logits K
     make_head: Callable[[], Head]
-    make_points: Callable[[], Tensor]
-    max_degree: int = 5
-    seed: int = 0
+    make_points: Callable[[], Tensor]  # variables (m, n) on training data, to standardise others
+    max_degree: int = 5  # of random monomials
+    seed: int = 0  # of random monomials and initial weights
 
     @property
     def channels(self) -> int:

@@ -22,15 +22,7 @@ __all__ = ["ComponentsHead", "LinearHead", "PooledHead"]
 
 
 class _LinearOn(Head):
-    """Batch normalisation, unless it is folded, and a linear layer on what a head derives.
-
-    Parameters
-    ----------
-    inputs, classes : int
-        Numbers that the linear layer sees, and logits.
-    normalized : bool, default=True
-        A folded head has no normalisation.
-    """
+    """Batch normalisation, unless it is folded, and a linear layer on what a head derives."""
 
     def __init__(self, inputs: int, classes: int, *, normalized: bool = True) -> None:
         super().__init__()
@@ -98,16 +90,7 @@ class PooledHead(_LinearOn):
 class ComponentsHead(_LinearOn):
     """A linear layer on the variables of a VI head: its polynomials left out.
 
-    Parameters
-    ----------
-    rescale, projection
-        As those of the VI head.
-    classes : int
-        Number of logits.
-    order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
-        Which of the two comes first.
-    normalized : bool, default=True
-        A folded head has no normalisation.
+    ``rescale``, ``projection`` and their ``order`` are those of the VI head.
     """
 
     kind, label, rank = "components", "linear, components", 60

@@ -38,10 +38,8 @@ class LocalPolynomials(PolynomialHead):
         From the ``C`` channels to ``q`` components; their tanh are variables too.
     polynomials : PolynomialLayer
         In the ``C`` channels, the ``q`` components, or first those and then these.
-    classes : int
-        The number of logits ``K``.
-    positions : int
-        The number of positions ``P``.
+    classes, positions : int
+        The number of logits ``K``, and of positions ``P``.
     channels : bool, default=True
         Whether the channels themselves are variables.
     path : LinearPath or None, default=None

@@ -23,20 +23,12 @@ __all__ = ["HeadMaps", "LinearMap", "PolynomialMap"]
 class LinearMap:
     r"""One linear map, without the zeros and repetitions of its matrix.
 
-    Attributes
-    ----------
-    name : str
-        Of the layer in tables.
-    matrix : Tensor of shape (rows, columns), or (columns,)
-        The matrix :math:`W`, or the diagonal of one.
-    copies : int
-        It acts at so many positions alike: :math:`I_P \otimes W`.
-    averaged : int
-        It sees means over so many positions: :math:`W \otimes (1, \dots, 1) / P`.
+    With ``copies`` it acts at so many positions alike, :math:`I_P \otimes W`; ``averaged``, it sees
+    means over so many positions, :math:`W \otimes (1, \dots, 1) / P`.
     """
 
-    name: str
-    matrix: Tensor
+    name: str  # of the layer in tables
+    matrix: Tensor  # W of shape (rows, columns), or (columns,) for the diagonal of one
     copies: int = 1
     averaged: int = 1
 
@@ -49,46 +41,22 @@ class LinearMap:
 
 @dataclass(frozen=True, eq=False)
 class PolynomialMap:
-    """Absolute values of polynomials in what the maps before them return.
+    """Absolute values of polynomials in what the maps before them return."""
 
-    Attributes
-    ----------
-    layer : PolynomialLayer or BlockPolynomialLayer
-        The ``N`` polynomials, folded.
-    weight : Tensor of shape (K, N)
-        The linear layer behind them, without a sum over positions.
-    reach : float
-        Bound on the absolute values of the variables, whatever the input.
-    positions : int
-        They are evaluated at so many positions.
-    """
-
-    layer: PolynomialLayer | BlockPolynomialLayer
-    weight: Tensor
-    reach: float
-    positions: int = 1
+    layer: PolynomialLayer | BlockPolynomialLayer  # the N polynomials, folded
+    weight: Tensor  # (K, N), the linear layer behind them, without a sum over positions
+    reach: float  # bound on the absolute values of the variables, whatever the input
+    positions: int = 1  # at which they are evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class HeadMaps:
-    """All maps of a folded head, from the latents to the logits.
+    """All maps of a folded head, from the latents to the logits."""
 
-    Attributes
-    ----------
-    before : tuple of LinearMap
-        What comes first, each with a 1-Lipschitz activation, or none, behind it.
-    final : LinearMap
-        The last map, to the ``K`` logits.
-    polynomials : PolynomialMap or None
-        What stands between those, where there are polynomials.
-    path : Tensor of shape (K, C P) or None
-        Logits linear in the latents, added to the others.
-    """
-
-    before: tuple[LinearMap, ...]
-    final: LinearMap
-    polynomials: PolynomialMap | None = None
-    path: Tensor | None = None
+    before: tuple[LinearMap, ...]  # each with a 1-Lipschitz activation, or none, behind it
+    final: LinearMap  # to the K logits
+    polynomials: PolynomialMap | None = None  # between those
+    path: Tensor | None = None  # (K, C P): logits linear in the latents, added to the others
 
     def __post_init__(self) -> None:
         # theory stacks a path below the first matrix and beside the last one

@@ -18,16 +18,10 @@ __all__ = ["MLPHead"]
 
 
 class MLPHead(Head):
-    """One hidden layer of ReLUs on the flattened, standardised map.
+    """One hidden layer of ReLUs on the flattened map, standardised unless the head is folded.
 
-    Parameters
-    ----------
-    inputs, classes : int
-        Numbers in a map, channels times positions, and logits.
-    width : int
-        Hidden units; :meth:`matched` finds the width for a number of parameters.
-    normalized : bool, default=True
-        A folded head has no normalisation.
+    ``inputs`` are channels times positions. :meth:`matched` finds the width for a number of
+    parameters.
     """
 
     kind, label, rank = "mlp", "MLP", 30

@@ -11,18 +11,11 @@ from torch import Tensor, nn
 
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-from vinets.nn.blocks import BlockPolynomialLayer
-from vinets.nn.monomials import Monomials
-from vinets.nn.polynomial import PolynomialLayer, affine_of
+from vinets.nn.polynomial import affine_of
 
 __all__ = [
-    "LinearPath",
-    "SpatialSum",
-    "folded_linear",
-    "inputs_config",
-    "inputs_from",
-    "numbers",
-    "polynomials_from",
+    *("Behind", "LinearPath", "SpatialSum"),
+    *("folded_linear", "inputs_config", "inputs_from", "numbers"),
 ]
 
 
@@ -59,13 +52,8 @@ class Behind(nn.Module):
 class LinearPath(nn.Module):
     """Logits that are linear in the latents: channels to ``width`` at every position, then out.
 
-    Parameters
-    ----------
-    channels, positions, width, classes : int
-        ``C``, ``P``, channels kept at every position, and ``K``. With ``width >= C`` the first map
-        would add nothing and is left out.
-    scale : float, default=1.0
-        Divides the latents, so that their size does not decide how fast the path learns.
+    With ``width`` no less than the channels the first map would add nothing and is left out. The
+    scale divides the latents, so that their size does not decide how fast the path learns.
     """
 
     def __init__(
@@ -148,22 +136,3 @@ def inputs_from(config: Mapping[str, Any]) -> tuple[Rescale, Projection | None]:
     n, width = config["projection"]
     weight, bias = torch.zeros(n, width), torch.zeros(n)
     return rescale, Projection(weight, bias, trainable=config["trained_projection"])
-
-
-def polynomials_from(
-    config: Mapping[str, Any], state: Mapping[str, Tensor]
-) -> PolynomialLayer | BlockPolynomialLayer:
-    """The polynomial layer of the shapes that ``config`` and ``state`` tell."""
-    options = dict(config)
-    kind, n_variables = options.pop("kind"), options.pop("n_variables")
-    terms = Monomials.terms_of(state, "polynomials.monomials.", n_variables)
-    if kind == "shared":
-        return PolynomialLayer(terms, options.pop("count"), **options)
-    counts, sizes = options["counts"], options["sizes"]
-    columns = [state[f"polynomials.columns_{k}"] for k in range(len(sizes))]
-    leading = state["polynomials.leading"]
-    for index in (*columns, leading):
-        inside = index.dtype == torch.int64 and index.ndim == 1
-        if not inside or ((index < 0) | (index >= len(terms))).any():
-            raise ValueError(f"blocks must hold positions of the {len(terms)} terms.")
-    return BlockPolynomialLayer(terms, columns, leading, counts)

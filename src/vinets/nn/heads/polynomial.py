@@ -15,14 +15,8 @@ from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.heads.base import Head
 from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
-from vinets.nn.heads.pieces import (
-    LinearPath,
-    folded_linear,
-    inputs_config,
-    inputs_from,
-    numbers,
-    polynomials_from,
-)
+from vinets.nn.heads.pieces import LinearPath, folded_linear, inputs_config, inputs_from, numbers
+from vinets.nn.monomials import Monomials
 from vinets.nn.polynomial import PolynomialLayer
 
 __all__ = ["PolynomialHead"]
@@ -132,7 +126,7 @@ class PolynomialHead(Head):
         head: Self = made(
             rescale,
             projection,
-            polynomials_from(config["polynomials"], state),
+            _polynomials_from(config["polynomials"], state),
             config["classes"],
             path=None if config["path"] is None else LinearPath(*config["path"]),
             **config["arguments"],
@@ -140,3 +134,22 @@ class PolynomialHead(Head):
         if config["folded"]:
             head.norm = None
         return head
+
+
+def _polynomials_from(
+    config: Mapping[str, Any], state: Mapping[str, Tensor]
+) -> PolynomialLayer | BlockPolynomialLayer:
+    """The polynomial layer of the shapes that ``config`` and ``state`` tell."""
+    options = dict(config)
+    kind, n_variables = options.pop("kind"), options.pop("n_variables")
+    terms = Monomials.terms_of(state, "polynomials.monomials.", n_variables)
+    if kind == "shared":
+        return PolynomialLayer(terms, options.pop("count"), **options)
+    counts, sizes = options["counts"], options["sizes"]
+    columns = [state[f"polynomials.columns_{k}"] for k in range(len(sizes))]
+    leading = state["polynomials.leading"]
+    for index in (*columns, leading):
+        inside = index.dtype == torch.int64 and index.ndim == 1
+        if not inside or ((index < 0) | (index >= len(terms))).any():
+            raise ValueError(f"blocks must hold positions of the {len(terms)} terms.")
+    return BlockPolynomialLayer(terms, columns, leading, counts)

@@ -100,8 +100,7 @@ def random_terms(like: TermSet, *, max_degree: int | None = 5, seed: int = 0) ->
         count = int(wanted[degree]) + spare
         if comb(like.n_variables + degree - 1, degree) < 4 * count:  # draws would miss rare ones
             found = np.array(
-                list(combinations_with_replacement(range(like.n_variables), degree)),
-                dtype=np.int64,
+                list(combinations_with_replacement(range(like.n_variables), degree)), dtype=np.int64
             )
         else:
             found = np.zeros((0, degree), dtype=np.int64)

@@ -30,11 +30,7 @@ class GlobalPolynomials(PolynomialHead):
     rescale : Rescale
         The map z -> tanh((z - mean) / std).
     projection : Projection
-        From latents to the ``n`` variables of the polynomials.
-    polynomials : PolynomialLayer or BlockPolynomialLayer
-        The ``N`` polynomials.
-    classes : int
-        The number of logits ``K``.
+        From latents to the ``n`` variables of the ``N`` polynomials.
     order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
         Which of the first two comes first: the paper's text rescales the latents themselves; its
         theory needs the polynomials' inputs in [-1, 1], which rescaling last gives.
