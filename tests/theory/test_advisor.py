@@ -301,7 +301,7 @@ def test_the_record_is_plain_json_and_the_table_is_narrow(norm, classes):
         (lambda: advise(chain(1, 2.0), 10, degrees=[21]), "'degrees'.*from 1 to 20"),
         (lambda: advise(chain(1, 2.0), 10, monomials=[2.5]), "'monomials'.*positive integers"),
         (lambda: advise(chain(1, 2.0), 10, tau=math.inf), "'tau'.*positive, finite"),
-        (lambda: advise(chain(1, 2.0), 10, per_class=0), "'per_class'.*positive integers"),
+        (lambda: advise(chain(1, 2.0), 10, per_class=0), "'per_class'.*positive integer"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(call, message):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 __all__ = ["cut_of", "integers"]
 
 
-def integers(option: str, text: str) -> tuple[int, ...]:
-    """Positive integers with commas in between.
+@overload
+def integers(option: str, text: str) -> tuple[int, ...]: ...
+@overload
+def integers(option: str, text: str | None) -> tuple[int, ...] | None: ...
+def integers(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Positive integers with commas in between; None where nothing was given.
 
     Examples
     --------
     >>> integers("--shape", "3,32,32")
     (3, 32, 32)
     """
+    if text is None:
+        return None
     try:
         values = tuple(int(part) for part in text.split(","))
     except ValueError:

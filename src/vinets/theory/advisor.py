@@ -15,10 +15,13 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from itertools import product
 from numbers import Integral
 from typing import Any
 
 from vinets.checks import parameter_error
+from vinets.options import flat
+from vinets.settings import Advising
 from vinets.theory.inex import MAX_DEGREE
 from vinets.theory.split import Region, Split
 
@@ -32,22 +35,12 @@ FEWEST_MONOMIALS = 16  # the recommendation goes no lower
 
 @dataclass(frozen=True)
 class AdviceRow:
-    """One size of a head.
-
-    Attributes
-    ----------
-    degree, polynomials, monomials : int
-        The numbers d, N and S.
-    log10_tau_max : float
-        Decimal logarithm of the largest tau that is certified.
-    log10_kappa : float
-        Decimal logarithm of the bound on kappa at the tau of the advice.
-    """
+    """One size of a head, the numbers d, N and S, and the bound on kappa at tau."""
 
     degree: int
     polynomials: int
     monomials: int
-    log10_tau_max: float
+    log10_tau_max: float  # of the largest tau that is certified
     log10_kappa: float
 
     @property
@@ -78,16 +71,14 @@ class Advice:
 
     Attributes
     ----------
-    region : Region
-        The region itself, to ask about other sizes.
     tau : float
         The tau of ``log10_kappa`` and ``fits`` in the rows.
     rows : tuple of AdviceRow
-        The grid of degrees, polynomials and monomials.
+        The grid.
     path : tuple of AdviceRow
         The sizes that the rule of the recommendation looks at, the wanted one first.
     setting : Setting or None
-        The recommendation, or None where no size of the path fits.
+        The recommendation, where a size of the path fits.
     """
 
     region: Region
@@ -165,6 +156,7 @@ class Advice:
         return [sizes[i] for i in sorted(chosen)]
 
 
+@flat(advising=Advising)
 def advise(
     split: Split,
     classes: int,
@@ -172,12 +164,7 @@ def advise(
     degrees: Iterable[int] = DEGREES,
     polynomials: Iterable[int] | None = None,
     monomials: Iterable[int] = MONOMIALS,
-    lambda_1: float | None = None,
-    lambda_2: float | None = None,
-    constant: str = "proved",
-    per_class: int = 128,
-    monomials_wanted: int = 512,
-    tau: float = 10.0,
+    advising: Advising,
 ) -> Advice:
     r"""Find sizes of a head with which the VI-Net is certified to be no more complex.
 
@@ -192,12 +179,11 @@ def advise(
         tolerance with which they were computed.
     classes : int
         The number K of classes, the rows of the final layer.
-    degrees : iterable of int, default=(1, 2, 3, 4, 5)
+    degrees : iterable of int
         Degrees of the grid and of the recommendation.
     polynomials : iterable of int or None, default=None
-        Numbers N of the grid, of all classes together; None for 1, 4, 16, 32, 64, 128 and 256 a
-        class.
-    monomials : iterable of int, default=(16, 32, 64, 128, 256, 512, 1024, 2048, 8192)
+        Numbers N of the grid, of all classes together; None for 1 to 256 a class.
+    monomials : iterable of int
         Numbers S of the grid.
     lambda_1 : float or None, default=None
         Bound on the spectral norm of the final layer. It is a choice, to be kept by training with
@@ -236,24 +222,19 @@ def advise(
     tau = 10, and kappa <= 1 up to tau = 26.3.
     """
     classes = _counts("classes", [classes])[0]
-    wanted = (
-        _counts("per_class", [per_class])[0],
-        _counts("monomials_wanted", [monomials_wanted])[0],
-    )
     if polynomials is None:
         polynomials = [classes * count for count in PER_CLASS]
-    last = split.removed[-1].spectral
+    last, tau = split.removed[-1].spectral, advising.tau
     region = Region(
         split,
-        last if lambda_1 is None else lambda_1,
-        float(classes) if lambda_2 is None else lambda_2,
-        constant,
+        last if advising.lambda_1 is None else advising.lambda_1,
+        float(classes) if advising.lambda_2 is None else advising.lambda_2,
+        advising.constant,
     )
     powers = _counts("degrees", degrees, MAX_DEGREE)
-    grid = [
-        (n, s) for n in _counts("polynomials", polynomials) for s in _counts("monomials", monomials)
-    ]
-    path = _rows(region, tau, powers, _halvings(classes, *wanted))
+    grid = list(product(_counts("polynomials", polynomials), _counts("monomials", monomials)))
+    wanted = _halvings(classes, advising.per_class, advising.monomials_wanted)
+    path = _rows(region, tau, powers, wanted)
     return Advice(region, tau, _rows(region, tau, powers, grid), path, _recommend(path, tau))
 
 
@@ -280,15 +261,13 @@ def _rows(
 
 def _recommend(path: tuple[AdviceRow, ...], tau: float) -> Setting | None:
     """The first size of the path that fits, at its largest degree."""
-    fitting = [row for row in path if row.fits]
-    if not fitting:
+    first = next((row for row in path if row.fits), None)
+    if first is None:
         return None
-    first = fitting[0]
-    same = [
-        r for r in fitting if (r.polynomials, r.monomials) == (first.polynomials, first.monomials)
-    ]
+    size = first.polynomials, first.monomials
+    same = (row for row in path if row.fits and (row.polynomials, row.monomials) == size)
     best = max(same, key=lambda row: row.degree)
-    return Setting(best.degree, best.polynomials, best.monomials, tau, best.log10_kappa)
+    return Setting(best.degree, *size, tau, best.log10_kappa)
 
 
 def _counts(name: str, values: Iterable[int], most: int | None = None) -> list[int]:

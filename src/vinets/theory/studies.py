@@ -13,7 +13,9 @@ from vinets.checks import optional_positive_int
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
 from vinets.nn.network import CutNetwork
+from vinets.options import flat
 from vinets.running import Inputs, call, evaluating
+from vinets.settings import Advising
 from vinets.theory.advisor import Advice, advise
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.generalisation import GeneralisationBound, compare
@@ -126,6 +128,7 @@ class Study:
         }
 
 
+@flat(advising=Advising)
 def study(
     model: nn.Module,
     cut: str | int,
@@ -134,9 +137,8 @@ def study(
     network: CutNetwork | None = None,
     batches: Batches | None = None,
     components: int = 128,
-    tolerance: float = 1e-4,
     seed: int = 0,
-    **advising: Any,
+    advising: Advising,
 ) -> Study:
     """Compute norms and bounds of a network and a cut, and of a network behind that cut.
 
@@ -157,10 +159,10 @@ def study(
         Without a ``network``, the advice assumes a projection to so many principal components,
         which are orthonormal: norms 1 and ``components``. A rescaling in front of it depends on
         the data, so it counts only with a ``network``.
-    tolerance, seed
+    seed : int, default=0
         As for :func:`spectral_complexity`.
-    **advising
-        Passed to :func:`vinets.theory.advisor.advise`.
+    advising
+        As for :func:`vinets.theory.advisor.advise`; the fields are keywords here, too.
 
     Examples
     --------
@@ -176,19 +178,19 @@ def study(
             f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
             "the cut of the network."
         )
-    uncut = spectral_complexity(model, example, tolerance=tolerance, seed=seed)
+    uncut = spectral_complexity(model, example, seed=seed)
     if network is None:
         behind = None
         backbone = truncate(model, name, example)
-        truncated = spectral_complexity(backbone, example, tolerance=tolerance, seed=seed)
+        truncated = spectral_complexity(backbone, example, seed=seed)
         before = [_components(backbone, example, components)]
     else:
-        behind = cut_complexity(network, example, tolerance=tolerance, seed=seed)
+        behind = cut_complexity(network, example, seed=seed)
         truncated = behind.backbone
         names = [layer.name for layer in behind.head.layers]
         before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
     split = split_at(uncut, truncated, before)
-    advice = advise(split, _classes(model, example), **advising)
+    advice = advise(split, _classes(model, example), advising=advising)
     corollary = None
     if network is not None and behind is not None and batches is not None:
         corollary = _corollary(model, network, example, (uncut, behind), batches)
