@@ -125,6 +125,7 @@ class Advice:
             "log10_removed": self.binding,
             "log10_before": region.split.log10_before,
             "rows": [asdict(row) | {"fits": row.fits} for row in self.rows],
+            "path": [asdict(row) | {"fits": row.fits} for row in self.path],
             "setting": found,
             "sentence": self.sentence,
         }
