@@ -222,7 +222,7 @@ def test_the_recommendation_keeps_to_its_rule(norm, classes):
         assert found is None
         return
     assert (found.degree, found.polynomials, found.monomials) == expected
-    assert found.log10_kappa <= 0 and found.tau == 10
+    assert found.log10_kappa <= 0 and advice.tau == 10
     assert found.log10_tau_max == pytest.approx(advice.region.log10_tau_max(*expected))
 
 

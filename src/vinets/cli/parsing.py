@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 __all__ = ["cut_of", "integers"]
 
 
-@overload
-def integers(option: str, text: str) -> tuple[int, ...]: ...
-@overload
-def integers(option: str, text: str | None) -> tuple[int, ...] | None: ...
 def integers(option: str, text: str | None) -> tuple[int, ...] | None:
     """Positive integers with commas in between; None where nothing was given.
 

@@ -25,7 +25,7 @@ from vinets.settings import Advising
 from vinets.theory.inex import MAX_DEGREE
 from vinets.theory.split import Region, Split
 
-__all__ = ["Advice", "AdviceRow", "Setting", "advise", "power_of_ten"]
+__all__ = ["Advice", "AdviceRow", "advise", "power_of_ten"]
 
 DEGREES = (1, 2, 3, 4, 5)
 PER_CLASS = (1, 4, 16, 32, 64, 128, 256)
@@ -48,44 +48,27 @@ class AdviceRow:
         """Whether the complexity is certified to be at most that of the uncut."""
         return self.log10_kappa <= 0
 
-
-@dataclass(frozen=True)
-class Setting:
-    """A recommended head: degree, counts, the tau to keep to, and the bound on kappa."""
-
-    degree: int
-    polynomials: int
-    monomials: int
-    tau: float
-    log10_kappa: float
-
     @property
-    def log10_tau_max(self) -> float:
-        """Decimal logarithm of the largest tau that is certified at this size."""
-        return math.log10(self.tau) - self.log10_kappa
+    def size(self) -> tuple[int, int]:
+        """Polynomials and monomials."""
+        return self.polynomials, self.monomials
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What :func:`advise` found.
-
-    Attributes
-    ----------
-    tau : float
-        The tau of ``log10_kappa`` and ``fits`` in the rows.
-    rows : tuple of AdviceRow
-        The grid.
-    path : tuple of AdviceRow
-        The sizes that the rule of the recommendation looks at, the wanted one first.
-    setting : Setting or None
-        The recommendation, where a size of the path fits.
-    """
+    """What :func:`advise` found: the grid, and the sizes that its rule looks at."""
 
     region: Region
-    tau: float
-    rows: tuple[AdviceRow, ...]
-    path: tuple[AdviceRow, ...]
-    setting: Setting | None
+    tau: float  # that of log10_kappa and fits in the rows
+    rows: tuple[AdviceRow, ...]  # the grid
+    path: tuple[AdviceRow, ...]  # the wanted size and its halvings
+
+    @property
+    def setting(self) -> AdviceRow | None:
+        """The recommendation: the first size of the path that fits, at its largest degree."""
+        fitting = [row for row in self.path if row.fits]
+        # Degrees rise within a size, so the last row that fits has the largest.
+        return next((r for r in reversed(fitting) if r.size == fitting[0].size), None)
 
     @property
     def binding(self) -> float:
@@ -96,7 +79,7 @@ class Advice:
     def sentence(self) -> str:
         """The recommendation, or why there is none."""
         if self.setting is None:
-            last = min(self.path, key=lambda row: (row.polynomials, row.monomials, row.degree))
+            last = min(self.path, key=lambda row: (*row.size, row.degree))
             return (
                 f"No head is certified at tau = {self.tau:g}, down to {last.polynomials} "
                 f"polynomials over {last.monomials} monomials of degree {last.degree}: the "
@@ -109,14 +92,13 @@ class Advice:
         return (
             f"Take {'at most ' if smaller else ''}{found.polynomials} polynomials over "
             f"{found.monomials} monomials of degree up to {found.degree}: kappa <= "
-            f"{power_of_ten(found.log10_kappa, math.ceil)} at tau = {found.tau:g}, and kappa <= 1 "
+            f"{power_of_ten(found.log10_kappa, math.ceil)} at tau = {self.tau:g}, and kappa <= 1 "
             f"up to tau = {power_of_ten(found.log10_tau_max)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        region, setting = self.region, self.setting
-        found = setting and asdict(setting) | {"log10_tau_max": setting.log10_tau_max}
+        region, found = self.region, self.setting
         return {
             "constant": region.constant,
             "lambda_1": region.lambda_1,
@@ -126,7 +108,7 @@ class Advice:
             "log10_before": region.split.log10_before,
             "rows": [asdict(row) | {"fits": row.fits} for row in self.rows],
             "path": [asdict(row) | {"fits": row.fits} for row in self.path],
-            "setting": found,
+            "setting": found and asdict(found) | {"tau": self.tau},
             "sentence": self.sentence,
         }
 
@@ -140,7 +122,7 @@ class Advice:
             "polynomials" + "".join(f"{n:>11} " for n, _ in sizes),
             "monomials  " + "".join(f"{s:>11} " for _, s in sizes),
         ]
-        known = {(row.degree, row.polynomials, row.monomials): row for row in self.path}
+        known = {(row.degree, *row.size): row for row in self.path}
         for degree in sorted({row.degree for row in self.path}):
             cells = [known[degree, *size] for size in sizes]
             text = (f"{power_of_ten(c.log10_tau_max):>11}{'*' if c.fits else ' '}" for c in cells)
@@ -150,10 +132,10 @@ class Advice:
 
     def _columns(self) -> list[tuple[int, int]]:
         """At most five sizes of the path: spread evenly, and the recommended one."""
-        sizes = list(dict.fromkeys((row.polynomials, row.monomials) for row in self.path))
+        sizes = list(dict.fromkeys(row.size for row in self.path))
         chosen = {0, len(sizes) // 3, 2 * len(sizes) // 3, len(sizes) - 1}
         if self.setting is not None:
-            chosen.add(sizes.index((self.setting.polynomials, self.setting.monomials)))
+            chosen.add(sizes.index(self.setting.size))
         return [sizes[i] for i in sorted(chosen)]
 
 
@@ -235,8 +217,7 @@ def advise(
     powers = _counts("degrees", degrees, MAX_DEGREE)
     grid = list(product(_counts("polynomials", polynomials), _counts("monomials", monomials)))
     wanted = _halvings(classes, advising.per_class, advising.monomials_wanted)
-    path = _rows(region, tau, powers, wanted)
-    return Advice(region, tau, _rows(region, tau, powers, grid), path, _recommend(path, tau))
+    return Advice(region, tau, *(_rows(region, tau, powers, sizes) for sizes in (grid, wanted)))
 
 
 def _halvings(classes: int, per_class: int, monomials: int) -> list[tuple[int, int]]:
@@ -258,17 +239,6 @@ def _rows(
         for n, s in sizes
         for d in degrees
     )
-
-
-def _recommend(path: tuple[AdviceRow, ...], tau: float) -> Setting | None:
-    """The first size of the path that fits, at its largest degree."""
-    first = next((row for row in path if row.fits), None)
-    if first is None:
-        return None
-    size = first.polynomials, first.monomials
-    same = (row for row in path if row.fits and (row.polynomials, row.monomials) == size)
-    best = max(same, key=lambda row: row.degree)
-    return Setting(best.degree, *size, tau, best.log10_kappa)
 
 
 def _counts(name: str, values: Iterable[int], most: int | None = None) -> list[int]:

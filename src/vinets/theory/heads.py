@@ -36,25 +36,16 @@ __all__ = ["HeadNorms", "head_norms"]
 
 @dataclass(frozen=True)
 class HeadNorms:
-    r"""The layers of a head.
+    r"""The layers of a head, from the latents to the logits.
 
-    Attributes
-    ----------
-    layers : tuple of LayerNorms
-        From the latents to the logits.
-    sizes : tuple of int
-        How many numbers enter the head, and how many every layer returns.
-    bounds : PolynomialBounds or None
-        The theorem's bounds at one position, for a head of polynomials.
-    variables_bound : float
-        A bound on the absolute values of the polynomials' variables, whatever the input. The
-        theorem assumes 1. Above, the InEx activation has the Lipschitz constant
-        :math:`d\,B^{d-1}` instead of :math:`d`; see :meth:`guaranteed`.
+    ``variables_bound`` bounds the absolute values of the polynomials' variables, whatever the
+    input. The theorem assumes 1. Above, the InEx activation has the Lipschitz constant
+    :math:`d\,B^{d-1}` instead of :math:`d`; see :meth:`guaranteed`.
     """
 
     layers: tuple[LayerNorms, ...]
-    sizes: tuple[int, ...]
-    bounds: PolynomialBounds | None = None
+    sizes: tuple[int, ...]  # how many numbers enter the head, and how many every layer returns
+    bounds: PolynomialBounds | None = None  # at one position, for a head of polynomials
     variables_bound: float = 1.0
 
     def guaranteed(self) -> tuple[LayerNorms, ...]:
@@ -72,13 +63,8 @@ class HeadNorms:
 def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
     """Norms of every layer of ``head`` on latents of C channels at P positions.
 
-    Parameters
-    ----------
-    head : Head
-        Of any kind. It is folded first, so that batch normalisation counts in the matrices around
-        it, and not changed.
-    shape : (int, int)
-        ``C`` and ``P``.
+    The head is folded first, so that batch normalisation counts in the matrices around it, and not
+    changed. ``shape`` is C and P.
 
     Examples
     --------

@@ -51,8 +51,7 @@ def lipschitz_constant(node: fx.Node, modules: dict[str, nn.Module]) -> float:
     assert isinstance(source, fx.Node)
     shape = tuple(source.meta["tensor_meta"].shape[1:])
     if node.op == "call_module":
-        module = modules[str(node.target)]
-        return _of_module(module, shape, str(node.target))
+        return _of_module(modules[str(node.target)], shape, str(node.target))
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if name in AVERAGES_BY_NAME:
         function = AVERAGES_BY_NAME[name]
@@ -111,13 +110,10 @@ def max_pool_constant(pool: nn.MaxPool2d, shape: tuple[int, ...]) -> float:
     outputs = pool(torch.zeros(1, *shape)).shape[-2:]
     windows = 1
     for axis, size in enumerate(outputs):
-        k, s, d = (_along(v, axis) for v in (pool.kernel_size, pool.stride, pool.dilation))
+        sizes = (pool.kernel_size, pool.stride, pool.dilation)  # each one number, or one an axis
+        k, s, d = (v if isinstance(v, int) else v[axis] for v in sizes)
         windows *= min(size, math.ceil(k * math.gcd(s, d) / s))
     return math.sqrt(windows)
-
-
-def _along(value: int | tuple[int, ...], axis: int) -> int:
-    return value if isinstance(value, int) else value[axis]
 
 
 def _unknown(name: str, kind: str) -> ValueError:
