@@ -69,14 +69,15 @@ def bench(
     counts = {name: flops(network, example) for name, network in networks.items()}
     stored = {name: sizes(network) for name, network in networks.items()}
     if common.json:
+        first = next(iter(measured.values()))
         listed = [
             {
                 "name": name,
                 "flops": counts[name],
                 "sizes": stored[name],
                 "throughput": [
-                    as_plain(speed) | {"ratio": speed.ratio_to(first)}
-                    for speed, first in zip(speeds, measured[next(iter(measured))], strict=True)
+                    as_plain(speed) | {"ratio": speed.ratio_to(reference)}
+                    for speed, reference in zip(speeds, first, strict=True)
                 ],
             }
             for name, speeds in measured.items()
@@ -93,29 +94,19 @@ def _speed_table(measured: dict[str, list[Throughput]]) -> Table:
 
     columns = (
         Column("network"),
-        Column("batch", format=","),
-        Column("speed", "images/s", ",.0f", "std"),
+        Column("batch_size", "batch", ","),
+        Column("mean", "images/s", ",.0f", "std"),
         Column("ratio", format=".2f"),
-        Column("latency", "latency in ms", ".3g"),
+        Column("latency_ms", "latency in ms", ".3g"),
         Column("memory", "peak memory"),
     )
     first = next(iter(measured.values()))
-    rows = tuple(
-        Row(
-            {
-                "network": name,
-                "batch": speed.batch_size,
-                "speed": speed.mean,
-                "std": speed.std,
-                "ratio": speed.ratio_to(reference),
-                "latency": speed.latency_ms,
-                "memory": format_bytes(speed.peak_memory),
-            }
-        )
-        for index, reference in enumerate(first)
-        for name, speed in ((name, speeds[index]) for name, speeds in measured.items())
-    )
-    return Table("speed", f"Speed on {first[0].device}", columns, rows)
+    rows = []
+    for index, reference in enumerate(first):
+        for name, speed in ((name, speeds[index]) for name, speeds in measured.items()):
+            told = {"network": name, "memory": format_bytes(speed.peak_memory)}
+            rows.append(Row(vars(speed) | told | {"ratio": speed.ratio_to(reference)}))
+    return Table("speed", f"Speed on {first[0].device}", columns, tuple(rows))
 
 
 def _size_table(flops: dict[str, int], stored: dict[str, Sizes]) -> Table:

@@ -44,6 +44,7 @@ def cuts(
     """
     from vinets.cli.parsing import integers
     from vinets.latent.cut import cut_points
+    from vinets.models import PRESETS
     from vinets.pipeline.opening import open_uncut
     from vinets.report import print_table
     from vinets.running import each, resolve_device
@@ -51,7 +52,8 @@ def cuts(
     seeded(common.seed)
     there = resolve_device("vinets", common.device)
     opened, example, _ = open_uncut(model, data, integers("--shape", shape), weights=weights)
-    marks = _presets(opened.architecture)
+    presets = (p for p in PRESETS.values() if p.backbone == opened.architecture)
+    marks = {p.cut: p.name for p in presets}
     inputs = each(example, lambda tensor: tensor.to(there))
     every = cut_points(opened.network.to(there), inputs)
     points = [p for p in every if match is None or match in p.name]
@@ -77,17 +79,7 @@ def _table(points: list[CutPoint], marks: dict[str, str]) -> Table:
         *([Column("preset")] if marks else []),
     )
     rows = tuple(
-        Row(
-            asdict(point)
-            | {"shape": "×".join(map(str, point.shape)), "preset": marks.get(point.name, "")}
-        )
-        for point in points
+        Row(asdict(p) | {"shape": "×".join(map(str, p.shape)), "preset": marks.get(p.name, "")})
+        for p in points
     )
     return Table("cuts", "Cuts, from the input to the output", columns, rows)
-
-
-def _presets(architecture: str | None) -> dict[str, str]:
-    """Names of the paper's presets by cut."""
-    from vinets.models import PRESETS
-
-    return {p.cut: p.name for p in PRESETS.values() if p.backbone == architecture}

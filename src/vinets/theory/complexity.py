@@ -14,17 +14,13 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-import torch
-from torch import Tensor, nn
-
 from vinets.theory.layers import RESIDUAL_RULE, Layer
 from vinets.theory.norms import (
-    SpectralNorm,
     kernel_bound,
-    largest_singular_value,
     linear_map,
     row_norms,
     spectral_norm,
+    stacked_norm,
 )
 
 __all__ = ["Complexity", "LayerNorms", "layer_norms"]
@@ -143,8 +139,9 @@ def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNo
     two_one = float(rows.sum())
     cheap = kernel_bound(layer.operator)
     if layer.role == "fork" and layer.shortcut is not None:
-        shortcut = layer.shortcut
-        found = _stacked_norm(layer, shortcut, tolerance, seed)
+        shortcut, shape = layer.shortcut, layer.input_shape
+        maps = [linear_map(part, shape) for part in (layer.operator, shortcut)]
+        found = stacked_norm(maps, shape, tolerance, seed, layer.operator.weight.device)
         two_one += float(row_norms(shortcut, layer.input_shape).sum())
         cheap = math.hypot(cheap, kernel_bound(shortcut))
         value, upper = found.value, min(found.upper, cheap)
@@ -169,16 +166,3 @@ def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNo
         found.converged,
         layer.role,
     )
-
-
-def _stacked_norm(
-    layer: Layer, shortcut: nn.Linear | nn.Conv2d, tolerance: float, seed: int
-) -> SpectralNorm:
-    """Spectral norm of the operator and the shortcut, one above the other."""
-    maps = [linear_map(part, layer.input_shape) for part in (layer.operator, shortcut)]
-
-    def both(x: Tensor) -> Tensor:
-        return torch.cat([part(x).flatten() for part in maps])
-
-    device = layer.operator.weight.device
-    return largest_singular_value(both, layer.input_shape, tolerance, seed, device)

@@ -99,16 +99,6 @@ class GeneralisationBound:
         terms = np.asarray(self.complexity_term(gamma)) + self.confidence_term
         return like_numbers(self.distribution.loss(gamma) + terms)
 
-    def curve(self, gammas: ArrayLike) -> dict[str, NDArray[np.float64]]:
-        """The parts and their sum at each margin, for a figure."""
-        gamma = np.asarray(gammas, dtype=np.float64)
-        return {
-            "gamma": gamma,
-            "loss": self.distribution.loss(gamma),
-            "complexity": self.complexity_term(gamma),
-            "value": self.value(gamma),
-        }
-
     def best(self) -> float:
         """The margin with the smallest :meth:`value`.
 

@@ -29,7 +29,7 @@ from vinets.theory.bounds import (
     polynomial_bounds,
 )
 from vinets.theory.complexity import LayerNorms
-from vinets.theory.norms import largest_singular_value
+from vinets.theory.norms import stacked_norm
 
 __all__ = ["HeadNorms", "head_norms"]
 
@@ -114,10 +114,8 @@ def _fork(first: LinearMap, shortcut: Tensor) -> LayerNorms:
     matrix = first.matrix
     rows = matrix.abs() if matrix.ndim == 1 else matrix.norm(dim=1)
 
-    def both(z: Tensor) -> Tensor:
-        return torch.cat([matrix * z if matrix.ndim == 1 else matrix @ z, shortcut @ z])
-
-    found = largest_singular_value(both, (matrix.shape[-1],), 1e-9)
+    top = (lambda z: matrix * z) if matrix.ndim == 1 else (lambda z: matrix @ z)
+    found = stacked_norm([top, lambda z: shortcut @ z], (matrix.shape[-1],), 1e-9)
     two_one = float(rows.sum() + shortcut.norm(dim=1).sum())
     return LayerNorms(
         first.name, found.value, two_one, upper=found.upper, converged=found.converged, role="fork"

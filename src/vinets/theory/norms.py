@@ -14,8 +14,9 @@ play no part in the definition.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ __all__ = [
     "linear_map",
     "row_norms",
     "spectral_norm",
+    "stacked_norm",
     "two_one_norm",
 ]
 
@@ -200,6 +202,17 @@ def largest_singular_value(
     value = math.sqrt(theta)
     upper = value if exhausted else value * _excess(k, start.numel())
     return SpectralNorm(value, upper, k, converged)
+
+
+def stacked_norm(
+    maps: Sequence[Callable[[Tensor], Tensor]], input_shape: tuple[int, ...], *how: Any
+) -> SpectralNorm:
+    """Spectral norm of linear maps one above the other; as :func:`largest_singular_value`."""
+
+    def every(x: Tensor) -> Tensor:
+        return torch.cat([one(x).flatten() for one in maps])
+
+    return largest_singular_value(every, input_shape, *how)
 
 
 def _excess(steps: int, n: int) -> float:

@@ -195,14 +195,14 @@ def _corollary(
     batches: Batches,
 ) -> Corollary:
     uncut, behind = found
-    width = network_width(layers_of(model, example))
-    cut_width = network_width(layers_of(network.backbone, example), behind.head.sizes)
-    bounds = []
-    for net, complexity, widest in (
-        (model, uncut, width),
-        (network, behind.whole, cut_width),
-    ):
+
+    def bound(net: nn.Module, complexity: Complexity, width: int) -> GeneralisationBound:
         margins = collect_margins(net, batches())
         log = complexity.log10_R
-        bounds.append(GeneralisationBound(margins.distribution, log, margins.input_norm, widest))
-    return Corollary(*bounds)
+        return GeneralisationBound(margins.distribution, log, margins.input_norm, width)
+
+    width = network_width(layers_of(network.backbone, example), behind.head.sizes)
+    return Corollary(
+        bound(model, uncut, network_width(layers_of(model, example))),
+        bound(network, behind.whole, width),
+    )
