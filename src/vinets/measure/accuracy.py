@@ -161,9 +161,10 @@ def _pair(batch: Any) -> tuple[Inputs, Tensor]:
     inputs, labels = batch
     rows = batch_of("evaluate", inputs, "batches")
     if not isinstance(labels, Tensor) or labels.shape != (rows,) or labels.is_floating_point():
-        got = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
-        kind = f"labels {got} of {labels.dtype}" if isinstance(labels, Tensor) else got
-        raise parameter_error("evaluate", "batches", accepted, f"{rows} inputs with {kind}")
+        got = type(labels).__name__
+        if isinstance(labels, Tensor):
+            got = f"labels {tuple(labels.shape)} of {labels.dtype}"
+        raise parameter_error("evaluate", "batches", accepted, f"{rows} inputs with {got}")
     return inputs, labels
 
 

@@ -141,12 +141,7 @@ def class_dimensions(
 ) -> Dimensions:
     """Estimate the intrinsic dimension of each class, as :func:`intrinsic_dimension` does.
 
-    Parameters
-    ----------
-    points : array or Tensor of shape (m, n) or (m, ...)
-        The points, such as the latents at a cut.
-    labels : array or Tensor of shape (m,), integers
-        The class of each point.
+    Points are (m, n) or (m, ...), such as the latents at a cut, and labels (m,) integers.
 
     Examples
     --------

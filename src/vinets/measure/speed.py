@@ -66,11 +66,6 @@ def throughput(
 ) -> list[Throughput]:
     """Measure one network; the parameters are those of :func:`compare`.
 
-    Returns
-    -------
-    list of Throughput
-        One per batch size.
-
     Examples
     --------
     >>> net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
@@ -109,10 +104,6 @@ def compare(
         The networks by name. They are not changed: copies run, in eval mode without gradients.
     example : Tensor or dict of Tensor
         A batch of inputs; its rows are repeated to fill each batch.
-    batch_sizes : sequence of int
-        Examples per forward pass.
-    device : str or torch.device, default="auto"
-        ``"auto"`` takes a CUDA device where there is one.
     compile : bool
         Use ``torch.compile`` with fixed shapes. On the CPU the peak memory is then still that of
         the network as it is.
@@ -123,7 +114,7 @@ def compare(
     Returns
     -------
     dict of str to list of Throughput
-        For each network one entry per batch size.
+        For each network one entry per batch size, the number of examples in a forward pass.
     """
     setting = Setting(resolve_device("compare", device), formats)
     _check_networks(networks)
@@ -171,10 +162,8 @@ def time_share(
 
     Parameters
     ----------
-    network : Module
-        It is not changed: a copy runs, in eval mode without gradients.
     example : Tensor or dict of Tensor
-        The batch that runs.
+        The batch that runs, in a copy of the network, in eval mode without gradients.
     part, reference : Module
         Modules inside ``network``, or the network itself. Several calls in a pass are added up.
     repeats : int

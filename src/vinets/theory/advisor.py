@@ -155,19 +155,14 @@ def advise(
     ``tau``. Where no degree fits, halve the polynomials a class and the monomials together, down
     to 1 and 16, until one does.
 
+    The norms of the split count as exact, and are so up to the tolerance with which they were
+    computed. The K classes are the rows of the final layer.
+
     Parameters
     ----------
-    split : Split
-        From :func:`~vinets.theory.split.split_at`. Its norms count as exact, and are so up to the
-        tolerance with which they were computed.
-    classes : int
-        The number K of classes, the rows of the final layer.
-    degrees : iterable of int
-        Degrees of the grid and of the recommendation.
-    polynomials : iterable of int or None, default=None
-        Numbers N of the grid, of all classes together; None for 1 to 256 a class.
-    monomials : iterable of int
-        Numbers S of the grid.
+    degrees, polynomials, monomials : iterable of int
+        The numbers d, N of all classes together, and S of the grid; degrees are those of the
+        recommendation, too. Without ``polynomials``, 1 to 256 a class.
     lambda_1 : float or None, default=None
         Bound on the spectral norm of the final layer. It is a choice, to be kept by training with
         weight decay or projection. None for the norm of the uncut network's own last layer.

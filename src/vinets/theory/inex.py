@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from operator import mul
 
 import numpy as np
 import torch
@@ -166,19 +165,20 @@ class InExEncoding:
 
         Coefficients are taken as the binary fractions that floats are. Slow: meant for proof.
         """
-        matrix = [[Fraction(c) for c in row] for row in self.coefficients.tolist()]
-        shifts = [Fraction(b) for b in self.constants.tolist()]
-        rows: list[list[tuple[int, int]]] = [[] for _ in range(self.sums.shape[0])]
-        row_of, column_of = self.sums.indices().tolist()
-        for row, column, value in zip(row_of, column_of, self.sums.values().tolist(), strict=True):
-            rows[row].append((column, int(value)))
-        results = []
-        for point in points:
-            point_shape((1, len(point)), self.terms.n_variables)
-            sums = [sum((a * point[i] for i, a in row), Fraction(0)) for row in rows]
-            values = _activate_exact(sums, self.terms.degrees.tolist())
-            sides = zip(matrix, shifts, strict=True)
-            results.append([sum(map(mul, line, values), shift) for line, shift in sides])
+        if not points:
+            return []
+        x = np.array(points, dtype=object)  # numpy multiplies and adds fractions as they are
+        point_shape(x.shape, self.terms.n_variables)
+        sums = x @ self.sums.to_dense().long().numpy().astype(object).T
+        values, start = [], 0
+        for degree in self.terms.degrees.tolist():
+            signs = inex_signs(degree).astype(object)
+            part = sums[:, start : start + len(signs)]
+            values.append(part**degree @ signs / math.factorial(degree))
+            start += len(signs)
+        exact = np.vectorize(Fraction, otypes=[object])
+        matrix, shifts = exact(self.coefficients.numpy()), exact(self.constants.numpy())
+        results: list[list[Fraction]] = (np.stack(values, 1) @ matrix.T + shifts).tolist()
         return results
 
 
@@ -265,18 +265,6 @@ def _cancellation(degree: int, points: int, seed: int, dtype: torch.dtype) -> Ca
     return Cancellation(
         degree, float(np.median(errors)), max(errors), total / math.factorial(degree)
     )
-
-
-def _activate_exact(sums: Sequence[Fraction], degrees: Sequence[int]) -> list[Fraction]:
-    """The values of the terms from their partial sums, in rational arithmetic."""
-    values, start = [], 0
-    for degree in degrees:
-        signs = inex_signs(degree).tolist()
-        part = sums[start : start + len(signs)]
-        total = sum((s * z**degree for s, z in zip(signs, part, strict=True)), Fraction(0))
-        values.append(total / math.factorial(degree))
-        start += len(signs)
-    return values
 
 
 def _check_degree(owner: str, degree: int) -> None:

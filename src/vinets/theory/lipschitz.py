@@ -16,17 +16,8 @@ from torch.nn import functional as F
 
 __all__ = ["average_pool_constant", "is_sum", "lipschitz_constant", "max_pool_constant"]
 
-ONE: tuple[type[nn.Module], ...] = (
-    nn.ReLU,
-    nn.ReLU6,
-    nn.Tanh,
-    nn.Hardtanh,
-    nn.Softplus,
-    nn.Flatten,
-    nn.Identity,
-    nn.Dropout,
-    nn.Dropout2d,
-)
+ONE = (nn.ReLU, nn.ReLU6, nn.Tanh, nn.Hardtanh, nn.Softplus)
+ONE_IN_EVAL = (nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout2d)
 ONE_BY_NAME = {"relu", "relu_", "tanh", "tanh_", "abs", "absolute", "flatten", "contiguous"}
 ONE_BY_NAME |= {"dropout", "view", "reshape", "squeeze"}
 SLOPES: dict[type[nn.Module], float] = {nn.GELU: 1.13, nn.SiLU: 1.1}  # rounded upwards
@@ -62,7 +53,7 @@ def lipschitz_constant(node: fx.Node, modules: dict[str, nn.Module]) -> float:
 
 
 def _of_module(module: nn.Module, shape: tuple[int, ...], name: str) -> float:
-    if isinstance(module, ONE):
+    if isinstance(module, ONE + ONE_IN_EVAL):
         return 1.0
     if isinstance(module, nn.LeakyReLU):
         return max(1.0, abs(module.negative_slope))
