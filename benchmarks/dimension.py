@@ -12,7 +12,7 @@ class has about 107 points to fit to in 128 variables, fewer than in the paper. 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -74,7 +74,7 @@ def gathered(runs: list[list[CutFacts]]) -> list[dict[str, Any]]:
 def correlated(facts: list[CutFacts]) -> dict[str, Any]:
     """Of dimension and monomials over the cuts of one network."""
     dimensions = [each.dimension.mean for each in facts]
-    return dimension_correlation(dimensions, [e.ideals.monomials for e in facts]).to_dict()
+    return asdict(dimension_correlation(dimensions, [e.ideals.monomials for e in facts]))
 
 
 def figure(rows: list[dict[str, Any]]) -> Figure:
@@ -97,7 +97,7 @@ def main() -> None:
     means = dimension_correlation([r["dimension"] for r in rows], [r["monomials"] for r in rows])
     by_seed = {seed: correlated(facts) for seed, facts in zip(SEEDS, runs, strict=True)}
     every = {seed: as_plain(facts) for seed, facts in zip(SEEDS, runs, strict=True)}
-    correlation = {"of_means": means.to_dict(), "by_seed": by_seed}
+    correlation = {"of_means": asdict(means), "by_seed": by_seed}
     keep("dimension", rows, seeds=list(SEEDS), correlation=correlation, runs=every)
     save_figure(figure(rows), IMAGES, "dimension")
 

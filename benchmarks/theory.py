@@ -219,7 +219,8 @@ def sides(each: Examined) -> dict[str, Study]:
 
 
 def facts(found: Study) -> dict[str, Any]:
-    return {key: value for key, value in found.advice.to_dict().items() if key != "rows"}
+    told = found.advice.to_dict()
+    return {key: told[key] for key in told if key not in ("rows", "path")}
 
 
 def advice_rows(each: Examined) -> list[dict[str, Any]]:

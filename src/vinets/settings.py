@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from vinets.checks import parameter_error
 from vinets.options import (
+    Domain,
     Options,
     choice,
     count,
@@ -30,15 +31,18 @@ __all__ = [
     "BACKBONE",
     "LATENT_KINDS",
     "SMALL",
+    "Advising",
     "Caching",
     "Collecting",
     "Finding",
+    "Formats",
     "Placing",
     "Projecting",
     "Pruning",
     "Recipe",
     "Sampling",
     "Timing",
+    "Windows",
 ]
 
 
@@ -324,4 +328,55 @@ class Timing(Options):
         choice("same", "cpu"),
         "Measure where networks are trained, or on the CPU.",
         flag="--time-on",
+    )
+
+
+@dataclass(frozen=True)
+class Windows(Options):
+    """The windows of time in which networks are measured side by side."""
+
+    panel: ClassVar[str] = "Running"
+    repeats: int = option(5, whole(), "Windows per network and batch size.")
+    seconds: float = option(0.5, real(0), "Length of a window in seconds.")
+    warmup: int = option(3, whole(0), "Forward passes before the first window.")
+
+
+@dataclass(frozen=True)
+class Formats(Options):
+    """In which formats networks run while they are measured."""
+
+    panel: ClassVar[str] = "Running"
+    amp: bool = option(False, flag(), "Run in bfloat16 under autocast.")
+    channels_last: bool = option(False, flag(), "Channels-last memory format.")
+    threads: int | None = option(
+        None, optional(whole()), "Threads of torch.", shown="torch's choice"
+    )
+
+
+def _positive() -> Domain:
+    return Domain(
+        "a positive, finite number",
+        lambda value: real(0).holds(value) and value > 0,
+        typed=float,
+    )
+
+
+@dataclass(frozen=True)
+class Advising(Options):
+    """The head that is wanted, where theory advises on its size."""
+
+    panel: ClassVar[str] = "Advice"
+    per_class: int = option(128, whole(), "Polynomials wanted for each class.")
+    monomials_wanted: int = option(512, whole(), "Monomials wanted in all.", flag="--monomials")
+    tau: float = option(10.0, _positive(), "The l1 norm that coefficients are to keep to.")
+    constant: str = option(
+        "proved",
+        choice("proved", "stated"),
+        "Constant of the bound, 2^(d/2) or the theorem's own 2^d.",
+    )
+    lambda_1: float | None = option(
+        None, optional(_positive()), "Bound on the spectral norm of the final layer."
+    )
+    lambda_2: float | None = option(
+        None, optional(real(1)), "Bound on the ratio of norms of the final layer."
     )

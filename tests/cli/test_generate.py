@@ -111,6 +111,29 @@ def test_fields_may_be_left_out_and_defaults_left_open():
     assert given == [{"heat": "high", "stir": False}]
 
 
+@dataclass(frozen=True)
+class Kitchen:
+    """Groups inside of a group, and a field that is annotated for typer."""
+
+    cook: Annotated[str, typer.Option("--cook", help="Who cooks.")]
+    first: Cooking = Cooking(minutes=3)
+    cups: Annotated[int, typer.Option("--cups", help="How many cups.")] = 2
+
+
+def test_groups_may_be_nested_and_their_fields_annotated():
+    given = []
+
+    @takes(kitchen=Kitchen)
+    def prepare(kitchen: Kitchen) -> None:
+        given.append(kitchen)
+
+    text = shown(prepare, "--help")
+    assert "How many cups." in text and "[required]" in text and "[default: 3]" in text
+    shown(prepare, "--cook", "Ann", "--heat", "high")
+    assert given == [Kitchen("Ann", Cooking(minutes=3, heat="high"), 2)]
+    assert CliRunner().invoke(program(prepare), []).exit_code == 2
+
+
 @pytest.mark.parametrize("kind", BUILT)
 def test_the_help_of_build_holds_every_setting(call, kind):
     text = re.sub(r"[\s│]+", " ", call("build", "--help").out)  # lines of a box, joined

@@ -74,8 +74,8 @@ def test_bad_input_to_theory_is_refused(refused, call, base, vinet, tmp_path):
     shape = ["--shape", "1,8,8"]
     assert "random weights" in refused("theory", "digits_cnn", *shape, "--cut", "relu2", "-q")
     assert "--shape or --data" in refused("theory", base, *shape, "--data", "digits")
-    assert "'tau' parameter" in refused("theory", base, "--cut", "relu2", "--tau", 0)
-    assert "'proved', 'stated'" in refused("theory", base, "--cut", "relu2", "--constant", "x")
+    assert "--tau must be a positive" in refused("theory", base, "--cut", "relu2", "--tau", 0)
+    assert "'proved' or 'stated'" in refused("theory", base, "--cut", "relu2", "--constant", "x")
     assert "before its last layer" in refused("theory", base, "--cut", "fc", "-q")
     other = tmp_path / "other"
     train = ["--data", "digits", "--out", other, "--epochs", 1, "--seed", 1, "--quiet"]

@@ -10,6 +10,7 @@ from scipy import stats
 
 from vinets.data.manifolds import linear_embedding, sphere_points, swiss_roll, torus_points
 from vinets.measure import class_dimensions, dimension_correlation, intrinsic_dimension
+from vinets.plain import as_plain
 
 MANIFOLDS = [sphere_points, torus_points, swiss_roll]
 # The larger the dimension, the more points it takes: see the notes of intrinsic_dimension.
@@ -134,7 +135,7 @@ class TestClasses:
             assert result.per_class[label] == pytest.approx(intrinsic_dimension(part))
         values = np.array(list(result.per_class.values()))
         assert (result.mean, result.std) == pytest.approx((values.mean(), values.std()))
-        assert json.loads(json.dumps(result.to_dict()))["mean"] == result.mean
+        assert json.loads(json.dumps(as_plain(result)))["mean"] == result.mean
 
     def test_a_small_class_is_named(self, skdim):
         points = np.random.default_rng(0).normal(size=(60, 3))
@@ -159,7 +160,7 @@ class TestCorrelation:
         for value, p in ((pearson, result.pearson_p), (ranks, result.spearman_p)):
             t = value * np.sqrt(28 / (1 - value**2))
             assert p == pytest.approx(2 * stats.t.sf(abs(t), 28))
-        assert result.to_dict()["count"] == 30
+        assert result.count == 30
 
     def test_ranks_see_past_a_curve(self):
         result = dimension_correlation([1, 2, 3, 4, 5], [1, 10, 100, 1000, 10000])

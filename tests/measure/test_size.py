@@ -8,6 +8,7 @@ from torch import nn
 
 from vinets.measure import sizes, stored_indices, stored_numbers
 from vinets.models import resnet18
+from vinets.plain import as_plain
 
 
 class Layer(nn.Module):
@@ -61,7 +62,7 @@ def test_parts_are_modules_or_counts():
 
     found = sizes(Network(nn.Linear(3, 2), nn.Linear(2, 1)))
     assert found.by_part == {"base": 8, "coefficients": 99} and found.total == 11
-    assert json.loads(json.dumps(found.to_dict()))["by_part"]["base"] == 8
+    assert json.loads(json.dumps(as_plain(found)))["by_part"]["base"] == 8
 
 
 def test_a_child_called_parts_is_no_list_of_parts():

@@ -222,7 +222,7 @@ def test_the_recommendation_keeps_to_its_rule(norm, classes):
         assert found is None
         return
     assert (found.degree, found.polynomials, found.monomials) == expected
-    assert found.log10_kappa <= 0 and found.tau == 10
+    assert found.log10_kappa <= 0 and advice.tau == 10
     assert found.log10_tau_max == pytest.approx(advice.region.log10_tau_max(*expected))
 
 
@@ -301,7 +301,7 @@ def test_the_record_is_plain_json_and_the_table_is_narrow(norm, classes):
         (lambda: advise(chain(1, 2.0), 10, degrees=[21]), "'degrees'.*from 1 to 20"),
         (lambda: advise(chain(1, 2.0), 10, monomials=[2.5]), "'monomials'.*positive integers"),
         (lambda: advise(chain(1, 2.0), 10, tau=math.inf), "'tau'.*positive, finite"),
-        (lambda: advise(chain(1, 2.0), 10, per_class=0), "'per_class'.*positive integers"),
+        (lambda: advise(chain(1, 2.0), 10, per_class=0), "'per_class'.*positive integer"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(call, message):

@@ -148,7 +148,7 @@ def test_cancellation_grows_with_the_degree_and_with_the_rounding():
     single = cancellation([4], points=32, dtype=torch.float32)[0]
     assert single.median > 1e4 * found[2].median
     assert cancellation([4], points=32)[0] == found[2] != cancellation([4], points=32, seed=1)[0]
-    assert set(found[0].to_dict()) == {"degree", "median", "worst", "amplification"}
+    assert set(vars(found[0])) == {"degree", "median", "worst", "amplification"}
 
 
 @pytest.mark.parametrize("degree", [1, 2, 5])

@@ -144,19 +144,17 @@ def test_the_terms_are_those_of_the_formula():
     assert found.confidence_term == pytest.approx(np.sqrt(np.log(20) / m))
     total = np.mean(margins(*examples()).numpy() <= gamma) + complexity / m + found.confidence_term
     assert found.value(gamma) == pytest.approx(total)
-    curve = found.curve([0.2, gamma])
-    assert curve["value"][1] == pytest.approx(total)
-    np.testing.assert_allclose(
-        curve["value"], curve["loss"] + curve["complexity"] + found.confidence_term
-    )
+    both = np.array([0.2, gamma])
+    parts = found.distribution.loss(both) + found.complexity_term(both)
+    np.testing.assert_allclose(found.value(both), parts + found.confidence_term)
 
 
 def test_the_loss_grows_and_the_complexity_term_falls_with_the_margin():
     gammas = np.linspace(0.01, 6, 500)
-    curve = bound().curve(gammas)
-    assert (np.diff(curve["loss"]) >= 0).all() and np.ptp(curve["loss"]) > 0.5
-    assert (np.diff(curve["complexity"]) < 0).all()
-    np.testing.assert_allclose(curve["complexity"] * gammas, curve["complexity"][0] * gammas[0])
+    loss, complexity = bound().distribution.loss(gammas), bound().complexity_term(gammas)
+    assert (np.diff(loss) >= 0).all() and np.ptp(loss) > 0.5
+    assert (np.diff(complexity) < 0).all()
+    np.testing.assert_allclose(complexity * gammas, complexity[0] * gammas[0])
 
 
 @pytest.mark.parametrize("k", [2, 4, 9])

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinets.cli.options import RUNNING, Device, Json, Quiet, Seed, Shape, option
+from vinets.cli.generate import takes
+from vinets.cli.options import RUNNING, Common, Shape, option
 from vinets.cli.output import print_json, seeded, watching
+from vinets.settings import Formats, Windows
 
 if TYPE_CHECKING:
     from vinets.measure import Sizes, Throughput
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 
+@takes(("warmup",), windows=Windows, formats=Formats, common=Common)
 def bench(
+    *,
     nets: Annotated[
         list[str],
         typer.Argument(
@@ -27,27 +31,10 @@ def bench(
     batch_sizes: Annotated[
         str, option(RUNNING, "--batch-sizes", help="Examples at once, with commas in between.")
     ] = "1,32,256",
-    repeats: Annotated[
-        int, option(RUNNING, "--repeats", help="Windows per network and batch size.", min=1)
-    ] = 5,
-    seconds: Annotated[
-        float, option(RUNNING, "--seconds", help="Length of a window in seconds.", min=0)
-    ] = 0.5,
-    amp: Annotated[bool, option(RUNNING, "--amp", help="Run in bfloat16 under autocast.")] = False,
+    windows: Windows,
+    formats: Formats,
     compile: Annotated[bool, option(RUNNING, "--compile", help="Use torch.compile.")] = False,
-    channels_last: Annotated[
-        bool, option(RUNNING, "--channels-last", help="Channels-last memory format.")
-    ] = False,
-    threads: Annotated[
-        int | None,
-        option(
-            RUNNING, "--threads", help="Threads of torch.", show_default="torch's choice", min=1
-        ),
-    ] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    quiet: Quiet = False,
-    json: Json = False,
+    common: Common,
 ) -> None:
     """Measure networks side by side: their windows take turns, so that drift hits all alike.
 
@@ -60,44 +47,42 @@ def bench(
     from vinets.cli.parsing import integers
     from vinets.measure import compare, flops, machine, sizes
     from vinets.pipeline.opening import open_side_by_side
+    from vinets.plain import as_plain
     from vinets.report import print_table
 
-    seeded(seed)
+    seeded(common.seed)
     wanted = integers("--batch-sizes", batch_sizes)
-    size = None if shape is None else integers("--shape", shape)
-    opened, example = open_side_by_side(nets, size)
+    opened, example = open_side_by_side(nets, integers("--shape", shape))
     networks = {name: network.network for name, network in opened.items()}
-    with watching(quiet) as progress:
+    with watching(common.quiet) as progress:
         progress.start("timing", 1)
         measured = compare(
             networks,
             example,
             batch_sizes=wanted,
-            repeats=repeats,
-            seconds=seconds,
-            device=device,
-            channels_last=channels_last,
-            amp="bfloat16" if amp else None,
+            device=common.device,
             compile=compile,
-            threads=threads,
+            windows=windows,
+            formats=formats,
         )
         progress.advance(1)
     counts = {name: flops(network, example) for name, network in networks.items()}
     stored = {name: sizes(network) for name, network in networks.items()}
-    if json:
+    if common.json:
+        first = next(iter(measured.values()))
         listed = [
             {
                 "name": name,
                 "flops": counts[name],
-                "sizes": stored[name].to_dict(),
+                "sizes": stored[name],
                 "throughput": [
-                    speed.to_dict() | {"ratio": speed.ratio_to(first)}
-                    for speed, first in zip(speeds, measured[next(iter(measured))], strict=True)
+                    as_plain(speed) | {"ratio": speed.ratio_to(reference)}
+                    for speed, reference in zip(speeds, first, strict=True)
                 ],
             }
             for name, speeds in measured.items()
         ]
-        print_json({"machine": machine(device), "networks": listed})
+        print_json({"machine": machine(common.device), "networks": listed})
         return
     print_table(_speed_table(measured))
     print_table(_size_table(counts, stored))
@@ -109,29 +94,19 @@ def _speed_table(measured: dict[str, list[Throughput]]) -> Table:
 
     columns = (
         Column("network"),
-        Column("batch", format=","),
-        Column("speed", "images/s", ",.0f", "std"),
+        Column("batch_size", "batch", ","),
+        Column("mean", "images/s", ",.0f", "std"),
         Column("ratio", format=".2f"),
-        Column("latency", "latency in ms", ".3g"),
+        Column("latency_ms", "latency in ms", ".3g"),
         Column("memory", "peak memory"),
     )
     first = next(iter(measured.values()))
-    rows = tuple(
-        Row(
-            {
-                "network": name,
-                "batch": speed.batch_size,
-                "speed": speed.mean,
-                "std": speed.std,
-                "ratio": speed.ratio_to(reference),
-                "latency": speed.latency_ms,
-                "memory": format_bytes(speed.peak_memory),
-            }
-        )
-        for index, reference in enumerate(first)
-        for name, speed in ((name, speeds[index]) for name, speeds in measured.items())
-    )
-    return Table("speed", f"Speed on {first[0].device}", columns, rows)
+    rows = []
+    for index, reference in enumerate(first):
+        for name, speed in ((name, speeds[index]) for name, speeds in measured.items()):
+            told = {"network": name, "memory": format_bytes(speed.peak_memory)}
+            rows.append(Row(vars(speed) | told | {"ratio": speed.ratio_to(reference)}))
+    return Table("speed", f"Speed on {first[0].device}", columns, tuple(rows))
 
 
 def _size_table(flops: dict[str, int], stored: dict[str, Sizes]) -> Table:

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import (
-    OUTPUT,
-    RUNNING,
-    Cut,
-    Data,
-    Device,
-    Json,
-    Quiet,
-    Seed,
-    Size,
-    SplitSeed,
-    Weights,
-    option,
-)
+from vinets.cli.options import OUTPUT, RUNNING, Common, Cut, Reading, option
 from vinets.cli.output import note, print_json, watching
 from vinets.settings import (
     Caching,
@@ -42,28 +29,24 @@ if TYPE_CHECKING:
 __all__ = ["build"]
 
 
-@takes(
-    ("seed",),
-    collecting=Collecting,
-    placing=Placing,
-    projecting=Projecting,
-    pruning=Pruning,
-    finding=Finding,
-    recipe=Recipe,
-    caching=Caching,
-    timing=Timing,
-)
+@dataclass(frozen=True)
+class Settings:
+    """Those of a :class:`~vinets.pipeline.trial.Trial` that are options here."""
+
+    collecting: Collecting = Collecting()
+    placing: Placing = Placing()
+    projecting: Projecting = Projecting()
+    pruning: Pruning = Pruning()
+    finding: Finding = Finding()
+    recipe: Recipe = Recipe()
+    caching: Caching = Caching()
+    timing: Timing = Timing()
+
+
+@takes(("seed",), settings=Settings)  # the recipe has the seed of the command
+@takes(reading=Reading, common=Common)
 def build(
-    data: Data,
-    out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the VI-Net and its results.")],
-    collecting: Collecting,
-    placing: Placing,
-    projecting: Projecting,
-    pruning: Pruning,
-    finding: Finding,
-    recipe: Recipe,
-    caching: Caching,
-    timing: Timing,
+    *,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -71,10 +54,10 @@ def build(
             show_default="the network of the preset",
         ),
     ] = None,
-    weights: Weights = None,
-    size: Size = None,
-    split_seed: SplitSeed = 0,
+    reading: Reading,
     cut: Cut = None,
+    out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the VI-Net and its results.")],
+    settings: Settings,
     preset: Annotated[
         str | None,
         option(
@@ -90,10 +73,7 @@ def build(
             RUNNING, "--baselines/--no-baselines", help="Train and measure the other heads too."
         ),
     ] = False,
-    seed: Seed = 0,
-    device: Device = "auto",
-    quiet: Quiet = False,
-    json: Json = False,
+    common: Common,
 ) -> None:
     """Cut a network and put polynomials that vanish on its classes behind the cut.
 
@@ -110,79 +90,56 @@ def build(
     """
     from vinets.cli.parsing import cut_of
     from vinets.ideals.choose import choose_ideal
+    from vinets.models import preset as preset_of
     from vinets.pipeline.compare import compare_heads
     from vinets.pipeline.opening import open_uncut_with_data
     from vinets.pipeline.trial import Trial
-    from vinets.plain import as_plain
     from vinets.report import comparison_table, print_table
 
-    chosen = _chosen(preset, cut, model)
-    if chosen is not None and placing.placement == "global":
-        projecting, pruning = _sized(chosen, projecting, pruning)
-    trial = Trial(
-        cut=cut_of(cut) if cut is not None else chosen.cut if chosen is not None else "",
-        finding=finding,
-        collecting=collecting,
-        placing=placing,
-        projecting=projecting,
-        pruning=pruning,
-        recipe=recipe,
-        caching=caching,
-        timing=timing,
-        seed=seed,
-    )
-    choose_ideal(finding, placing, projecting)  # complains before any work is done
-    spec = model if model is not None else chosen.backbone if chosen is not None else ""
-    opened, split = open_uncut_with_data(
-        spec, data, weights=weights, split_seed=split_seed, size=size
-    )
-    _check_preset(chosen, opened.architecture)
-    with watching(quiet) as progress:
+    if preset is None and cut is None:
+        raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --preset.")
+    if preset is None and model is None:
+        raise ValueError("Pass MODEL, a folder or the name of a network, or --preset.")
+    chosen = None if preset is None else preset_of(preset)
+    if chosen is not None:
+        settings = _sized(chosen, settings)
+        cut, model = cut or chosen.cut, model or chosen.backbone
+    trial = Trial(cut=cut_of(cut or ""), seed=common.seed, **vars(settings))
+    choose_ideal(trial.finding, trial.placing, trial.projecting)  # complains before any work
+    opened, split = open_uncut_with_data(model or "", **vars(reading))
+    if chosen is not None and opened.architecture not in (None, chosen.backbone):
+        raise ValueError(
+            f"{chosen.name} is a {chosen.backbone}, and the network given is a "
+            f"{opened.architecture}. Pass --cut in place of --preset."
+        )
+    with watching(common.quiet) as progress:
         result = compare_heads(
             opened.network,
             split,
             trial,
             out,
             baselines=baselines,
-            device=device,
+            device=common.device,
             command=["vinets", *sys.argv[1:]],
             progress=progress,
         )
-    if json:
-        print_json(as_plain(result))
+    if common.json:
+        print_json(result)
         return
-    note(str(result.comparison.build), quiet)
+    note(str(result.comparison.build), common.quiet)
     print_table(comparison_table(result.comparison))
-    note(f"Saved in {out}. Next: vinets evaluate {out} --data {data}", quiet)
+    note(f"Saved in {out}. Next: vinets evaluate {out} --data {reading.data}", common.quiet)
 
 
-def _chosen(name: str | None, cut: str | None, model: str | None) -> Preset | None:
-    """The preset, or None; raise where something is missing without one."""
-    from vinets.models import preset
-
-    if name is not None:
-        return preset(name)
-    if cut is None:
-        raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --preset.")
-    if model is None:
-        raise ValueError("Pass MODEL, a folder or the name of a network, or --preset.")
-    return None
-
-
-def _check_preset(chosen: Preset | None, architecture: str | None) -> None:
-    if chosen is not None and architecture not in (None, chosen.backbone):
-        raise ValueError(
-            f"{chosen.name} is a {chosen.backbone}, and the network given is a {architecture}. "
-            "Pass --cut in place of --preset."
-        )
-
-
-def _sized(chosen: Preset, projecting: Projecting, pruning: Pruning) -> tuple[Projecting, Pruning]:
-    """The sizes of the preset, where none were given; they are for one vector an example."""
+def _sized(chosen: Preset, settings: Settings) -> Settings:
+    """With the sizes of the preset where none were given; they are for one vector an example."""
+    if settings.placing.placement != "global":
+        return settings
+    projecting, pruning = settings.projecting, settings.pruning
     if projecting.components == "auto":
         projecting = replace(projecting, components=chosen.components)
     if pruning.keep == "auto":
         pruning = replace(pruning, keep=chosen.generators_per_class)
     if pruning.monomials == "auto":
         pruning = replace(pruning, monomials=chosen.monomials)
-    return projecting, pruning
+    return replace(settings, projecting=projecting, pruning=pruning)

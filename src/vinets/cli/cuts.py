@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vinets.cli.generate import takes
 from vinets.cli.late_help import DATA_FORMATS, NETWORKS
-from vinets.cli.options import DATA, OUTPUT, Device, Json, Seed, Shape, Weights, option
+from vinets.cli.options import DATA, OUTPUT, Common, Shape, Weights, option
 from vinets.cli.output import print_json, seeded
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["cuts"]
 
 
+@takes(("quiet",), common=Common)
 def cuts(
+    *,
     model: Annotated[str, typer.Argument(help=f"A folder of vinets train, or a name: {NETWORKS}.")],
     data: Annotated[
         str | None,
@@ -29,9 +32,7 @@ def cuts(
     match: Annotated[
         str | None, option(OUTPUT, "--match", help="Only cuts whose name holds this text.")
     ] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    json: Json = False,
+    common: Common,
 ) -> None:
     """List where a network can be cut, from its input to its output.
 
@@ -43,21 +44,22 @@ def cuts(
     """
     from vinets.cli.parsing import integers
     from vinets.latent.cut import cut_points
+    from vinets.models import PRESETS
     from vinets.pipeline.opening import open_uncut
     from vinets.report import print_table
     from vinets.running import each, resolve_device
 
-    seeded(seed)
-    there = resolve_device("vinets", device)
-    size = None if shape is None else integers("--shape", shape)
-    opened, example, _ = open_uncut(model, data, size, weights=weights)
-    marks = _presets(opened.architecture)
+    seeded(common.seed)
+    there = resolve_device("vinets", common.device)
+    opened, example, _ = open_uncut(model, data, integers("--shape", shape), weights=weights)
+    presets = (p for p in PRESETS.values() if p.backbone == opened.architecture)
+    marks = {p.cut: p.name for p in presets}
     inputs = each(example, lambda tensor: tensor.to(there))
     every = cut_points(opened.network.to(there), inputs)
     points = [p for p in every if match is None or match in p.name]
     if not points:
         raise ValueError(f"No cut of {opened.name} has {match!r} in its name.")
-    if json:
+    if common.json:
         listed = [asdict(p) | {"preset": marks.get(p.name)} for p in points]
         print_json({"model": model, "architecture": opened.architecture, "points": listed})
         return
@@ -77,17 +79,7 @@ def _table(points: list[CutPoint], marks: dict[str, str]) -> Table:
         *([Column("preset")] if marks else []),
     )
     rows = tuple(
-        Row(
-            asdict(point)
-            | {"shape": "×".join(map(str, point.shape)), "preset": marks.get(point.name, "")}
-        )
-        for point in points
+        Row(asdict(p) | {"shape": "×".join(map(str, p.shape)), "preset": marks.get(p.name, "")})
+        for p in points
     )
     return Table("cuts", "Cuts, from the input to the output", columns, rows)
-
-
-def _presets(architecture: str | None) -> dict[str, str]:
-    """Names of the paper's presets by cut."""
-    from vinets.models import PRESETS
-
-    return {p.cut: p.name for p in PRESETS.values() if p.backbone == architecture}

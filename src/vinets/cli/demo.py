@@ -7,13 +7,16 @@ from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
-from vinets.cli.options import OUTPUT, RUNNING, Device, Json, Quiet, Seed, option
+from vinets.cli.generate import takes
+from vinets.cli.options import OUTPUT, RUNNING, Common, option
 from vinets.cli.output import print_json, watching
 
 __all__ = ["demo"]
 
 
+@takes(common=Common)
 def demo(
+    *,
     out: Annotated[
         Path, option(OUTPUT, "--out", help="Folder for tables, page and network.")
     ] = Path("out/demo"),
@@ -23,10 +26,7 @@ def demo(
     quick: Annotated[
         bool, option(RUNNING, "--quick", help="Two cuts and little training, in seconds.")
     ] = False,
-    seed: Seed = 0,
-    device: Device = "auto",
-    json: Json = False,
-    quiet: Quiet = False,
+    common: Common,
 ) -> None:
     """Train a small network on digits, cut it, and compare VI-Nets with their baselines.
 
@@ -37,9 +37,15 @@ def demo(
     """
     from vinets.demo import plain_result, run_demo
 
-    with redirect_stdout(sys.stderr) if json else nullcontext(), watching(quiet) as progress:
+    kept = redirect_stdout(sys.stderr) if common.json else nullcontext()
+    with kept, watching(common.quiet) as progress:
         result = run_demo(
-            out, seed=seed, seeds=seeds, quick=quick, device=device, progress=progress
+            out,
+            seed=common.seed,
+            seeds=seeds,
+            quick=quick,
+            device=common.device,
+            progress=progress,
         )
-    if json:
+    if common.json:
         print_json(plain_result(result))

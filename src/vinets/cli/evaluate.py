@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinets.cli.options import (
-    DATA,
-    Data,
-    Device,
-    Json,
-    Quiet,
-    Seed,
-    Size,
-    SplitSeed,
-    Weights,
-    option,
-)
+from vinets.cli.generate import takes
+from vinets.cli.options import DATA, Common, Reading, option
 from vinets.cli.output import print_json, seeded, watching
 
 if TYPE_CHECKING:
@@ -27,21 +17,17 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 
+@takes(reading=Reading, common=Common)
 def evaluate(
+    *,
     net: Annotated[
         str,
         typer.Argument(help="A folder of vinets build or vinets train, or a name with --weights."),
     ],
-    data: Data,
-    weights: Weights = None,
+    reading: Reading,
     part: Annotated[str, option(DATA, "--part", help="Part of the data: test or train.")] = "test",
     batch_size: Annotated[int, option(DATA, "--batch-size", help="Examples at once.", min=1)] = 512,
-    size: Size = None,
-    split_seed: SplitSeed = 0,
-    seed: Seed = 0,
-    device: Device = "auto",
-    quiet: Quiet = False,
-    json: Json = False,
+    common: Common,
 ) -> None:
     """Evaluate a network: accuracy, top-5 accuracy, loss and calibration, and class by class.
 
@@ -55,19 +41,19 @@ def evaluate(
     from vinets.report import print_table
     from vinets.running import resolve_device
 
-    seeded(seed)
+    seeded(common.seed)
     one_of("vinets", "part", part, ("test", "train"))
-    there = resolve_device("vinets", device)
-    opened, split = open_with_data(net, data, weights=weights, split_seed=split_seed, size=size)
+    there = resolve_device("vinets", common.device)
+    opened, split = open_with_data(net, **vars(reading))
     require_weights(opened)
     source = split.test if part == "test" else split.train
-    with watching(quiet) as progress:
+    with watching(common.quiet) as progress:
         progress.start(f"evaluating {opened.name}", len(source))
         batches = source.batches(batch_size, device=there)
         found = measured(opened.network, batches, device=there, progress=progress)
     classes = list(opened.classes or source.classes)
-    if json:
-        facts = {"network": net, "data": data, "part": part, "classes": classes}
+    if common.json:
+        facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
         print_json(facts | found.to_dict())
         return
     print_table(_summary(f"{opened.name} on {split.name}, {part}", found))

@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
+from vinets.cli.generate import takes
 from vinets.cli.late_help import EXPORT_FORMATS, EXPORT_SUFFIXES
-from vinets.cli.options import OUTPUT, Device, Json, Seed, option
+from vinets.cli.options import OUTPUT, Common, option
 from vinets.cli.output import print_json
 
 __all__ = ["export"]
 
 
+@takes(("quiet",), common=Common)
 def export(
+    *,
     net: Annotated[str, typer.Argument(help="A folder of vinets build.")],
     out: Annotated[
         Path, option(OUTPUT, "--out", help=f"File to write; it ends in {EXPORT_SUFFIXES}.")
@@ -29,9 +32,7 @@ def export(
         int | None,
         option(OUTPUT, "--opset", help="Operator set of ONNX.", show_default="torch's choice"),
     ] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    json: Json = False,
+    common: Common,
 ) -> None:
     """Write a VI-Net as an ONNX file, or as a program of torch.export.
 
@@ -46,9 +47,11 @@ def export(
     from vinets.report import Column, Table, print_table
     from vinets.running import resolve_device
 
-    network, there = open_cut(net), resolve_device("vinets", device)
-    report = export_network(network, out, format=format, opset=opset, device=there, seed=seed)
-    if json:
+    network, there = open_cut(net), resolve_device("vinets", common.device)
+    report = export_network(
+        network, out, format=format, opset=opset, device=there, seed=common.seed
+    )
+    if common.json:
         print_json(report.to_dict())
         return
     sizes = ", ".join(map(str, report.batch_sizes))

@@ -1,27 +1,32 @@
-"""Options of a command, made from the fields of :mod:`vinets.settings`."""
+"""Options of a command, made from the fields of dataclasses."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import Field, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, fields, is_dataclass, replace
 from functools import wraps
 from types import MappingProxyType
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from vinets.options import Domain, Options
+from vinets.options import Domain
 
 __all__ = ["takes"]
+
+Words = Callable[[str], str]
 
 
 def takes(
     _without: tuple[str, ...] = (),
-    _open: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
-    **groups: type[Options],
+    _open: Mapping[str, Words] = MappingProxyType({}),
+    **groups: type,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command that takes objects of settings be given their fields as options.
+    """Let a command that takes dataclasses be given their fields as options.
+
+    A field of :mod:`vinets.settings` becomes an option by its domain, in the panel of its class;
+    any other is annotated for typer. The fields of a field that is a dataclass are options, too.
 
     Parameters
     ----------
@@ -32,60 +37,79 @@ def takes(
         was given in place of an object. The function tells the default of a field in words.
     **groups
         Parameter of the command and its class; the default of the parameter, if it has one, is
-        what options change. The class's ``panel`` heads the options in the help.
+        what options change.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command).parameters
-        starts = {
-            group: kind() if own[group].default is inspect.Parameter.empty else own[group].default
-            for group, kind in groups.items()
-        }
-        shown = {
-            f"{group}__{one.name}": (group, one)
-            for group, kind in groups.items()
-            for one in fields(kind)  # type: ignore[arg-type]
-            if one.name not in _without and "domain" in one.metadata
-        }
+        hints = get_type_hints(command, include_extras=True)
+        starts: dict[str, Any] = dict(groups)
+        parameters = []
+        for name, own in inspect.signature(command).parameters.items():
+            if name not in groups:
+                parameters.append(_keyword(name, own.default, hints[name]))
+                continue
+            if own.default is not inspect.Parameter.empty:
+                starts[name] = own.default
+            parameters += _spread(name, starts[name], _without, _open.get(name))
 
         @wraps(command)
         def called(**given: Any) -> None:
-            changes: dict[str, dict[str, Any]] = {group: {} for group in groups}
-            for name, (group, one) in shown.items():
-                value = given.pop(name)
-                if value is not None:
-                    changes[group][one.name] = _read(_flag(one), one.metadata["domain"], value)
-            made: dict[str, Any] = dict(changes)
-            for group in groups.keys() - _open.keys():
-                made[group] = replace(starts[group], **changes[group])  # type: ignore[type-var]
+            made: dict[str, Any] = {}
+            for name, start in starts.items():
+                changes = _changes(name, start, given)
+                made[name] = changes if name in _open else _changed(start, changes)
             command(**given, **made)
 
-        hints = get_type_hints(command, include_extras=True)
-        kept = [
-            p.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-            for name, p in own.items()
-            if name not in groups
-        ]
-        added = []
-        for name, (group, one) in shown.items():
-            default, words = _default(one, starts[group])
-            if group in _open:
-                default, words = None, _open[group](one.name)
-            panel = groups[group].panel or groups[group].__name__
-            option = _option(panel, one, default, words)
-            added.append(
-                inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option
-                )
-            )
-        required = [p for p in kept if p.default is inspect.Parameter.empty]
-        optional = [p for p in kept if p.default is not inspect.Parameter.empty]
-        signature = inspect.Signature([*required, *added, *optional])
-        called.__signature__ = signature  # type: ignore[attr-defined]
-        called.__annotations__ = {n: p.annotation for n, p in signature.parameters.items()}
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {one.name: one.annotation for one in parameters}
         return called
 
     return decorate
+
+
+def _spread(
+    name: str, start: Any, without: tuple[str, ...], words: Words | None = None
+) -> Iterator[inspect.Parameter]:
+    """Parameters for the fields of a dataclass, or of an object whose values are the defaults."""
+    kind: Any = start if isinstance(start, type) else type(start)
+    hints = get_type_hints(kind, include_extras=True)
+    for one in fields(kind):
+        key, value = f"{name}__{one.name}", getattr(start, one.name, inspect.Parameter.empty)
+        if one.name in without:
+            continue
+        if is_dataclass(value):
+            yield from _spread(key, value, without)
+        elif "domain" in one.metadata:
+            default, shown = _default(one, value) if words is None else (None, words(one.name))
+            panel = kind.panel or kind.__name__
+            yield _keyword(key, default, _option(panel, one, default, shown))
+        elif hasattr(hints[one.name], "__metadata__"):
+            yield _keyword(key, value, hints[one.name])
+
+
+def _changes(name: str, start: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The fields that options give; they are taken out of ``given``, where the rest stays."""
+    found: dict[str, Any] = {}
+    for one in fields(start):
+        key, inner = f"{name}__{one.name}", getattr(start, one.name, None)
+        if is_dataclass(inner):
+            found[one.name] = _changed(inner, _changes(key, inner, given))
+        elif key in given:
+            value, domain = given.pop(key), one.metadata.get("domain")
+            if domain is None:
+                found[one.name] = value
+            elif value is not None:  # which stands for "not given"
+                found[one.name] = _read(_flag(one), domain, value)
+    return found
+
+
+def _changed(start: Any, changes: dict[str, Any]) -> Any:
+    return start(**changes) if isinstance(start, type) else replace(start, **changes)
+
+
+def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 def _flag(one: Field[Any]) -> str:
@@ -113,9 +137,8 @@ def _option(panel: str, one: Field[Any], default: Any, words: str | None) -> Any
     return Annotated[kind | None, option]
 
 
-def _default(one: Field[Any], start: Options) -> tuple[Any, str | None]:
+def _default(one: Field[Any], value: Any) -> tuple[Any, str | None]:
     """The default of an option and what it is in words, where None stands for "not given"."""
-    value = getattr(start, one.name)
     if value == one.default and "shown" in one.metadata:
         return None, one.metadata["shown"]
     domain: Domain = one.metadata["domain"]
@@ -124,11 +147,11 @@ def _default(one: Field[Any], start: Options) -> tuple[Any, str | None]:
 
 def _read(flag: str, domain: Domain, value: Any) -> Any:
     """The value that was meant, or one sentence on what would have been accepted."""
-    accepted = domain.written or domain.accepted
     try:
         meant = domain.read(value) if domain.read is not None else value
+        if domain.holds(meant):
+            return meant
     except (ValueError, KeyError):
-        raise ValueError(f"{flag} must be {accepted}. Got {value!r} instead.") from None
-    if not domain.holds(meant):
-        raise ValueError(f"{flag} must be {accepted}. Got {value!r} instead.")
-    return meant
+        pass
+    accepted = domain.written or domain.accepted
+    raise ValueError(f"{flag} must be {accepted}. Got {value!r} instead.")

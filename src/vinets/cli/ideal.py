@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import (
-    DATA,
-    OUTPUT,
-    Device,
-    Json,
-    Seed,
-    option,
-)
+from vinets.cli.options import DATA, OUTPUT, Common, option
 from vinets.cli.output import note, print_json, print_lines
 from vinets.settings import Finding
 
@@ -27,16 +21,28 @@ if TYPE_CHECKING:
 __all__ = ["ideal"]
 
 
-@takes(finding=Finding)
-def ideal(
-    file: Annotated[Path, typer.Argument(help="A CSV file, a header is optional, or .npy.")],
+@dataclass(frozen=True)
+class PointOptions:
+    """What is taken of a table of points."""
+
     label: Annotated[
         str | None,
         option(DATA, "--label", help="Column of classes, by name or number: one ideal for each."),
-    ] = None,
+    ] = None
     scale: Annotated[
         str, option(DATA, "--scale", help="minmax (every variable to [-1, 1]) or none.")
-    ] = "minmax",
+    ] = "minmax"
+    samples: Annotated[
+        int | None,
+        option(DATA, "--samples", help="Points to draw for a fit.", show_default="all", min=1),
+    ] = None
+
+
+@takes(("quiet",), table=PointOptions, finding=Finding, common=Common)
+def ideal(
+    *,
+    file: Annotated[Path, typer.Argument(help="A CSV file, a header is optional, or .npy.")],
+    table: PointOptions,
     finding: Finding = Finding(psi=0.01, max_degree=3),  # noqa: B008 - frozen
     first: Annotated[
         int, option(OUTPUT, "--first", help="Generators to print of every ideal.", min=0)
@@ -50,13 +56,7 @@ def ideal(
             help="Save the generators: FILE.safetensors, or FILE-CLASS.safetensors with --label.",
         ),
     ] = None,
-    samples: Annotated[
-        int | None,
-        option(DATA, "--samples", help="Points to draw for a fit.", show_default="all", min=1),
-    ] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    json: Json = False,
+    common: Common,
 ) -> None:
     """Find polynomials that nearly vanish on points, and print them.
 
@@ -74,14 +74,16 @@ def ideal(
     if out is not None and out.suffix != ".safetensors":
         raise ValueError(f"--out must end in .safetensors. Got {str(out)!r} instead.")
     degree = None if finding.max_degree == "auto" else finding.max_degree
-    model = make_ideal(finding, max_degree=degree, n_samples=samples, random_state=seed)
-    points = read_points(file, label)
+    model = make_ideal(
+        finding, max_degree=degree, n_samples=table.samples, random_state=common.seed
+    )
+    points = read_points(file, table.label)
     with _warnings_as_notes():
-        fitted = fit_points(points, model, scale, device)
+        fitted = fit_points(points, model, table.scale, common.device)
     if out is not None:
         fitted.save(out)
-    found = fitted.summaries(None if everything or json else first)
-    if json:
+    found = fitted.summaries(None if everything or common.json else first)
+    if common.json:
         facts = {"file": str(file), "algorithm": type(model).__name__, "psi": finding.psi}
         told = {"variables": points.names, "scaling": fitted.scaling, "ideals": found}
         print_json(facts | told)

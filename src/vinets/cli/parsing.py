@@ -5,14 +5,16 @@ from __future__ import annotations
 __all__ = ["cut_of", "integers"]
 
 
-def integers(option: str, text: str) -> tuple[int, ...]:
-    """Positive integers with commas in between.
+def integers(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Positive integers with commas in between; None where nothing was given.
 
     Examples
     --------
     >>> integers("--shape", "3,32,32")
     (3, 32, 32)
     """
+    if text is None:
+        return None
     try:
         values = tuple(int(part) for part in text.split(","))
     except ValueError:

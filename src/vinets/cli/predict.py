@@ -7,21 +7,21 @@ from typing import Annotated
 
 import typer
 
-from vinets.cli.options import OUTPUT, RUNNING, Device, Json, Quiet, Seed, option
+from vinets.cli.generate import takes
+from vinets.cli.options import OUTPUT, RUNNING, Common, option
 from vinets.cli.output import print_json, seeded, watching
 
 __all__ = ["predict"]
 
 
+@takes(common=Common)
 def predict(
+    *,
     net: Annotated[str, typer.Argument(help="A folder of vinets build or vinets train.")],
     path: Annotated[Path, typer.Argument(help="An image, or a folder of images.")],
     top: Annotated[int, option(OUTPUT, "--top", help="Classes to show.", min=1)] = 3,
     batch_size: Annotated[int, option(RUNNING, "--batch-size", help="Images at once.", min=1)] = 64,
-    seed: Seed = 0,
-    device: Device = "auto",
-    quiet: Quiet = False,
-    json: Json = False,
+    common: Common,
 ) -> None:
     """Classify images: the most probable classes of each.
 
@@ -32,17 +32,16 @@ def predict(
     from vinets.data.folders import image_files
     from vinets.pipeline.opening import open_network
     from vinets.pipeline.predicting import predict_images
-    from vinets.plain import as_plain
     from vinets.report import Column, Table, print_table
 
-    seeded(seed)
+    seeded(common.seed)
     opened, files = open_network(net), image_files(path)
-    with watching(quiet) as progress:
+    with watching(common.quiet) as progress:
         found = predict_images(
-            opened, files, top=top, batch_size=batch_size, device=device, progress=progress
+            opened, files, top=top, batch_size=batch_size, device=common.device, progress=progress
         )
-    if json:
-        print_json({"network": net, "predictions": as_plain(found)})
+    if common.json:
+        print_json({"network": net, "predictions": found})
         return
     rows = [
         (one.path if rank == 0 else "", guess.name, guess.probability)

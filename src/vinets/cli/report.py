@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from vinets.cli.options import OUTPUT, Json, option
+from vinets.cli.generate import takes
+from vinets.cli.options import OUTPUT, Common, option
 from vinets.cli.output import print_json, print_lines
 
 __all__ = ["report"]
@@ -15,7 +16,9 @@ __all__ = ["report"]
 TITLE = "The paper's results, repeated"
 
 
+@takes(("seed", "device", "quiet"), common=Common)
 def report(
+    *,
     results: Annotated[
         Path, typer.Argument(help="Folder of results, one JSON file an experiment.")
     ],
@@ -24,7 +27,7 @@ def report(
         option(OUTPUT, "--out", help="The page.", show_default="report.html in the folder"),
     ] = None,
     title: Annotated[str, option(OUTPUT, "--title", help="Title of the page.")] = TITLE,
-    json: Json = False,
+    common: Common,
 ) -> None:
     """Write results as one page: our values beside the paper's, and interactive figures.
 
@@ -42,7 +45,7 @@ def report(
     # A text of JSON may hold half a pair of surrogates, which no file can.
     text = html(results_page(experiments, title)).encode("utf-8", "replace").decode("utf-8")
     write_text(page, text)
-    if json:
+    if common.json:
         names = [experiment.experiment for experiment in experiments]
         print_json({"page": str(page), "experiments": names})
         return

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from vinets.cli.generate import takes
 from vinets.cli.late_help import EXPERIMENTS
-from vinets.cli.options import DATA, OUTPUT, RUNNING, Device, Json, Quiet, option
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, option
 from vinets.cli.output import print_json, print_lines, watching
 
 __all__ = ["reproduce"]
 
 
-def reproduce(
-    names: Annotated[
-        list[str],
-        typer.Argument(help=f"{EXPERIMENTS}, or all.", metavar="NAME..."),
-    ],
-    data: Annotated[Path, option(DATA, "--data", help="Folder with cifar10 and cifar100.")],
-    out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the results.")],
-    weights: Annotated[
-        Path,
-        option(
-            DATA,
-            "--weights",
-            help="Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors.",
-        ),
-    ] = Path("weights"),
+@dataclass(frozen=True)
+class Extent:
+    """How much of the experiments is done."""
+
     backbone: Annotated[
         list[str] | None,
         option(
@@ -38,7 +29,7 @@ def reproduce(
             help="Only resnet18, on CIFAR-10, or only resnet34, on CIFAR-100.",
             show_default="both",
         ),
-    ] = None,
+    ] = None
     seeds: Annotated[
         int,
         option(
@@ -47,13 +38,33 @@ def reproduce(
             help="Trainings for each row of a table and point of fig-baselines.",
             min=1,
         ),
-    ] = 3,
+    ] = 3
     quick: Annotated[
         bool, option(RUNNING, "--quick", help="A small slice of everything, to see that it runs.")
-    ] = False,
+    ] = False
+
+
+@takes(("seed",), extent=Extent, common=Common)
+def reproduce(
+    *,
+    names: Annotated[
+        list[str],
+        typer.Argument(help=f"{EXPERIMENTS}, or all.", metavar="NAME..."),
+    ],
+    data: Annotated[Path, option(DATA, "--data", help="Folder with cifar10 and cifar100.")],
+    weights: Annotated[
+        Path,
+        option(
+            DATA,
+            "--weights",
+            help="Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors.",
+        ),
+    ] = Path("weights"),
+    extent: Extent,
     jobs: Annotated[
         int, option(RUNNING, "--jobs", help="Processes side by side on the device.", min=1)
     ] = 1,
+    out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the results.")],
     plan: Annotated[
         Path | None,
         option(
@@ -63,9 +74,7 @@ def reproduce(
             show_default="carry them out",
         ),
     ] = None,
-    device: Device = "auto",
-    json: Json = False,
-    quiet: Quiet = False,
+    common: Common,
 ) -> None:
     """Repeat experiments of the paper: raw results as JSON, figures as PNG and SVG.
 
@@ -79,23 +88,23 @@ def reproduce(
     from vinets.experiments.reproduce import Folders, write_plan
     from vinets.experiments.reproduce import reproduce as carried_out
 
-    wanted = Plan(seeds, quick, tuple(backbone or BACKBONES))
+    wanted = Plan(extent.seeds, extent.quick, tuple(extent.backbone or BACKBONES))
     folders = Folders(data, weights)
     if plan is not None:
         paths = [write_plan(names, folders, wanted, plan)]
     else:
-        with watching(quiet) as progress:
+        with watching(common.quiet) as progress:
             paths = carried_out(
                 names,
                 folders,
                 out,
                 plan=wanted,
                 jobs=jobs,
-                device=device,
+                device=common.device,
                 command=["vinets", *sys.argv[1:]],
                 progress=progress,
             )
-    if json:
+    if common.json:
         print_json({"results": [str(path) for path in paths]})
         return
     print_lines([str(path) for path in paths])

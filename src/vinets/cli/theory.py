@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vinets.cli.generate import takes
 from vinets.cli.late_help import DATA_FORMATS
-from vinets.cli.options import (
-    DATA,
-    OUTPUT,
-    Device,
-    Json,
-    Quiet,
-    Seed,
-    Shape,
-    Size,
-    SplitSeed,
-    Weights,
-    option,
-)
+from vinets.cli.options import DATA, OUTPUT, Common, Reading, Shape, option
 from vinets.cli.output import note, print_json, seeded, watching
+from vinets.settings import Advising
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,12 +24,32 @@ if TYPE_CHECKING:
 
 __all__ = ["theory"]
 
-ADVICE = "Advice"
 BATCH = 256
 PICTURES = "There are figures, too: --out FOLDER writes them as a page."
 
 
+@dataclass(frozen=True)
+class MarginReading(Reading):
+    """Data is not needed here: it gives margins, and the shape as well."""
+
+    data: Annotated[
+        str | None,
+        option(
+            DATA,
+            "--data",
+            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_FORMATS}",
+        ),
+    ] = None  # type: ignore[assignment]
+    shape: Shape = None
+    examples: Annotated[
+        int,
+        option(DATA, "--examples", help="Training examples to draw for margins, at most.", min=1),
+    ] = 5000
+
+
+@takes(("lambda_1", "lambda_2"), reading=MarginReading, advising=Advising, common=Common)
 def theory(
+    *,
     model: Annotated[
         str,
         typer.Argument(help="A folder of vinets train, or the name of a network with --weights."),
@@ -57,50 +67,21 @@ def theory(
         Path | None,
         option(DATA, "--vinet", help="Folder of a network that vinets build made of MODEL there."),
     ] = None,
-    weights: Weights = None,
-    shape: Shape = None,
-    data: Annotated[
-        str | None,
-        option(
-            DATA,
-            "--data",
-            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_FORMATS}",
-        ),
-    ] = None,
-    size: Size = None,
-    split_seed: SplitSeed = 0,
-    examples: Annotated[
-        int,
-        option(DATA, "--examples", help="Training examples to draw for margins, at most.", min=1),
-    ] = 5000,
+    reading: MarginReading,
     components: Annotated[
         int,
         option(
-            ADVICE, "--components", help="Principal components, where there is no --vinet.", min=1
+            Advising.panel,
+            "--components",
+            help="Principal components, where there is no --vinet.",
+            min=1,
         ),
     ] = 128,
-    per_class: Annotated[
-        int, option(ADVICE, "--per-class", help="Polynomials wanted for each class.", min=1)
-    ] = 128,
-    monomials: Annotated[
-        int, option(ADVICE, "--monomials", help="Monomials wanted in all.", min=1)
-    ] = 512,
-    tau: Annotated[
-        float, option(ADVICE, "--tau", help="The l1 norm that coefficients are to keep to.")
-    ] = 10.0,
-    constant: Annotated[
-        str,
-        option(
-            ADVICE, "--constant", help="proved, with 2^(d/2), or stated, the theorem's own 2^d."
-        ),
-    ] = "proved",
+    advising: Advising,
     out: Annotated[
         Path | None, option(OUTPUT, "--out", help="Folder for theory.json and theory.html.")
     ] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    quiet: Quiet = False,
-    json: Json = False,
+    common: Common,
 ) -> None:
     """Show the spectral complexity R of a network, and which heads behind a cut keep it down.
 
@@ -110,7 +91,6 @@ def theory(
 
     Example: vinets theory out/base --vinet out/vinet --data digits --out out/theory
     """
-    from vinets.checks import one_of, parameter_error
     from vinets.cli.parsing import cut_of
     from vinets.data.sources import draw_from
     from vinets.files import write_json, write_text
@@ -120,22 +100,18 @@ def theory(
     from vinets.report import html, print_page, theory_page
     from vinets.running import resolve_device
     from vinets.theory import study
-    from vinets.theory.split import CONSTANTS
 
-    seeded(seed)
-    one_of("vinets", "constant", constant, CONSTANTS)
-    if not 0 < tau < math.inf:
-        raise parameter_error("vinets", "tau", "a positive, finite number", tau)
-    on = resolve_device("vinets", device)
-    opened, example, source = _open(model, weights, data, shape, size, split_seed)
+    seeded(common.seed)
+    on = resolve_device("vinets", common.device)
+    opened, example, source = _open(model, reading)
     network = None if vinet is None else open_cut(vinet, made_of=opened)
     if network is not None:
         check_inputs(Opened(str(vinet), network), example)
     if cut is None and network is None:
         raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --vinet.")
     where = cut_of(cut) if cut is not None else network.record.cut if network is not None else ""
-    drawn = None if source is None else draw_from(source, examples, seed)
-    with watching(quiet) as progress:
+    drawn = None if source is None else draw_from(source, reading.examples, common.seed)
+    with watching(common.quiet) as progress:
         progress.start(f"norms of {opened.name}", 1)
         found = study(
             opened.network.to(on),
@@ -144,50 +120,40 @@ def theory(
             network=None if network is None else network.to(on),
             batches=None if drawn is None else lambda: drawn.batches(BATCH, device=on),
             components=components,
-            seed=seed,
-            tau=tau,
-            constant=constant,
-            per_class=per_class,
-            monomials_wanted=monomials,
+            seed=common.seed,
+            advising=advising,
         )
         progress.advance(1)
-    about, command = machine(device), shlex.join(["vinets", *sys.argv[1:]])
-    named = {"model": model, "vinet": None if vinet is None else str(vinet), "data": data}
+    about, command = machine(common.device), shlex.join(["vinets", *sys.argv[1:]])
+    named = {"model": model, "vinet": None if vinet is None else str(vinet), "data": reading.data}
     facts = as_plain(named | found.to_dict())
     page = theory_page(found, f"Spectral complexity of {opened.name}", command, about)
     if out is not None:
         write_json(out / "theory.json", {"command": command, "machine": about} | facts)
         write_text(out / "theory.html", html(page))
-        note(f"Written to {out}: theory.json, theory.html", quiet)
-    if json:
+        note(f"Written to {out}: theory.json, theory.html", common.quiet)
+    if common.json:
         print_json(facts)
         return
     print_page(page, PICTURES if out is None else f"The figures are in {out / 'theory.html'}.")
 
 
-def _open(
-    model: str,
-    weights: Path | None,
-    data: str | None,
-    shape: str | None,
-    size: int | None,
-    split_seed: int,
-) -> tuple[Opened, Tensor, Source | None]:
+def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, Source | None]:
     """The uncut network, an input and, where data is given, the training part."""
     from torch import Tensor
 
     from vinets.cli.parsing import integers
     from vinets.pipeline.opening import open_uncut, require_weights
 
-    if data is not None and shape is not None:
+    if reading.data is not None and reading.shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")
     opened, example, source = open_uncut(
         model,
-        data,
-        None if shape is None else integers("--shape", shape),
-        weights=weights,
-        split_seed=split_seed,
-        size=size,
+        reading.data,
+        integers("--shape", reading.shape),
+        weights=reading.weights,
+        split_seed=reading.split_seed,
+        size=reading.size,
     )
     require_weights(opened)
     if not isinstance(example, Tensor):

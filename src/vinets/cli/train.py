@@ -8,18 +8,7 @@ from typing import Annotated, Any
 
 from vinets.cli.generate import takes
 from vinets.cli.late_help import NETWORKS
-from vinets.cli.options import (
-    DATA,
-    OUTPUT,
-    Data,
-    Device,
-    Json,
-    Quiet,
-    Seed,
-    Size,
-    SplitSeed,
-    option,
-)
+from vinets.cli.options import DATA, OUTPUT, Common, Reading, option
 from vinets.cli.output import note, print_json, watching
 from vinets.settings import BACKBONE, SMALL, Recipe
 
@@ -36,17 +25,14 @@ def _words(name: str) -> str:
 
 
 @takes(("seed", "distill", "temperature"), {"recipe": _words}, recipe=Recipe)
+@takes(("weights",), reading=Reading, common=Common)
 def train(
+    *,
     model: Annotated[str, option(DATA, "--model", help=f"{NETWORKS}.")],
-    data: Data,
+    reading: Reading,
     out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the network.")],
     recipe: dict[str, Any],
-    size: Size = None,
-    split_seed: SplitSeed = 0,
-    seed: Seed = 0,
-    device: Device = "auto",
-    quiet: Quiet = False,
-    json: Json = False,
+    common: Common,
 ) -> None:
     """Train a network from scratch, to be cut later.
 
@@ -61,20 +47,20 @@ def train(
     from vinets.plain import as_plain
     from vinets.report import Column, Row, Table, print_table
 
-    chosen = replace(recipe_for(model), **recipe, seed=seed)
-    split = load_data(data, seed=split_seed, size=size)
-    with watching(quiet) as progress:
-        run = train_into(out, model, split, recipe=chosen, device=device, progress=progress)
-    if json:
+    chosen = replace(recipe_for(model), **recipe, seed=common.seed)
+    split = load_data(reading.data, seed=reading.split_seed, size=reading.size)
+    with watching(common.quiet) as progress:
+        run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
+    if common.json:
         print_json({"out": str(out)} | as_plain(run))
         return
     columns = (
-        Column("parameters", "parameters", ","),
-        Column("accuracy", "accuracy", ".2%"),
-        Column("loss", "loss", ".4f"),
+        Column("parameters", format=","),
+        Column("accuracy", format=".2%"),
+        Column("loss", format=".4f"),
         Column("calibration_error", "calibration error", ".4f"),
-        Column("seconds", "seconds", ".1f"),
+        Column("seconds", format=".1f"),
     )
     values = run.test | {"parameters": run.parameters, "seconds": run.seconds}
     print_table(Table("training", f"{model} on {split.name}", columns, (Row(values),)))
-    note(f"Saved in {out}. Next: vinets cuts {out}", quiet)
+    note(f"Saved in {out}. Next: vinets cuts {out}", common.quiet)

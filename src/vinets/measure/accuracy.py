@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vinets.checks import parameter_error
 from vinets.measure.running import batch_of, placed
+from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.running import Inputs, call, each, evaluating, logits_of, resolve_device
 
@@ -26,8 +27,6 @@ class Evaluation:
 
     Attributes
     ----------
-    examples : int
-        How many there were.
     accuracy : float
         Share of examples whose label has the largest logit, in [0, 1].
     top5 : float or None
@@ -56,16 +55,9 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-able values; what is not a finite number becomes None."""
-        return {
-            "examples": self.examples,
-            "accuracy": self.accuracy,
-            "top5": self.top5,
-            "loss": _finite(self.loss),
-            "confusion": self.confusion.tolist(),
-            "per_class": [_finite(a) for a in self.per_class.tolist()],
-            "calibration_error": _finite(self.calibration_error),
-            "seconds": self.seconds,
-        }
+        lists = {"confusion": self.confusion.tolist(), "per_class": self.per_class.tolist()}
+        plain: dict[str, Any] = as_plain(vars(self) | lists)
+        return plain
 
 
 def evaluate(
@@ -85,10 +77,6 @@ def evaluate(
         Logits that are NaN make the loss and the calibration error NaN.
     batches : iterable of (inputs, labels)
         Inputs are a tensor, or a dict of tensors by argument; labels are integers of shape (B,).
-    device : str or torch.device
-        ``"auto"`` takes a CUDA device where there is one.
-    progress : Progress or None, default=None
-        Told how many examples were done after every batch.
 
     Examples
     --------
@@ -173,22 +161,18 @@ def _pair(batch: Any) -> tuple[Inputs, Tensor]:
     inputs, labels = batch
     rows = batch_of("evaluate", inputs, "batches")
     if not isinstance(labels, Tensor) or labels.shape != (rows,) or labels.is_floating_point():
-        got = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
-        kind = f"labels {got} of {labels.dtype}" if isinstance(labels, Tensor) else got
-        raise parameter_error("evaluate", "batches", accepted, f"{rows} inputs with {kind}")
+        got = type(labels).__name__
+        if isinstance(labels, Tensor):
+            got = f"labels {tuple(labels.shape)} of {labels.dtype}"
+        raise parameter_error("evaluate", "batches", accepted, f"{rows} inputs with {got}")
     return inputs, labels
 
 
 def _logits(output: Any, rows: int) -> Tensor:
     logits = logits_of(output)
     if logits.ndim != 2 or len(logits) != rows:
-        got = tuple(logits.shape)
         raise ValueError(
             f"The network given to evaluate must return logits of shape (B, K), here ({rows}, K). "
-            f"Got {got} instead."
+            f"Got {tuple(logits.shape)} instead."
         )
     return logits
-
-
-def _finite(value: float) -> float | None:
-    return value if abs(value) < float("inf") else None  # NaN compares false

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,50 +26,22 @@ ArrayOrTensor = NDArray[Any] | torch.Tensor
 
 @dataclass(frozen=True)
 class Dimensions:
-    """Intrinsic dimensions of the classes of a labelled point cloud.
-
-    Attributes
-    ----------
-    per_class : dict of int to float
-        The dimension of the points of each label, by rising label.
-    mean : float
-        Mean over the classes.
-    std : float
-        Standard deviation over the classes (divided by their number).
-    """
+    """Intrinsic dimensions of the points of each label, by rising label, and their spread."""
 
     per_class: dict[int, float]
     mean: float
-    std: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON-able values; JSON turns the labels into strings."""
-        return asdict(self)
+    std: float  # divided by the number of classes
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """How two series go together.
-
-    Attributes
-    ----------
-    pearson, pearson_p : float
-        Linear correlation in [-1, 1], and its two-sided p value for normal data.
-    spearman, spearman_p : float
-        Correlation of the ranks, and its two-sided p value.
-    count : int
-        Length of the series. With few values the p values are rough.
-    """
+    """How two series go together, with two-sided p values; with few values these are rough."""
 
     pearson: float
-    pearson_p: float
-    spearman: float
+    pearson_p: float  # for normal data
+    spearman: float  # of the ranks
     spearman_p: float
     count: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON-able values."""
-        return asdict(self)
 
 
 def intrinsic_dimension(
@@ -99,8 +71,6 @@ def intrinsic_dimension(
     samples : int, optional
         Average over this many random points only. Neighbours still come from all points, so that
         this saves time and keeps the scale. All points by default.
-    seed : int
-        Of the choice of these points.
 
     Returns
     -------
@@ -137,20 +107,21 @@ def intrinsic_dimension(
     """
     owner = "intrinsic_dimension"
     cloud = np.unique(_matrix(owner, points), axis=0)  # a repeated point has no scale of its own
-    _check_neighbours(owner, neighbours, len(cloud))
+    count = optional_positive_int(owner, "neighbours", neighbours)
+    if count is None or not 2 <= count < len(cloud):
+        accepted = f"an integer from 2 to below the number of distinct points, here {len(cloud)}"
+        remedy = "Take fewer neighbours or more points."
+        raise parameter_error(owner, "neighbours", accepted, neighbours, remedy)
     wanted = optional_positive_int(owner, "samples", samples)
     chosen = np.arange(len(cloud))
     if wanted is not None and wanted < len(cloud):
         chosen = np.random.default_rng(seed).choice(len(cloud), size=wanted, replace=False)
     estimator = _estimator(neighbours)
-    distances, indices = _nearest(_normalised(cloud), chosen, neighbours)
+    # Centred and scaled: distances by matrix products lose digits far from the origin.
+    scaled = cloud / np.abs(cloud).max()
+    nearest = _nearest(scaled - scaled.mean(axis=0), chosen, neighbours)
     with np.errstate(divide="ignore"):  # ties at one distance give 1/d = 0, a fair summand
-        estimator.fit(
-            cloud,
-            precomputed_knn_arrays=(distances, indices),
-            n_neighbors=neighbours,
-            comb="mle",
-        )
+        estimator.fit(cloud, precomputed_knn_arrays=nearest, n_neighbors=neighbours, comb="mle")
     dimension = float(estimator.dimension_)
     if not 0 < dimension < np.inf:
         raise ValueError(
@@ -168,20 +139,9 @@ def class_dimensions(
     samples: int | None = None,
     seed: int = 0,
 ) -> Dimensions:
-    """Estimate the intrinsic dimension of each class.
+    """Estimate the intrinsic dimension of each class, as :func:`intrinsic_dimension` does.
 
-    Parameters
-    ----------
-    points : array or Tensor of shape (m, n) or (m, ...)
-        The points, such as the latents at a cut.
-    labels : array or Tensor of shape (m,), integers
-        The class of each point.
-    neighbours, samples, seed
-        As for :func:`intrinsic_dimension`, within each class.
-
-    Returns
-    -------
-    Dimensions
+    Points are (m, n) or (m, ...), such as the latents at a cut, and labels (m,) integers.
 
     Examples
     --------
@@ -208,17 +168,10 @@ def class_dimensions(
 def dimension_correlation(
     dimensions: Sequence[float] | Floats, counts: Sequence[float] | NDArray[Any]
 ) -> Correlation:
-    """Correlate intrinsic dimensions with numbers of monomials.
+    """Correlate intrinsic dimensions with numbers of monomials, of which there are at least 3.
 
-    Parameters
-    ----------
-    dimensions, counts : sequence of at least 3 numbers
-        One pair per class, or one per cut: then the mean dimension over the classes, and all
-        monomials at this cut.
-
-    Returns
-    -------
-    Correlation
+    There is one pair per class, or one per cut: then the mean dimension over the classes, and all
+    monomials at this cut.
 
     Examples
     --------
@@ -232,14 +185,8 @@ def dimension_correlation(
     if len(x) != len(y):
         accepted = f"as long as 'dimensions', here {len(x)} values"
         raise parameter_error("dimension_correlation", "counts", accepted, len(y))
-    linear, ranks = stats.pearsonr(x, y), stats.spearmanr(x, y)
-    return Correlation(
-        float(linear.statistic),
-        float(linear.pvalue),
-        float(ranks.statistic),
-        float(ranks.pvalue),
-        len(x),
-    )
+    (linear, linear_p), (ranks, ranks_p) = stats.pearsonr(x, y), stats.spearmanr(x, y)
+    return Correlation(float(linear), float(linear_p), float(ranks), float(ranks_p), len(x))
 
 
 def _nearest(
@@ -254,13 +201,6 @@ def _nearest(
     own[~own.any(axis=1), -1] = True  # rounding hid it behind very close points
     shape = len(chosen), neighbours
     return distances[~own].reshape(shape), indices[~own].reshape(shape)
-
-
-def _normalised(cloud: Floats) -> Floats:
-    """Centre and scale: distances by matrix products lose digits far from the origin."""
-    scaled = cloud / np.abs(cloud).max()
-    centred: Floats = scaled - scaled.mean(axis=0)
-    return centred
 
 
 def _estimator(neighbours: int) -> Any:
@@ -308,14 +248,6 @@ def _array(owner: str, name: str, values: Any, accepted: str) -> NDArray[Any]:
     if values.dtype.kind not in "biuf":
         raise parameter_error(owner, name, accepted, f"{values.dtype} values")
     return values
-
-
-def _check_neighbours(owner: str, neighbours: int, distinct: int) -> None:
-    count = optional_positive_int(owner, "neighbours", neighbours)
-    if count is None or not 2 <= count < distinct:
-        accepted = f"an integer from 2 to below the number of distinct points, here {distinct}"
-        remedy = "Take fewer neighbours or more points."
-        raise parameter_error(owner, "neighbours", accepted, neighbours, remedy)
 
 
 def _series(name: str, values: Sequence[float] | NDArray[Any]) -> Floats:

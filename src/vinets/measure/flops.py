@@ -28,12 +28,8 @@ def flops(network: nn.Module, example: Inputs) -> int:
     evaluated by gathering. It counts once per row: an output of shape (B, ..., k) has
     ``numel / (B k)`` rows per example.
 
-    Parameters
-    ----------
-    network : Module
-        It is not changed, and runs in eval mode on the device where it lies.
-    example : Tensor or dict of Tensor
-        A batch of inputs on the same device; work that does not depend on the batch is shared out.
+    The network is not changed, and runs in eval mode on the device where it lies, as the example
+    does: a batch of inputs. Work that does not depend on the batch is shared out.
 
     Examples
     --------
@@ -48,16 +44,12 @@ def flops(network: nn.Module, example: Inputs) -> int:
     return round(counter.get_total_flops() / batch) + sum(stated)
 
 
-def _mv(matrix: torch.Size, vector: torch.Size, *args: Any, **options: Any) -> int:
-    return 2 * prod(matrix)
-
-
-def _addmv(added: torch.Size, matrix: torch.Size, *args: Any, **options: Any) -> int:
-    return 2 * prod(matrix)
-
-
-# torch counts products of matrices only.
-VECTOR_PRODUCTS = {torch.ops.aten.mv: _mv, torch.ops.aten.dot: _mv, torch.ops.aten.addmv: _addmv}
+# torch counts products of matrices only; these get shapes.
+VECTOR_PRODUCTS = {
+    torch.ops.aten.mv: lambda matrix, *_, **__: 2 * prod(matrix),
+    torch.ops.aten.dot: lambda vector, *_, **__: 2 * prod(vector),
+    torch.ops.aten.addmv: lambda added, matrix, *_, **__: 2 * prod(matrix),
+}
 
 
 @contextmanager

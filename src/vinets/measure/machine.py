@@ -19,20 +19,8 @@ __all__ = ["machine"]
 def machine(device: str | torch.device = "auto") -> dict[str, Any]:
     """Versions and hardware that a reader needs to judge a number, JSON-able.
 
-    Nothing in it names the host, a user or a path.
-
-    Parameters
-    ----------
-    device : str or torch.device, default="auto"
-        Where the measurement runs; ``"auto"`` takes a CUDA device where there is one.
-
-    Returns
-    -------
-    dict
-        ``python``, ``torch``, ``numpy``, ``vinets`` : versions. ``processor`` : its name.
-        ``cores`` : how many this process may use. ``torch_threads`` : threads inside one
-        operation. ``device`` : the device. ``gpu``, ``cuda`` : name of the GPU and version of CUDA,
-        None on the CPU.
+    Nothing in it names the host, a user or a path. ``cores`` is how many this process may use,
+    ``torch_threads`` the threads inside one operation; ``gpu`` and ``cuda`` are None on the CPU.
 
     Examples
     --------
@@ -42,23 +30,20 @@ def machine(device: str | torch.device = "auto") -> dict[str, Any]:
     """
     device = resolve_device("machine", device)
     on_cuda = device.type == "cuda"
+    usable = getattr(os, "sched_getaffinity", None)  # Linux has it
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "numpy": np.__version__,
-        "vinets": _version(),
+        # The package is loaded when this runs; an import from its top would go up the layers.
+        "vinets": str(sys.modules[__name__.partition(".")[0]].__version__),
         "processor": _processor(),
-        "cores": _cores(),
+        "cores": len(usable(0)) if usable is not None else os.cpu_count() or 1,
         "torch_threads": torch.get_num_threads(),
         "device": str(device),
         "gpu": torch.cuda.get_device_name(device) if on_cuda else None,
         "cuda": torch.version.cuda if on_cuda else None,
     }
-
-
-def _version() -> str:
-    # The package is loaded when this runs; an import from its top would go up the layers.
-    return str(sys.modules[__name__.partition(".")[0]].__version__)
 
 
 def _processor() -> str:
@@ -68,9 +53,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine() or "unknown"
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

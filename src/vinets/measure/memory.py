@@ -24,8 +24,6 @@ def peak_bytes(run: Callable[[], Any], held: Iterable[Tensor], device: torch.dev
 
     Parameters
     ----------
-    run : callable
-        The forward pass, without arguments.
     held : iterable of Tensor
         What exists before and counts: parameters, buffers and inputs. Other tensors that exist
         already count nothing.
@@ -54,16 +52,8 @@ def peak_bytes(run: Callable[[], Any], held: Iterable[Tensor], device: torch.dev
 class LiveTensors(TorchDispatchMode):
     """While active, follows the memory of the tensors that operations return.
 
-    Parameters
-    ----------
-    held : iterable of Tensor
-        Tensors that count from the beginning.
-
-    Attributes
-    ----------
-    bytes, peak : int
-        What the tensors take now, and the most that they took at once. Views share memory, which
-        counts once.
+    ``held`` counts from the beginning; ``bytes`` and ``peak`` are what the tensors take now, and
+    the most that they took at once. Views share memory, which counts once.
     """
 
     def __init__(self, held: Iterable[Tensor] = ()) -> None:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
-from vinets.running import Inputs, each, resolve_device
+from vinets.running import Inputs, each
+from vinets.settings import Formats
 
 __all__ = ["Setting", "batch_of", "placed"]
 
@@ -59,20 +60,12 @@ class Setting:
     """Where and in which formats networks run while they are timed."""
 
     device: torch.device
-    channels_last: bool = False
-    amp: str | None = None
-
-    @classmethod
-    def checked(cls, owner: str, device: Any, channels_last: bool, amp: Any) -> Setting:
-        """The setting, or one clear complaint."""
-        if amp not in (None, "bfloat16"):
-            raise parameter_error(owner, "amp", "None or 'bfloat16'", amp)
-        return cls(resolve_device(owner, device), bool(channels_last), amp)
+    formats: Formats
 
     def network(self, network: nn.Module) -> nn.Module:
         """A copy of the network in eval mode, on the device and in the memory format."""
         moved = copy.deepcopy(network).to(self.device).eval()
-        if self.channels_last:
+        if self.formats.channels_last:
             moved.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return moved
 
@@ -82,7 +75,7 @@ class Setting:
         def enlarge(tensor: Tensor) -> Tensor:
             tensor = tensor[torch.arange(batch_size, device=tensor.device) % len(tensor)]
             tensor = tensor.to(self.device)
-            if self.channels_last and tensor.ndim == 4:
+            if self.formats.channels_last and tensor.ndim == 4:
                 tensor = tensor.to(memory_format=torch.channels_last)
             return tensor
 
@@ -90,6 +83,6 @@ class Setting:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision of one forward pass."""
-        if self.amp is None:
+        if not self.formats.amp:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,38 +14,19 @@ __all__ = ["Sizes", "sizes", "stored_indices", "stored_numbers"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a network stores.
+    """How many numbers a network stores."""
 
-    Attributes
-    ----------
-    total : int
-        Stored numbers: all parameters and all floating-point buffers.
-    parameters : int
-        The parameters alone; papers usually report this one.
-    indices : int
-        Entries of integer and boolean buffers, such as the index tables of monomials.
-    by_part : dict of str to int
-        Stored numbers of each part; ``{"network": total}`` if the network names no parts.
-    """
-
-    total: int
-    parameters: int
-    indices: int
-    by_part: dict[str, int]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON-able values."""
-        return asdict(self)
+    total: int  # all parameters and all floating-point buffers
+    parameters: int  # papers usually report this one
+    indices: int  # of integer and boolean buffers, such as the index tables of monomials
+    by_part: dict[str, int]  # {"network": total} if the network names no parts
 
 
 def sizes(network: nn.Module) -> Sizes:
     """Count what a network stores, as a whole and by part.
 
-    Parameters
-    ----------
-    network : Module
-        It may offer a method ``parts()`` that returns a dict from the name of a part to the module
-        that is this part, or to its count of stored numbers. Parts need not cover the network.
+    A network may offer a method ``parts()`` that returns a dict from the name of a part to the
+    module that is this part, or to its count of stored numbers. Parts need not cover the network.
 
     Examples
     --------
@@ -57,15 +38,11 @@ def sizes(network: nn.Module) -> Sizes:
     parts: Mapping[str, nn.Module | int] = {"network": total}
     if callable(offered) and not isinstance(offered, nn.Module):  # a child may have this name
         parts = offered()
-    return Sizes(
-        total,
-        _count(network.parameters()),
-        stored_indices(network),
-        {
-            name: stored_numbers(p) if isinstance(p, nn.Module) else int(p)
-            for name, p in parts.items()
-        },
-    )
+    by_part = {
+        name: stored_numbers(part) if isinstance(part, nn.Module) else int(part)
+        for name, part in parts.items()
+    }
+    return Sizes(total, _count(network.parameters()), stored_indices(network), by_part)
 
 
 def stored_numbers(module: nn.Module) -> int:
@@ -100,6 +77,6 @@ def _count(tensors: Iterable[Tensor]) -> int:
             raise ValueError(
                 "The network has parameters without a shape. Run one forward pass before counting."
             )
-        place = tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape
-        distinct[(*place, tensor.stride(), tensor.dtype)] = tensor.numel()
+        where = tensor.untyped_storage()._cdata, tensor.storage_offset()
+        distinct[*where, tensor.shape, tensor.stride(), tensor.dtype] = tensor.numel()
     return sum(distinct.values())

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from vinets.checks import bounded_float, optional_positive_int, parameter_error
+from vinets.checks import parameter_error
 from vinets.measure.running import Setting, batch_of, limited_threads
 from vinets.measure.timing import Clock, Runner, Stopwatch
-from vinets.running import Inputs, call
+from vinets.options import check_value, flat, whole
+from vinets.running import Inputs, call, resolve_device
+from vinets.settings import Formats, Windows
 
 __all__ = ["Throughput", "compare", "throughput", "time_share"]
 
@@ -24,8 +26,6 @@ class Throughput:
 
     Attributes
     ----------
-    batch_size : int
-        Examples per forward pass.
     mean, std, median : float
         Examples per second over the windows; ``std`` is the sample deviation, 0 for one window.
     rates : tuple of float
@@ -36,8 +36,6 @@ class Throughput:
     peak_memory : int
         Bytes of parameters, buffers, inputs and intermediate tensors at the fullest moment of one
         pass; see :func:`vinets.measure.memory.peak_bytes`.
-    device : str
-        Where it ran.
     """
 
     batch_size: int
@@ -54,31 +52,19 @@ class Throughput:
         pairs = zip(self.rates, reference.rates, strict=True)
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON-able values."""
-        return {**asdict(self), "rates": list(self.rates)}
 
-
+@flat(windows=Windows, formats=Formats)
 def throughput(
     network: nn.Module,
     example: Inputs,
     *,
     batch_sizes: Sequence[int] = (1, 32, 256),
-    repeats: int = 5,
-    seconds: float = 0.5,
-    warmup: int = 3,
     device: str | torch.device = "auto",
-    channels_last: bool = False,
-    amp: str | None = None,
     compile: bool = False,
-    threads: int | None = None,
+    windows: Windows,
+    formats: Formats,
 ) -> list[Throughput]:
     """Measure one network; the parameters are those of :func:`compare`.
-
-    Returns
-    -------
-    list of Throughput
-        One per batch size.
 
     Examples
     --------
@@ -91,31 +77,24 @@ def throughput(
         {"network": network},
         example,
         batch_sizes=batch_sizes,
-        repeats=repeats,
-        seconds=seconds,
-        warmup=warmup,
         device=device,
-        channels_last=channels_last,
-        amp=amp,
         compile=compile,
-        threads=threads,
+        windows=windows,
+        formats=formats,
     )
     return measured["network"]
 
 
+@flat(windows=Windows, formats=Formats)
 def compare(
     networks: Mapping[str, nn.Module],
     example: Inputs,
     *,
     batch_sizes: Sequence[int] = (1, 32, 256),
-    repeats: int = 5,
-    seconds: float = 0.5,
-    warmup: int = 3,
     device: str | torch.device = "auto",
-    channels_last: bool = False,
-    amp: str | None = None,
     compile: bool = False,
-    threads: int | None = None,
+    windows: Windows,
+    formats: Formats,
 ) -> dict[str, list[Throughput]]:
     """Measure networks side by side: their windows take turns, so that drift hits all alike.
 
@@ -125,37 +104,28 @@ def compare(
         The networks by name. They are not changed: copies run, in eval mode without gradients.
     example : Tensor or dict of Tensor
         A batch of inputs; its rows are repeated to fill each batch.
-    batch_sizes : sequence of int
-        Examples per forward pass.
-    repeats, seconds : int, float
-        Windows per batch size, and how long each lasts at least.
-    warmup : int
-        Forward passes before the first window.
-    device : str or torch.device, default="auto"
-        ``"auto"`` takes a CUDA device where there is one.
-    channels_last : bool
-        Use the channels-last memory format for networks and images.
-    amp : {None, "bfloat16"}
-        Precision under autocast; None runs the network as it is.
     compile : bool
         Use ``torch.compile`` with fixed shapes. On the CPU the peak memory is then still that of
         the network as it is.
-    threads : int or None
-        Threads of torch during the measurement; None keeps the setting.
+    windows, formats
+        See :class:`~vinets.settings.Windows` and :class:`~vinets.settings.Formats`; their fields
+        are keywords here, such as ``repeats=3`` and ``amp=True``.
 
     Returns
     -------
     dict of str to list of Throughput
-        For each network one entry per batch size.
+        For each network one entry per batch size, the number of examples in a forward pass.
     """
-    setting = Setting.checked("compare", device, channels_last, amp)
+    setting = Setting(resolve_device("compare", device), formats)
     _check_networks(networks)
-    _check_batch_sizes(batch_sizes)
-    _check_counts("compare", repeats, warmup, threads)
-    seconds = bounded_float("compare", "seconds", seconds, 0, float("inf"))
+    if not isinstance(batch_sizes, Sequence) or isinstance(batch_sizes, str) or not batch_sizes:
+        accepted = "a list of positive integers"
+        raise parameter_error("compare", "batch_sizes", accepted, batch_sizes)
+    for size in batch_sizes:
+        check_value("compare", "batch_sizes", whole(), size)
     batch_of("compare", example)
     results: dict[str, list[Throughput]] = {name: [] for name in networks}
-    with limited_threads(threads), torch.no_grad():
+    with limited_threads(formats.threads), torch.no_grad():
         copies = {name: setting.network(network) for name, network in networks.items()}
         for batch_size in batch_sizes:
             inputs = setting.inputs(example, batch_size)
@@ -164,15 +134,16 @@ def compare(
                 for name, network in copies.items()
             }
             for runner in runners.values():
-                runner.prepare(warmup, seconds)
-            for _ in range(repeats):
+                runner.prepare(windows.warmup, windows.seconds)
+            for _ in range(windows.repeats):
                 for runner in runners.values():
-                    runner.window(seconds)
+                    runner.window(windows.seconds)
             for name, runner in runners.items():
                 results[name].append(_summary(runner))
     return results
 
 
+@flat(formats=Formats)
 def time_share(
     network: nn.Module,
     example: Inputs,
@@ -182,9 +153,7 @@ def time_share(
     repeats: int = 20,
     warmup: int = 3,
     device: str | torch.device = "auto",
-    channels_last: bool = False,
-    amp: str | None = None,
-    threads: int | None = None,
+    formats: Formats,
 ) -> float:
     """Time in one part of a network relative to the time in another.
 
@@ -193,15 +162,13 @@ def time_share(
 
     Parameters
     ----------
-    network : Module
-        It is not changed: a copy runs, in eval mode without gradients.
     example : Tensor or dict of Tensor
-        The batch that runs.
+        The batch that runs, in a copy of the network, in eval mode without gradients.
     part, reference : Module
         Modules inside ``network``, or the network itself. Several calls in a pass are added up.
     repeats : int
         Forward passes that count, after ``warmup`` others.
-    device, channels_last, amp, threads
+    device, formats
         As in :func:`compare`.
 
     Returns
@@ -215,13 +182,14 @@ def time_share(
     >>> 0 < time_share(net, torch.zeros(4, 8), net[1], net) < 1
     True
     """
-    setting = Setting.checked("time_share", device, channels_last, amp)
-    _check_counts("time_share", repeats, warmup, threads)
+    setting = Setting(resolve_device("time_share", device), formats)
+    check_value("time_share", "repeats", whole(), repeats)
+    check_value("time_share", "warmup", whole(0), warmup)
     inputs = setting.inputs(example, batch_of("time_share", example))
-    names = {"part": _name_in(network, part, "part")}
-    names["reference"] = _name_in(network, reference, "reference")
+    parts = {"part": part, "reference": reference}
+    names = {role: _name_in(network, module, role) for role, module in parts.items()}
     shares = []
-    with limited_threads(threads), torch.no_grad():
+    with limited_threads(formats.threads), torch.no_grad():
         clock = Clock(setting.device)
         running = setting.network(network)
         watches = {role: Stopwatch(running.get_submodule(n), clock) for role, n in names.items()}
@@ -265,19 +233,3 @@ def _check_networks(networks: Any) -> None:
     if not found or not all(isinstance(network, nn.Module) for network in found):
         got = [type(n).__name__ for n in found] or type(networks).__name__
         raise parameter_error("compare", "networks", "a dict from names to networks", got)
-
-
-def _check_batch_sizes(sizes: Any) -> None:
-    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes or None in sizes:
-        accepted = "a list of positive integers"
-        raise parameter_error("compare", "batch_sizes", accepted, sizes)
-    for size in sizes:
-        optional_positive_int("compare", "batch_sizes", size)
-
-
-def _check_counts(owner: str, repeats: Any, warmup: Any, threads: Any) -> None:
-    if optional_positive_int(owner, "repeats", repeats) is None:
-        raise parameter_error(owner, "repeats", "a positive integer", repeats)
-    if not isinstance(warmup, int) or warmup < 0:
-        raise parameter_error(owner, "warmup", "an integer of at least 0", warmup)
-    optional_positive_int(owner, "threads", threads)

@@ -80,12 +80,8 @@ class Stopwatch:
 class Runner:
     """One network with one batch, and what its windows measured.
 
-    Attributes
-    ----------
-    rates, latencies : list of float
-        Examples per second, and seconds of a pass that is waited for; one entry per window.
-    peak : int
-        Peak memory of one pass in bytes.
+    Every window adds to ``rates`` its examples per second, and to ``latencies`` the seconds of a
+    pass that is waited for; ``peak`` is the peak memory of one pass in bytes.
     """
 
     def __init__(
@@ -97,8 +93,7 @@ class Runner:
         self.batch_size = batch_size
         self.setting = setting
         self.clock = Clock(setting.device)
-        self.chunk = 1
-        self.peak = 0
+        self.chunk, self.peak = 1, 0
         self.rates: list[float] = []
         self.latencies: list[float] = []
 
@@ -122,8 +117,7 @@ class Runner:
         self.latencies.append(per_pass)
 
     def _seconds_per_pass(self, chunk: int, seconds: float) -> float:
-        spent = 0.0
-        passes = 0
+        spent, passes = 0.0, 0
         while not passes or spent < seconds:
             spent += self.clock.seconds(lambda: self._run(chunk))
             passes += chunk

@@ -15,14 +15,17 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from itertools import product
 from numbers import Integral
 from typing import Any
 
 from vinets.checks import parameter_error
+from vinets.options import flat
+from vinets.settings import Advising
 from vinets.theory.inex import MAX_DEGREE
 from vinets.theory.split import Region, Split
 
-__all__ = ["Advice", "AdviceRow", "Setting", "advise", "power_of_ten"]
+__all__ = ["Advice", "AdviceRow", "advise", "power_of_ten"]
 
 DEGREES = (1, 2, 3, 4, 5)
 PER_CLASS = (1, 4, 16, 32, 64, 128, 256)
@@ -32,22 +35,12 @@ FEWEST_MONOMIALS = 16  # the recommendation goes no lower
 
 @dataclass(frozen=True)
 class AdviceRow:
-    """One size of a head.
-
-    Attributes
-    ----------
-    degree, polynomials, monomials : int
-        The numbers d, N and S.
-    log10_tau_max : float
-        Decimal logarithm of the largest tau that is certified.
-    log10_kappa : float
-        Decimal logarithm of the bound on kappa at the tau of the advice.
-    """
+    """One size of a head, the numbers d, N and S, and the bound on kappa at tau."""
 
     degree: int
     polynomials: int
     monomials: int
-    log10_tau_max: float
+    log10_tau_max: float  # of the largest tau that is certified
     log10_kappa: float
 
     @property
@@ -55,46 +48,27 @@ class AdviceRow:
         """Whether the complexity is certified to be at most that of the uncut."""
         return self.log10_kappa <= 0
 
-
-@dataclass(frozen=True)
-class Setting:
-    """A recommended head: degree, counts, the tau to keep to, and the bound on kappa."""
-
-    degree: int
-    polynomials: int
-    monomials: int
-    tau: float
-    log10_kappa: float
-
     @property
-    def log10_tau_max(self) -> float:
-        """Decimal logarithm of the largest tau that is certified at this size."""
-        return math.log10(self.tau) - self.log10_kappa
+    def size(self) -> tuple[int, int]:
+        """Polynomials and monomials."""
+        return self.polynomials, self.monomials
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What :func:`advise` found.
-
-    Attributes
-    ----------
-    region : Region
-        The region itself, to ask about other sizes.
-    tau : float
-        The tau of ``log10_kappa`` and ``fits`` in the rows.
-    rows : tuple of AdviceRow
-        The grid of degrees, polynomials and monomials.
-    path : tuple of AdviceRow
-        The sizes that the rule of the recommendation looks at, the wanted one first.
-    setting : Setting or None
-        The recommendation, or None where no size of the path fits.
-    """
+    """What :func:`advise` found: the grid, and the sizes that its rule looks at."""
 
     region: Region
-    tau: float
-    rows: tuple[AdviceRow, ...]
-    path: tuple[AdviceRow, ...]
-    setting: Setting | None
+    tau: float  # that of log10_kappa and fits in the rows
+    rows: tuple[AdviceRow, ...]  # the grid
+    path: tuple[AdviceRow, ...]  # the wanted size and its halvings
+
+    @property
+    def setting(self) -> AdviceRow | None:
+        """The recommendation: the first size of the path that fits, at its largest degree."""
+        fitting = [row for row in self.path if row.fits]
+        # Degrees rise within a size, so the last row that fits has the largest.
+        return next((r for r in reversed(fitting) if r.size == fitting[0].size), None)
 
     @property
     def binding(self) -> float:
@@ -105,7 +79,7 @@ class Advice:
     def sentence(self) -> str:
         """The recommendation, or why there is none."""
         if self.setting is None:
-            last = min(self.path, key=lambda row: (row.polynomials, row.monomials, row.degree))
+            last = min(self.path, key=lambda row: (*row.size, row.degree))
             return (
                 f"No head is certified at tau = {self.tau:g}, down to {last.polynomials} "
                 f"polynomials over {last.monomials} monomials of degree {last.degree}: the "
@@ -118,14 +92,13 @@ class Advice:
         return (
             f"Take {'at most ' if smaller else ''}{found.polynomials} polynomials over "
             f"{found.monomials} monomials of degree up to {found.degree}: kappa <= "
-            f"{power_of_ten(found.log10_kappa, math.ceil)} at tau = {found.tau:g}, and kappa <= 1 "
+            f"{power_of_ten(found.log10_kappa, math.ceil)} at tau = {self.tau:g}, and kappa <= 1 "
             f"up to tau = {power_of_ten(found.log10_tau_max)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        region, setting = self.region, self.setting
-        found = setting and asdict(setting) | {"log10_tau_max": setting.log10_tau_max}
+        region, found = self.region, self.setting
         return {
             "constant": region.constant,
             "lambda_1": region.lambda_1,
@@ -134,7 +107,8 @@ class Advice:
             "log10_removed": self.binding,
             "log10_before": region.split.log10_before,
             "rows": [asdict(row) | {"fits": row.fits} for row in self.rows],
-            "setting": found,
+            "path": [asdict(row) | {"fits": row.fits} for row in self.path],
+            "setting": found and asdict(found) | {"tau": self.tau},
             "sentence": self.sentence,
         }
 
@@ -148,7 +122,7 @@ class Advice:
             "polynomials" + "".join(f"{n:>11} " for n, _ in sizes),
             "monomials  " + "".join(f"{s:>11} " for _, s in sizes),
         ]
-        known = {(row.degree, row.polynomials, row.monomials): row for row in self.path}
+        known = {(row.degree, *row.size): row for row in self.path}
         for degree in sorted({row.degree for row in self.path}):
             cells = [known[degree, *size] for size in sizes]
             text = (f"{power_of_ten(c.log10_tau_max):>11}{'*' if c.fits else ' '}" for c in cells)
@@ -158,13 +132,14 @@ class Advice:
 
     def _columns(self) -> list[tuple[int, int]]:
         """At most five sizes of the path: spread evenly, and the recommended one."""
-        sizes = list(dict.fromkeys((row.polynomials, row.monomials) for row in self.path))
+        sizes = list(dict.fromkeys(row.size for row in self.path))
         chosen = {0, len(sizes) // 3, 2 * len(sizes) // 3, len(sizes) - 1}
         if self.setting is not None:
-            chosen.add(sizes.index((self.setting.polynomials, self.setting.monomials)))
+            chosen.add(sizes.index(self.setting.size))
         return [sizes[i] for i in sorted(chosen)]
 
 
+@flat(advising=Advising)
 def advise(
     split: Split,
     classes: int,
@@ -172,12 +147,7 @@ def advise(
     degrees: Iterable[int] = DEGREES,
     polynomials: Iterable[int] | None = None,
     monomials: Iterable[int] = MONOMIALS,
-    lambda_1: float | None = None,
-    lambda_2: float | None = None,
-    constant: str = "proved",
-    per_class: int = 128,
-    monomials_wanted: int = 512,
-    tau: float = 10.0,
+    advising: Advising,
 ) -> Advice:
     r"""Find sizes of a head with which the VI-Net is certified to be no more complex.
 
@@ -185,20 +155,14 @@ def advise(
     ``tau``. Where no degree fits, halve the polynomials a class and the monomials together, down
     to 1 and 16, until one does.
 
+    The norms of the split count as exact, and are so up to the tolerance with which they were
+    computed. The K classes are the rows of the final layer.
+
     Parameters
     ----------
-    split : Split
-        From :func:`~vinets.theory.split.split_at`. Its norms count as exact, and are so up to the
-        tolerance with which they were computed.
-    classes : int
-        The number K of classes, the rows of the final layer.
-    degrees : iterable of int, default=(1, 2, 3, 4, 5)
-        Degrees of the grid and of the recommendation.
-    polynomials : iterable of int or None, default=None
-        Numbers N of the grid, of all classes together; None for 1, 4, 16, 32, 64, 128 and 256 a
-        class.
-    monomials : iterable of int, default=(16, 32, 64, 128, 256, 512, 1024, 2048, 8192)
-        Numbers S of the grid.
+    degrees, polynomials, monomials : iterable of int
+        The numbers d, N of all classes together, and S of the grid; degrees are those of the
+        recommendation, too. Without ``polynomials``, 1 to 256 a class.
     lambda_1 : float or None, default=None
         Bound on the spectral norm of the final layer. It is a choice, to be kept by training with
         weight decay or projection. None for the norm of the uncut network's own last layer.
@@ -236,25 +200,19 @@ def advise(
     tau = 10, and kappa <= 1 up to tau = 26.3.
     """
     classes = _counts("classes", [classes])[0]
-    wanted = (
-        _counts("per_class", [per_class])[0],
-        _counts("monomials_wanted", [monomials_wanted])[0],
-    )
     if polynomials is None:
         polynomials = [classes * count for count in PER_CLASS]
-    last = split.removed[-1].spectral
+    last, tau = split.removed[-1].spectral, advising.tau
     region = Region(
         split,
-        last if lambda_1 is None else lambda_1,
-        float(classes) if lambda_2 is None else lambda_2,
-        constant,
+        last if advising.lambda_1 is None else advising.lambda_1,
+        float(classes) if advising.lambda_2 is None else advising.lambda_2,
+        advising.constant,
     )
     powers = _counts("degrees", degrees, MAX_DEGREE)
-    grid = [
-        (n, s) for n in _counts("polynomials", polynomials) for s in _counts("monomials", monomials)
-    ]
-    path = _rows(region, tau, powers, _halvings(classes, *wanted))
-    return Advice(region, tau, _rows(region, tau, powers, grid), path, _recommend(path, tau))
+    grid = list(product(_counts("polynomials", polynomials), _counts("monomials", monomials)))
+    wanted = _halvings(classes, advising.per_class, advising.monomials_wanted)
+    return Advice(region, tau, *(_rows(region, tau, powers, sizes) for sizes in (grid, wanted)))
 
 
 def _halvings(classes: int, per_class: int, monomials: int) -> list[tuple[int, int]]:
@@ -276,19 +234,6 @@ def _rows(
         for n, s in sizes
         for d in degrees
     )
-
-
-def _recommend(path: tuple[AdviceRow, ...], tau: float) -> Setting | None:
-    """The first size of the path that fits, at its largest degree."""
-    fitting = [row for row in path if row.fits]
-    if not fitting:
-        return None
-    first = fitting[0]
-    same = [
-        r for r in fitting if (r.polynomials, r.monomials) == (first.polynomials, first.monomials)
-    ]
-    best = max(same, key=lambda row: row.degree)
-    return Setting(best.degree, best.polynomials, best.monomials, tau, best.log10_kappa)
 
 
 def _counts(name: str, values: Iterable[int], most: int | None = None) -> list[int]:

@@ -20,7 +20,7 @@ of ones as :math:`W_F`), so :math:`\lambda_2` bounds the transposed norm here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -32,7 +32,7 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.checks import parameter_error
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
-from vinets.theory.complexity import LayerNorms
+from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import InExEncoding, encode
 from vinets.theory.norms import largest_of
 
@@ -91,16 +91,9 @@ def kappa(
 ) -> float:
     r"""The factor :math:`\kappa = R_{\tilde\phi} / R_\phi` of the main theorem, from the norms.
 
-    Parameters
-    ----------
-    kept : sequence of LayerNorms
-        Layers 1 to L', which both networks have.
-    removed : sequence of LayerNorms
-        Layers L'+1 to L of the uncut.
-    added : sequence of LayerNorms
-        What the VI-Net has in their place. In the paper: W_M with Lipschitz constant d, W_C and
-        W_F; see :meth:`PolynomialBounds.layers`. A projection before the polynomials is a layer
-        too.
+    Both networks have the layers ``kept``, the uncut one ``removed`` behind them, and the VI-Net
+    ``added``. In the paper these are W_M with Lipschitz constant d, W_C and W_F; see
+    :attr:`PolynomialBounds.layers`. A projection before the polynomials is a layer too.
 
     Examples
     --------
@@ -111,30 +104,14 @@ def kappa(
     if not kept and not removed:
         raise parameter_error("kappa", "removed", "the layers of an uncut network", [])
 
-    def product(layers: Iterable[LayerNorms]) -> float:
-        return math.prod(layer.lipschitz * layer.spectral for layer in layers)
-
-    def total(layers: Iterable[LayerNorms]) -> float:
-        return math.fsum(layer.term for layer in layers)
-
-    shares = total([*kept, *added]) / total([*kept, *removed])
-    return product(added) / product(removed) * shares**1.5
+    before, after = Complexity((*kept, *removed)), Complexity((*kept, *added))
+    products = Complexity(tuple(added)).product / Complexity(tuple(removed)).product
+    return products * (after.total / before.total) ** 1.5
 
 
 @dataclass(frozen=True)
 class PolynomialSize:
     r"""The four numbers that the bounds depend on, and the bounds.
-
-    Parameters
-    ----------
-    degree : int
-        The highest degree ``d``.
-    monomials : int
-        The number ``S`` of monomials.
-    polynomials : int
-        The number ``N`` of polynomials.
-    tau : float
-        Bound on the :math:`\ell_1` norm of every coefficient row.
 
     Examples
     --------
@@ -145,10 +122,10 @@ class PolynomialSize:
     (240.0, 120.0)
     """
 
-    degree: int
-    monomials: int
-    polynomials: int
-    tau: float
+    degree: int  # d, the highest
+    monomials: int  # S
+    polynomials: int  # N
+    tau: float  # bound on the l1 norm of every coefficient row
 
     def __post_init__(self) -> None:
         for name in ("degree", "monomials", "polynomials"):
@@ -197,19 +174,7 @@ class PolynomialSize:
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound and what it bounds.
-
-    Parameters
-    ----------
-    quantity : str
-        What is bounded.
-    source : str
-        The statement of the paper that it comes from.
-    actual : float
-        The value of this layer.
-    bound : float
-        The bound for a layer of this size.
-    """
+    """One bound, of a statement of the paper, and the value that it bounds."""
 
     quantity: str
     source: str
@@ -229,22 +194,12 @@ class Bound:
 
 @dataclass(frozen=True)
 class PolynomialBounds:
-    """The norms of an encoded polynomial layer beside their bounds.
-
-    Parameters
-    ----------
-    size : PolynomialSize
-        Degree, counts and the largest coefficient row.
-    sums, coefficients : LayerNorms
-        Those of W_M, with Lipschitz constant ``d``, and of W_C.
-    final : LayerNorms or None
-        Those of W_F, where it was given.
-    """
+    """The norms of an encoded polynomial layer beside their bounds."""
 
     size: PolynomialSize
-    sums: LayerNorms
-    coefficients: LayerNorms
-    final: LayerNorms | None = None
+    sums: LayerNorms  # W_M, with Lipschitz constant d
+    coefficients: LayerNorms  # W_C
+    final: LayerNorms | None = None  # W_F, where it was given
 
     @property
     def layers(self) -> tuple[LayerNorms, ...]:
@@ -266,7 +221,7 @@ class PolynomialBounds:
         if self.final is None:
             return tuple(found)
         product = math.prod(layer.spectral for layer in self.layers)
-        shares = math.fsum(layer.term for layer in self.layers)
+        shares = Complexity(self.layers).total
         lambda_1, lambda_2 = self.final.spectral, self.final.ratio
         norms = "product of ||W||_2"
         found += [
@@ -306,26 +261,23 @@ def encode_polynomials(polynomials: Polynomials | InExEncoding) -> InExEncoding:
         return polynomials
     if isinstance(polynomials, SharedPolynomials):
         return encode(polynomials.terms, polynomials.coefficients, polynomials.constants)
-    if isinstance(polynomials, PolynomialLayer):
+    if isinstance(polynomials, PolynomialLayer | BlockPolynomialLayer):
         plain = polynomials.folded()
-        return encode(plain.monomials.terms, plain.weight, plain.bias)
-    if isinstance(polynomials, BlockPolynomialLayer):
-        blocks = polynomials.folded()
-        return encode(blocks.monomials.terms, blocks.dense(), blocks.bias)
+        weight = plain.weight if isinstance(plain, PolynomialLayer) else plain.dense()
+        return encode(plain.monomials.terms, weight, plain.bias)
     accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
     raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
 
 
 def polynomial_bounds(
-    polynomials: Polynomials | InExEncoding,
-    final: Tensor | None = None,
+    polynomials: Polynomials | InExEncoding, final: Tensor | None = None
 ) -> PolynomialBounds:
     """Compute the norms of an encoded polynomial layer and set the bounds beside them.
 
     Parameters
     ----------
     polynomials : PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding
-        The layer. Its constants belong to the activation and count neither in W_C nor in tau.
+        Its constants belong to the activation and count neither in W_C nor in tau.
     final : Tensor of shape (K, N) or None, default=None
         The weights W_F of the linear layer behind it, batch normalisation folded in. Its own
         norms serve as lambda_1 and lambda_2. None leaves the bounds of the theorem out.
@@ -348,12 +300,8 @@ def polynomial_bounds(
     if final is not None and (final.ndim != 2 or final.shape[1] != len(matrix)):
         accepted = f"a matrix of {len(matrix)} columns, one a polynomial"
         raise parameter_error("polynomial_bounds", "final", accepted, tuple(final.shape))
-    size = PolynomialSize(
-        degree=encoded.degree,
-        monomials=len(encoded.terms),
-        polynomials=len(matrix),
-        tau=float(matrix.abs().sum(dim=1).max()),
-    )
+    tau = float(matrix.abs().sum(dim=1).max())
+    size = PolynomialSize(encoded.degree, len(encoded.terms), len(matrix), tau)
     return PolynomialBounds(
         size,
         matrix_norms(encoded.sums, "W_M", lipschitz=float(size.degree)),

@@ -12,19 +12,15 @@ a network are read by :mod:`vinets.theory.layers`, which states the rule for res
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor, nn
+from dataclasses import asdict, dataclass
 
 from vinets.theory.layers import RESIDUAL_RULE, Layer
 from vinets.theory.norms import (
-    SpectralNorm,
     kernel_bound,
-    largest_singular_value,
     linear_map,
     row_norms,
     spectral_norm,
+    stacked_norm,
 )
 
 __all__ = ["Complexity", "LayerNorms", "layer_norms"]
@@ -32,34 +28,16 @@ __all__ = ["Complexity", "LayerNorms", "layer_norms"]
 
 @dataclass(frozen=True)
 class LayerNorms:
-    """What the definition needs of one layer.
-
-    Attributes
-    ----------
-    name : str
-        Name of the layer.
-    spectral, two_one : float
-        Spectral norm of W, and (2,1) norm of its transpose.
-    lipschitz : float
-        Lipschitz constant of the activation and what else follows W.
-    kernel_bound : float or None
-        The bound on the spectral norm by the reshaped kernel, for comparison.
-    upper : float or None
-        Upper bound on the spectral norm, which holds but for a probability of 1e-6.
-    converged : bool
-        Whether the spectral norm reached its tolerance.
-    role : str
-        Place in a residual block: plain, fork, carry or join.
-    """
+    """What the definition needs of one layer."""
 
     name: str
-    spectral: float
-    two_one: float
-    lipschitz: float = 1.0
-    kernel_bound: float | None = None
-    upper: float | None = None
+    spectral: float  # norm of W
+    two_one: float  # (2,1) norm of its transpose
+    lipschitz: float = 1.0  # of the activation and what else follows W
+    kernel_bound: float | None = None  # on the spectral norm, from the reshaped kernel
+    upper: float | None = None  # bound on the spectral norm, but for a probability of 1e-6
     converged: bool = True
-    role: str = "plain"
+    role: str = "plain"  # place in a residual block: plain, fork, carry or join
 
     @property
     def ratio(self) -> float:
@@ -86,15 +64,25 @@ class Complexity:
     residual_rule: str = RESIDUAL_RULE
 
     @property
+    def product(self) -> float:
+        """Product of Lipschitz constants and spectral norms."""
+        return math.prod(layer.lipschitz * layer.spectral for layer in self.layers)
+
+    @property
     def log10_product(self) -> float:
-        """Decimal logarithm of the product of Lipschitz constants and spectral norms."""
+        """Decimal logarithm of the product, finite where that overflows."""
         factors = [layer.lipschitz * layer.spectral for layer in self.layers]
         return math.fsum(map(math.log10, factors)) if all(f > 0 for f in factors) else -math.inf
 
     @property
+    def total(self) -> float:
+        """The sum, before it is raised to the power 3/2."""
+        return math.fsum(layer.term for layer in self.layers)
+
+    @property
     def log10_R(self) -> float:
         """Decimal logarithm of R, finite where R itself overflows."""
-        total = math.fsum(layer.term for layer in self.layers)
+        total = self.total
         return self.log10_product + 1.5 * math.log10(total) if total > 0 else -math.inf
 
     @property
@@ -105,13 +93,12 @@ class Complexity:
             return math.inf
         if log < -300:  # also where a layer is zero
             return 0.0
-        product = math.prod(layer.lipschitz * layer.spectral for layer in self.layers)
-        return product * float(math.fsum(layer.term for layer in self.layers) ** 1.5)
+        return self.product * float(self.total**1.5)
 
     @property
     def shares(self) -> tuple[float, ...]:
         """Each layer's share of the sum; the shares add up to 1."""
-        total = math.fsum(layer.term for layer in self.layers)
+        total = self.total
         return tuple(layer.term / total if total > 0 else 0.0 for layer in self.layers)
 
     @property
@@ -122,17 +109,7 @@ class Complexity:
     def to_dict(self) -> dict[str, object]:
         """Plain numbers and names, for JSON."""
         rows = [
-            {
-                "name": layer.name,
-                "role": layer.role,
-                "spectral": layer.spectral,
-                "upper": layer.upper,
-                "kernel_bound": layer.kernel_bound,
-                "two_one": layer.two_one,
-                "lipschitz": layer.lipschitz,
-                "share": share,
-                "converged": layer.converged,
-            }
+            asdict(layer) | {"share": share}
             for layer, share in zip(self.layers, self.shares, strict=True)
         ]
         log = self.log10_R if math.isfinite(self.log10_R) else None
@@ -162,8 +139,9 @@ def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNo
     two_one = float(rows.sum())
     cheap = kernel_bound(layer.operator)
     if layer.role == "fork" and layer.shortcut is not None:
-        shortcut = layer.shortcut
-        found = _stacked_norm(layer, shortcut, tolerance, seed)
+        shortcut, shape = layer.shortcut, layer.input_shape
+        maps = [linear_map(part, shape) for part in (layer.operator, shortcut)]
+        found = stacked_norm(maps, shape, tolerance, seed, layer.operator.weight.device)
         two_one += float(row_norms(shortcut, layer.input_shape).sum())
         cheap = math.hypot(cheap, kernel_bound(shortcut))
         value, upper = found.value, min(found.upper, cheap)
@@ -188,16 +166,3 @@ def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNo
         found.converged,
         layer.role,
     )
-
-
-def _stacked_norm(
-    layer: Layer, shortcut: nn.Linear | nn.Conv2d, tolerance: float, seed: int
-) -> SpectralNorm:
-    """Spectral norm of the operator and the shortcut, one above the other."""
-    maps = [linear_map(part, layer.input_shape) for part in (layer.operator, shortcut)]
-
-    def both(x: Tensor) -> Tensor:
-        return torch.cat([part(x).flatten() for part in maps])
-
-    device = layer.operator.weight.device
-    return largest_singular_value(both, layer.input_shape, tolerance, seed, device)

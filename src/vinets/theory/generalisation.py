@@ -48,22 +48,6 @@ class GeneralisationBound:
     certificate**; it shows how the parts trade off against each other. What may be compared
     between networks is the ratio of complexity terms, by :func:`compare`.
 
-    Parameters
-    ----------
-    distribution : MarginDistribution
-        Margins of the training examples.
-    log10_R : float
-        Decimal logarithm of the spectral complexity, as R itself may overflow.
-    input_norm : float
-        :math:`\|X\|_{2,2}` of the same examples.
-    width : int
-        The width :math:`\omega`; see :func:`network_width`.
-    delta : float, default=0.01
-        The probability with which the bound may fail.
-    form : {"theorem", "printed"}, default="theorem"
-        Whether the complexity term is divided by m, as in the theorem that the corollary cites,
-        or by the root of m, as printed in the paper; see the module's text.
-
     Examples
     --------
     >>> sample = MarginDistribution([1.0, 2.0, 3.0, 4.0])
@@ -72,12 +56,12 @@ class GeneralisationBound:
     (0.2599, 1.073, True)
     """
 
-    distribution: MarginDistribution
-    log10_R: float
-    input_norm: float
-    width: int
-    delta: float = 0.01
-    form: Literal["theorem", "printed"] = "theorem"
+    distribution: MarginDistribution  # of the training examples
+    log10_R: float  # as R itself may overflow
+    input_norm: float  # ||X||_2,2 of the same examples
+    width: int  # omega, of network_width
+    delta: float = 0.01  # the probability with which the bound may fail
+    form: Literal["theorem", "printed"] = "theorem"  # see the module's text
 
     def __post_init__(self) -> None:
         owner = "GeneralisationBound"
@@ -103,9 +87,8 @@ class GeneralisationBound:
             raise parameter_error("GeneralisationBound", "gamma", "positive", gamma)
         power = 1.0 if self.form == "theorem" else 0.5
         size = math.log10(self.input_norm) - power * math.log10(len(self.distribution))
-        return like_numbers(
-            size + self.log10_R + math.log10(math.log(self.width)) - np.log10(gamma)
-        )
+        width = math.log10(math.log(self.width))
+        return like_numbers(size + self.log10_R + width - np.log10(gamma))
 
     def complexity_term(self, gamma: Numbers) -> Numbers:
         r""":math:`\|X\|_{2,2} R \ln(\omega) / (\gamma m)`, or the printed form of it."""
@@ -115,16 +98,6 @@ class GeneralisationBound:
         r""":math:`L_\gamma` plus both terms with constant 1. No certificate."""
         terms = np.asarray(self.complexity_term(gamma)) + self.confidence_term
         return like_numbers(self.distribution.loss(gamma) + terms)
-
-    def curve(self, gammas: ArrayLike) -> dict[str, NDArray[np.float64]]:
-        """The parts and their sum at each margin, for a figure."""
-        gamma = np.asarray(gammas, dtype=np.float64)
-        return {
-            "gamma": gamma,
-            "loss": self.distribution.loss(gamma),
-            "complexity": self.complexity_term(gamma),
-            "value": self.value(gamma),
-        }
 
     def best(self) -> float:
         """The margin with the smallest :meth:`value`.

@@ -29,32 +29,23 @@ from vinets.theory.bounds import (
     polynomial_bounds,
 )
 from vinets.theory.complexity import LayerNorms
-from vinets.theory.norms import largest_singular_value
+from vinets.theory.norms import stacked_norm
 
 __all__ = ["HeadNorms", "head_norms"]
 
 
 @dataclass(frozen=True)
 class HeadNorms:
-    r"""The layers of a head.
+    r"""The layers of a head, from the latents to the logits.
 
-    Attributes
-    ----------
-    layers : tuple of LayerNorms
-        From the latents to the logits.
-    sizes : tuple of int
-        How many numbers enter the head, and how many every layer returns.
-    bounds : PolynomialBounds or None
-        The theorem's bounds at one position, for a head of polynomials.
-    variables_bound : float
-        A bound on the absolute values of the polynomials' variables, whatever the input. The
-        theorem assumes 1. Above, the InEx activation has the Lipschitz constant
-        :math:`d\,B^{d-1}` instead of :math:`d`; see :meth:`guaranteed`.
+    ``variables_bound`` bounds the absolute values of the polynomials' variables, whatever the
+    input. The theorem assumes 1. Above, the InEx activation has the Lipschitz constant
+    :math:`d\,B^{d-1}` instead of :math:`d`; see :meth:`guaranteed`.
     """
 
     layers: tuple[LayerNorms, ...]
-    sizes: tuple[int, ...]
-    bounds: PolynomialBounds | None = None
+    sizes: tuple[int, ...]  # how many numbers enter the head, and how many every layer returns
+    bounds: PolynomialBounds | None = None  # at one position, for a head of polynomials
     variables_bound: float = 1.0
 
     def guaranteed(self) -> tuple[LayerNorms, ...]:
@@ -72,13 +63,8 @@ class HeadNorms:
 def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
     """Norms of every layer of ``head`` on latents of C channels at P positions.
 
-    Parameters
-    ----------
-    head : Head
-        Of any kind. It is folded first, so that batch normalisation counts in the matrices around
-        it, and not changed.
-    shape : (int, int)
-        ``C`` and ``P``.
+    The head is folded first, so that batch normalisation counts in the matrices around it, and not
+    changed. ``shape`` is C and P.
 
     Examples
     --------
@@ -128,10 +114,8 @@ def _fork(first: LinearMap, shortcut: Tensor) -> LayerNorms:
     matrix = first.matrix
     rows = matrix.abs() if matrix.ndim == 1 else matrix.norm(dim=1)
 
-    def both(z: Tensor) -> Tensor:
-        return torch.cat([matrix * z if matrix.ndim == 1 else matrix @ z, shortcut @ z])
-
-    found = largest_singular_value(both, (matrix.shape[-1],), 1e-9)
+    top = (lambda z: matrix * z) if matrix.ndim == 1 else (lambda z: matrix @ z)
+    found = stacked_norm([top, lambda z: shortcut @ z], (matrix.shape[-1],), 1e-9)
     two_one = float(rows.sum() + shortcut.norm(dim=1).sum())
     return LayerNorms(
         first.name, found.value, two_one, upper=found.upper, converged=found.converged, role="fork"

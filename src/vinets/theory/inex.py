@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 
@@ -77,18 +77,10 @@ def inex_signs(degree: int) -> NDArray[np.int64]:
 def inex(sums: Tensor, degree: int) -> Tensor:
     r"""The InEx activation :math:`\alpha^d` of the last dimension: (..., 2^d - 1) to (...).
 
-    Parameters
-    ----------
-    sums : Tensor of shape (..., 2^d - 1)
-        Partial sums, in the order of :func:`subsets`.
-    degree : int
-        The degree ``d``, from 1 to 20.
-
-    Notes
-    -----
-    With inputs of the product in [-1, 1] it is d-Lipschitz on the partial sums that can occur, the
-    image of W_M. Between points off that image it is steeper: at the sums of (1, 1, 1) its
-    gradient has the norm 5.7.
+    The partial sums are in the order of :func:`subsets`, for a degree from 1 to 20. With inputs of
+    the product in [-1, 1] it is d-Lipschitz on the partial sums that can occur, the image of W_M.
+    Between points off that image it is steeper: at the sums of (1, 1, 1) its gradient has the
+    norm 5.7.
 
     Examples
     --------
@@ -108,12 +100,8 @@ def sums_matrix(terms: TermSet) -> Tensor:
     """The matrix W_M: one row for each term and each non-empty subset of its variables.
 
     A power repeats its variable, so that entries are small integers. The rows of a term lie
-    together, in the order of :func:`subsets`.
-
-    Returns
-    -------
-    Tensor of shape (s, n), sparse (COO, coalesced, float64)
-        With ``s`` the sum of 2^d - 1 over the degrees ``d`` of the terms.
+    together, in the order of :func:`subsets`. The matrix (s, n) is sparse (COO, coalesced,
+    float64), with ``s`` the sum of 2^d - 1 over the degrees ``d`` of the terms.
 
     Examples
     --------
@@ -141,23 +129,14 @@ def sums_matrix(terms: TermSet) -> Tensor:
 class InExEncoding:
     r"""``N`` polynomials of ``n`` variables as :math:`W_C\, \sigma(W_M x) + b`.
 
-    Parameters
-    ----------
-    terms : TermSet
-        The ``S`` terms, without the constant.
-    sums : Tensor of shape (s, n), sparse
-        The matrix W_M.
-    coefficients : Tensor of shape (N, S), float64
-        The matrix W_C.
-    constants : Tensor of shape (N,), float64
-        The constant terms. They stand outside of both matrices, as a shift of the activation that
-        follows; the absolute value of a shifted number is still 1-Lipschitz.
+    The constants stand outside of both matrices, as a shift of the activation that follows; the
+    absolute value of a shifted number is still 1-Lipschitz.
     """
 
-    terms: TermSet
-    sums: Tensor
-    coefficients: Tensor
-    constants: Tensor
+    terms: TermSet  # S, without the constant
+    sums: Tensor  # W_M (s, n), sparse
+    coefficients: Tensor  # W_C (N, S), float64
+    constants: Tensor  # b (N,), float64
 
     @property
     def degree(self) -> int:
@@ -186,37 +165,28 @@ class InExEncoding:
 
         Coefficients are taken as the binary fractions that floats are. Slow: meant for proof.
         """
-        matrix = [[Fraction(c) for c in row] for row in self.coefficients.tolist()]
-        shifts = [Fraction(b) for b in self.constants.tolist()]
-        rows: list[list[tuple[int, int]]] = [[] for _ in range(self.sums.shape[0])]
-        row_of, column_of = self.sums.indices().tolist()
-        for row, column, value in zip(row_of, column_of, self.sums.values().tolist(), strict=True):
-            rows[row].append((column, int(value)))
-        results = []
-        for point in points:
-            point_shape((1, len(point)), self.terms.n_variables)
-            sums = [sum((a * point[i] for i, a in row), Fraction(0)) for row in rows]
-            values = _activate_exact(sums, self.terms.degrees.tolist())
-            results.append(
-                [
-                    sum((c * v for c, v in zip(line, values, strict=True)), shift)
-                    for line, shift in zip(matrix, shifts, strict=True)
-                ]
-            )
+        if not points:
+            return []
+        x = np.array(points, dtype=object)  # numpy multiplies and adds fractions as they are
+        point_shape(x.shape, self.terms.n_variables)
+        sums = x @ self.sums.to_dense().long().numpy().astype(object).T
+        values, start = [], 0
+        for degree in self.terms.degrees.tolist():
+            signs = inex_signs(degree).astype(object)
+            part = sums[:, start : start + len(signs)]
+            values.append(part**degree @ signs / math.factorial(degree))
+            start += len(signs)
+        exact = np.vectorize(Fraction, otypes=[object])
+        matrix, shifts = exact(self.coefficients.numpy()), exact(self.constants.numpy())
+        results: list[list[Fraction]] = (np.stack(values, 1) @ matrix.T + shifts).tolist()
         return results
 
 
 def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None) -> InExEncoding:
     """Encode polynomials as a network of two layers.
 
-    Parameters
-    ----------
-    terms : TermSet
-        The ``S`` terms, without the constant.
-    coefficients : Tensor of shape (N, S)
-        One row a polynomial.
-    constants : Tensor of shape (N,) or None, default=None
-        The constant terms; None for zeros.
+    There are S terms without the constant, coefficients (N, S) with a row for every polynomial,
+    and their constant terms (N,), which are zeros where there are none.
 
     Examples
     --------
@@ -235,35 +205,23 @@ def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None
         accepted = f"a vector of {len(matrix)} numbers, one a polynomial"
         raise parameter_error("encode", "constants", accepted, tuple(shifts.shape))
     if not (matrix.isfinite().all() and shifts.isfinite().all()):
-        raise parameter_error(
-            "encode", "coefficients", "finite, with their constants", "nan or inf"
-        )
+        accepted = "finite, with their constants"
+        raise parameter_error("encode", "coefficients", accepted, "nan or inf")
     return InExEncoding(terms, sums_matrix(terms), matrix, shifts)
 
 
 @dataclass(frozen=True)
 class Cancellation:
-    """How much of a product of ``degree`` numbers survives the encoding.
+    """How much of a product of ``degree`` numbers survives the encoding: relative errors.
 
-    Parameters
-    ----------
-    degree : int
-        The number ``d`` of factors.
-    median, worst : float
-        Relative error over the points.
-    amplification : float
-        Size of what is summed over the size of the sum, at x = (1, ..., 1): the sum over k of
-        binomial(d, k) k^d / d!. It multiplies the rounding errors of the powers.
+    The amplification is the size of what is summed over the size of the sum, at x = (1, ..., 1):
+    the sum over k of binomial(d, k) k^d / d!. It multiplies the rounding errors of the powers.
     """
 
     degree: int
     median: float
     worst: float
     amplification: float
-
-    def to_dict(self) -> dict[str, float]:
-        """As plain numbers."""
-        return asdict(self)
 
 
 def cancellation(
@@ -275,18 +233,9 @@ def cancellation(
 ) -> tuple[Cancellation, ...]:
     """Measure the relative error of the encoding of x_1 x_2 ... x_d against ``d``.
 
-    Points are uniform in [-1, 1]^d; the products that the errors refer to are exact.
-
-    Parameters
-    ----------
-    degrees : sequence of int
-        Each from 1 to 20. Time and memory grow as 2^d.
-    points : int, default=64
-        How many points.
-    seed : int, default=0
-        Seed of the points.
-    dtype : torch.dtype, default=torch.float64
-        The precision that is measured: float32 or float64.
+    Points are uniform in [-1, 1]^d; the products that the errors refer to are exact. Degrees go
+    from 1 to 20, where time and memory grow as 2^d; ``dtype``, float32 or float64, is the precision
+    that is measured.
 
     Examples
     --------
@@ -316,18 +265,6 @@ def _cancellation(degree: int, points: int, seed: int, dtype: torch.dtype) -> Ca
     return Cancellation(
         degree, float(np.median(errors)), max(errors), total / math.factorial(degree)
     )
-
-
-def _activate_exact(sums: Sequence[Fraction], degrees: Sequence[int]) -> list[Fraction]:
-    """The values of the terms from their partial sums, in rational arithmetic."""
-    values, start = [], 0
-    for degree in degrees:
-        signs = inex_signs(degree).tolist()
-        part = sums[start : start + len(signs)]
-        total = sum((s * z**degree for s, z in zip(signs, part, strict=True)), Fraction(0))
-        values.append(total / math.factorial(degree))
-        start += len(signs)
-    return values
 
 
 def _check_degree(owner: str, degree: int) -> None:

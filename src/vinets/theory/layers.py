@@ -48,43 +48,25 @@ NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 class Layer:
     r"""One layer :math:`\sigma_i \circ W_i`.
 
-    Attributes
-    ----------
-    name : str
-        Name of the linear or convolutional module in the network.
-    operator : Linear or Conv2d
-        The module in float64 with batch normalisation folded in.
-    input_shape, output_shape : tuple of int
-        Shapes for one example.
-    lipschitz : float
-        Lipschitz constant of what follows, up to the next layer.
-    role : {"plain", "fork", "carry", "join"}
-        Place in a residual block; see the module's text.
-    shortcut : Linear, Conv2d or None
-        S of a fork; None is the identity.
-    carried : int
-        Numbers that travel beside the branch behind a fork or a carry.
+    A shortcut of a residual block, and the numbers ``carried``, travel beside the branch; see the
+    module's text.
     """
 
     name: str
-    operator: LinearLayer
-    input_shape: tuple[int, ...]
+    operator: LinearLayer  # in float64, with batch normalisation folded in
+    input_shape: tuple[int, ...]  # of one example
     output_shape: tuple[int, ...]
-    lipschitz: float = 1.0
+    lipschitz: float = 1.0  # of what follows, up to the next layer
     role: Literal["plain", "fork", "carry", "join"] = "plain"
-    shortcut: LinearLayer | None = None
-    carried: int = 0
+    shortcut: LinearLayer | None = None  # S of a fork; None is the identity
+    carried: int = 0  # behind a fork or a carry
 
 
 def layers_of(network: nn.Module, example: Tensor) -> list[Layer]:
     """Read ``network`` as a sequence of layers; see the module's text for the rules.
 
-    Parameters
-    ----------
-    network : Module
-        A network that :mod:`torch.fx` can trace. It is not changed, and counts in eval mode.
-    example : Tensor
-        A batch of inputs, which fixes the sizes; one is enough.
+    The network is one that :mod:`torch.fx` can trace. It is not changed, and counts in eval mode.
+    The example, a batch of inputs, fixes the sizes; one is enough.
 
     Examples
     --------
@@ -198,6 +180,7 @@ class _Reader:
         last = self.layers[-1].operator if self.bare is _source(node) else None
         # Behind a linear layer of sequences, the channels are not the features.
         if isinstance(last, nn.Conv2d) or (isinstance(last, nn.Linear) and len(shape) == 1):
+            # In place: the operator is a copy of the network's own module.
             last.weight.data *= gain.reshape(-1, *(1 for _ in last.weight.shape[1:]))
         else:
             size = (*shape, 1, 1)[:3]

@@ -16,17 +16,8 @@ from torch.nn import functional as F
 
 __all__ = ["average_pool_constant", "is_sum", "lipschitz_constant", "max_pool_constant"]
 
-ONE: tuple[type[nn.Module], ...] = (
-    nn.ReLU,
-    nn.ReLU6,
-    nn.Tanh,
-    nn.Hardtanh,
-    nn.Softplus,
-    nn.Flatten,
-    nn.Identity,
-    nn.Dropout,
-    nn.Dropout2d,
-)
+ONE = (nn.ReLU, nn.ReLU6, nn.Tanh, nn.Hardtanh, nn.Softplus)
+ONE_IN_EVAL = (nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout2d)
 ONE_BY_NAME = {"relu", "relu_", "tanh", "tanh_", "abs", "absolute", "flatten", "contiguous"}
 ONE_BY_NAME |= {"dropout", "view", "reshape", "squeeze"}
 SLOPES: dict[type[nn.Module], float] = {nn.GELU: 1.13, nn.SiLU: 1.1}  # rounded upwards
@@ -51,8 +42,7 @@ def lipschitz_constant(node: fx.Node, modules: dict[str, nn.Module]) -> float:
     assert isinstance(source, fx.Node)
     shape = tuple(source.meta["tensor_meta"].shape[1:])
     if node.op == "call_module":
-        module = modules[str(node.target)]
-        return _of_module(module, shape, str(node.target))
+        return _of_module(modules[str(node.target)], shape, str(node.target))
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if name in AVERAGES_BY_NAME:
         function = AVERAGES_BY_NAME[name]
@@ -63,7 +53,7 @@ def lipschitz_constant(node: fx.Node, modules: dict[str, nn.Module]) -> float:
 
 
 def _of_module(module: nn.Module, shape: tuple[int, ...], name: str) -> float:
-    if isinstance(module, ONE):
+    if isinstance(module, ONE + ONE_IN_EVAL):
         return 1.0
     if isinstance(module, nn.LeakyReLU):
         return max(1.0, abs(module.negative_slope))
@@ -111,13 +101,10 @@ def max_pool_constant(pool: nn.MaxPool2d, shape: tuple[int, ...]) -> float:
     outputs = pool(torch.zeros(1, *shape)).shape[-2:]
     windows = 1
     for axis, size in enumerate(outputs):
-        k, s, d = (_along(v, axis) for v in (pool.kernel_size, pool.stride, pool.dilation))
+        sizes = (pool.kernel_size, pool.stride, pool.dilation)  # each one number, or one an axis
+        k, s, d = (v if isinstance(v, int) else v[axis] for v in sizes)
         windows *= min(size, math.ceil(k * math.gcd(s, d) / s))
     return math.sqrt(windows)
-
-
-def _along(value: int | tuple[int, ...], axis: int) -> int:
-    return value if isinstance(value, int) else value[axis]
 
 
 def _unknown(name: str, kind: str) -> ValueError:

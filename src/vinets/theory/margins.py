@@ -33,12 +33,7 @@ Numbers = TypeVar("Numbers", float, NDArray[np.float64])
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
     """Logit of the label minus the largest other logit, in float64 of shape (m,).
 
-    Parameters
-    ----------
-    logits : Tensor of shape (m, K)
-        Finite, for two classes or more.
-    labels : Tensor of shape (m,)
-        Integers from 0 to K - 1.
+    Logits (m, K) are finite, for two classes or more, and labels (m,) integers from 0 to K - 1.
 
     Examples
     --------
@@ -65,12 +60,7 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class MarginDistribution:
-    """The margins of a sample.
-
-    Parameters
-    ----------
-    values : array-like of shape (m,)
-        Finite margins in any order. They are kept sorted, in float64 and read-only.
+    """The finite margins (m,) of a sample; they are kept sorted, in float64 and read-only.
 
     Examples
     --------
@@ -152,15 +142,9 @@ def collect_margins(
 ) -> Margins:
     """Run a classifier over examples, and keep their margins and the norm of the inputs.
 
-    Parameters
-    ----------
-    network : Module
-        Returns logits of shape (b, K), or an object with such ``logits``. It runs in eval mode
-        without gradients, and its training flags stay as they were.
-    batches : iterable of (inputs, labels)
-        For the corollary, the training examples, each once and without augmentation.
-    device : str, torch.device or None, default=None
-        Where to run a copy of the network. None runs it where it lies.
+    The network returns logits (b, K), or an object with such ``logits``. It runs in eval mode
+    without gradients where it lies, or as a copy on ``device``; its training flags stay as they
+    were. For the corollary the batches are the training examples, each once and not augmented.
 
     Examples
     --------
@@ -191,13 +175,8 @@ def collect_margins(
 def network_width(layers: Iterable[Layer], extra: Sequence[int] = ()) -> int:
     r"""The width :math:`\omega`: the most numbers that any layer takes or returns.
 
-    Parameters
-    ----------
-    layers : iterable of Layer
-        From :func:`vinets.theory.layers.layers_of`. By the rule ``stacked``, what a residual
-        block carries beside its branch counts.
-    extra : sequence of int, default=()
-        Sizes of layers that are not among them. For a VI-Net, the rows of W_M, W_C and W_F.
+    By the rule ``stacked``, what a residual block carries beside its branch counts. ``extra`` are
+    sizes of layers that are not among them: for a VI-Net, the rows of W_M, W_C and W_F.
 
     Examples
     --------

@@ -19,15 +19,7 @@ __all__ = ["CutComplexity", "cut_complexity", "spectral_complexity"]
 
 @dataclass(frozen=True)
 class CutComplexity:
-    """Norms of a backbone and of the head behind its cut.
-
-    Attributes
-    ----------
-    backbone : Complexity
-        Of the truncated network alone.
-    head : HeadNorms
-        Layers of the head, and the bounds on them.
-    """
+    """Norms of a backbone, the truncated network alone, and of the head behind its cut."""
 
     backbone: Complexity
     head: HeadNorms
@@ -56,10 +48,8 @@ def spectral_complexity(
         It is not changed, and counts in eval mode.
     example : Tensor or None, default=None
         A batch of inputs; one is enough. A :class:`vinets.nn.CutNetwork` knows its own.
-    tolerance : float, default=1e-4
-        Relative residual at which the spectral norms stop.
-    seed : int, default=0
-        Seed of their random start.
+    tolerance, seed
+        Relative residual at which the spectral norms stop, and the seed of their random start.
 
     Examples
     --------

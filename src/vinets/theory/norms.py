@@ -14,8 +14,9 @@ play no part in the definition.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ __all__ = [
     "linear_map",
     "row_norms",
     "spectral_norm",
+    "stacked_norm",
     "two_one_norm",
 ]
 
@@ -45,24 +47,12 @@ EXHAUSTED = 1e-12  # relative size of a new direction that is rounding error onl
 
 @dataclass(frozen=True)
 class SpectralNorm:
-    """The largest singular value of an operator.
+    """The largest singular value of an operator."""
 
-    Attributes
-    ----------
-    value : float
-        The estimate. It is a Rayleigh quotient and so, up to rounding, never above the norm.
-    upper : float
-        An upper bound that fails with a probability of at most 1e-6 over the random start.
-    iterations : int
-        Applications of the operator and its transpose; 0 where a closed form was used.
-    converged : bool
-        Whether the residual reached the tolerance.
-    """
-
-    value: float
-    upper: float
-    iterations: int
-    converged: bool
+    value: float  # a Rayleigh quotient and so, up to rounding, never above the norm
+    upper: float  # a bound that fails with a probability of at most 1e-6 over the random start
+    iterations: int  # applications of the operator and its transpose; 0 for a closed form
+    converged: bool  # whether the residual reached the tolerance
 
 
 def spectral_norm(
@@ -73,16 +63,9 @@ def spectral_norm(
     Circular convolutions of stride 1 that keep the size of their input are diagonalised by the
     Fourier transform. All else goes through :func:`largest_singular_value`.
 
-    Parameters
-    ----------
-    layer : Linear or Conv2d
-        Any stride, dilation and groups; zero or circular padding.
-    input_shape : tuple of int
-        Shape of one example: (channels, height, width), or (..., features).
-    tolerance : float, default=1e-4
-        Relative residual at which to stop.
-    seed : int, default=0
-        Seed of the random start.
+    The layer has any stride, dilation and groups, and zero or circular padding; ``input_shape`` is
+    that of one example: (channels, height, width), or (..., features). Steps stop at the relative
+    residual ``tolerance``; ``seed`` is that of their random start.
 
     Examples
     --------
@@ -124,8 +107,7 @@ def row_norms(layer: LinearLayer, input_shape: tuple[int, ...]) -> Tensor:
     forward = linear_map(layer, input_shape)
     ones = torch.ones(input_shape, dtype=torch.float64, device=layer.weight.device)
     if isinstance(layer, nn.Linear):
-        norms = _weight(layer).square().sum(1).sqrt()
-        return norms.expand(*input_shape[:-1], -1)
+        return _weight(layer).square().sum(1).sqrt().expand(*input_shape[:-1], -1)
     if layer.padding_mode == "circular":
         norms = _kernel_on_torus(layer, input_shape).square().sum((1, 2, 3)).sqrt()
         return norms[:, None, None].expand_as(forward(ones))
@@ -149,9 +131,8 @@ def kernel_bound(layer: LinearLayer) -> float:
     weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         return largest_of(weight[None])
-    patches = 1
+    circular, patches = layer.padding_mode == "circular", 1
     for k, s, d in zip(layer.kernel_size, layer.stride, layer.dilation, strict=True):
-        circular = layer.padding_mode == "circular"
         patches *= k if circular else math.ceil(k * math.gcd(s, d) / s)
     return math.sqrt(patches) * largest_of(weight.reshape(layer.groups, -1, weight[0].numel()))
 
@@ -223,6 +204,17 @@ def largest_singular_value(
     return SpectralNorm(value, upper, k, converged)
 
 
+def stacked_norm(
+    maps: Sequence[Callable[[Tensor], Tensor]], input_shape: tuple[int, ...], *how: Any
+) -> SpectralNorm:
+    """Spectral norm of linear maps one above the other; as :func:`largest_singular_value`."""
+
+    def every(x: Tensor) -> Tensor:
+        return torch.cat([one(x).flatten() for one in maps])
+
+    return largest_singular_value(every, input_shape, *how)
+
+
 def _excess(steps: int, n: int) -> float:
     """Factor from the value to the upper bound of Kuczyński and Woźniakowski."""
     epsilon = (math.log(1.648 * math.sqrt(n) / FAILURE) / (2 * steps - 1)) ** 2
@@ -240,22 +232,23 @@ def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
     return F.conv2d(x, weight, None, layer.stride, 0, layer.dilation, layer.groups)
 
 
+def _spans(layer: nn.Conv2d) -> list[int]:
+    """How far the kernel reaches from its first entry to its last, for both axes."""
+    return [d * (k - 1) for k, d in zip(layer.kernel_size, layer.dilation, strict=True)]
+
+
 def _paddings(layer: nn.Conv2d) -> list[tuple[int, int]]:
     """Rows or columns in front and behind, for both axes."""
     if isinstance(layer.padding, str):
-        same = layer.padding == "same"
-        totals = [
-            d * (k - 1) * same for k, d in zip(layer.kernel_size, layer.dilation, strict=True)
-        ]
-        return [(total // 2, total - total // 2) for total in totals]
+        spans = _spans(layer) if layer.padding == "same" else [0, 0]
+        return [(span // 2, span - span // 2) for span in spans]
     return [(p, p) for p in layer.padding]
 
 
 def _is_diagonal_in_fourier(layer: nn.Conv2d) -> bool:
     if layer.padding_mode != "circular":
         return False
-    spans = [d * (k - 1) for k, d in zip(layer.kernel_size, layer.dilation, strict=True)]
-    keeps = all(sum(p) == span for p, span in zip(_paddings(layer), spans, strict=True))
+    keeps = [sum(pair) for pair in _paddings(layer)] == _spans(layer)
     return keeps and layer.stride == (1, 1)
 
 

@@ -41,15 +41,6 @@ class Split:
 
     The uncut network is ``kept + removed``. The VI-Net is ``kept + before + (W_M, W_C, W_F)``.
 
-    Parameters
-    ----------
-    kept : tuple of LayerNorms
-        Layers that both networks start with; may be empty.
-    removed : tuple of LayerNorms
-        The other layers of the uncut network; at least one.
-    before : tuple of LayerNorms, default=()
-        Layers of the VI-Net between the kept ones and the polynomials.
-
     Examples
     --------
     >>> split = Split((), (LayerNorms("a", 10.0, 10.0), LayerNorms("b", 10.0, 10.0)))
@@ -57,9 +48,9 @@ class Split:
     2.0
     """
 
-    kept: tuple[LayerNorms, ...]
-    removed: tuple[LayerNorms, ...]
-    before: tuple[LayerNorms, ...] = ()
+    kept: tuple[LayerNorms, ...]  # may be empty
+    removed: tuple[LayerNorms, ...]  # at least one
+    before: tuple[LayerNorms, ...] = ()  # between the kept ones and the polynomials
 
     def __post_init__(self) -> None:
         if not self.removed:
@@ -86,12 +77,12 @@ class Split:
     @property
     def uncut_sum(self) -> float:
         """The sum of the ratios to the power 2/3 over the uncut."""
-        return math.fsum(layer.term for layer in (*self.kept, *self.removed))
+        return Complexity((*self.kept, *self.removed)).total
 
     @property
     def front_sum(self) -> float:
         """The same sum over the layers of the VI-Net in front of the polynomials."""
-        return math.fsum(layer.term for layer in (*self.kept, *self.before))
+        return Complexity((*self.kept, *self.before)).total
 
 
 def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNorms] = ()) -> Split:
@@ -105,13 +96,8 @@ def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNor
     ``kept``, ``removed`` and ``split.before`` with the head stays the exact quotient of the
     complexities.
 
-    Parameters
-    ----------
-    uncut, truncated : Complexity
-        Those of both networks, by
-        :func:`~vinets.theory.complexity.spectral_complexity` with the same settings.
-    before : iterable of LayerNorms, default=()
-        Layers between the cut and the polynomials, such as a rescaling or a projection.
+    Both come from :func:`~vinets.theory.networks.spectral_complexity` with the same settings;
+    ``before`` are layers between the cut and the polynomials, such as a projection.
 
     Examples
     --------
@@ -123,25 +109,17 @@ def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNor
     """
     pairs = zip(uncut.layers, truncated.layers, strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return Split(
-        uncut.layers[:common],
-        uncut.layers[common:],
-        (*truncated.layers[common:], *before),
-    )
+    added = (*truncated.layers[common:], *before)
+    return Split(uncut.layers[:common], uncut.layers[common:], added)
 
 
 @dataclass(frozen=True)
 class Region:
     r"""The set of (d, N, S, tau) for which the bound on :math:`\kappa` is at most 1.
 
-    Parameters
-    ----------
-    split : Split
-        The layers of the uncut network and of the VI-Net up to the polynomials.
-    lambda_1, lambda_2 : float
-        Bounds on :math:`\|W_F\|_2` and on :math:`\|W_F^T\|_{2,1} / \|W_F\|_2`.
-    constant : {"proved", "stated"}, default="proved"
-        The factor :math:`2^{d/2}` of the proof or the :math:`2^d` of the theorem's text.
+    The final layer has :math:`\|W_F\|_2 \le \lambda_1` and
+    :math:`\|W_F^T\|_{2,1} \le \lambda_2 \|W_F\|_2`; the constant is the factor :math:`2^{d/2}`
+    of the proof, or the :math:`2^d` that is stated.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from vinets.checks import optional_positive_int
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
 from vinets.nn.network import CutNetwork
-from vinets.running import Inputs, call, evaluating
+from vinets.options import flat
+from vinets.running import Inputs, call, evaluating, logits_of
+from vinets.settings import Advising
 from vinets.theory.advisor import Advice, advise
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.generalisation import GeneralisationBound, compare
@@ -30,13 +32,7 @@ Batches = Callable[[], Iterable[tuple[Inputs, Tensor]]]
 
 @dataclass(frozen=True, eq=False)
 class Corollary:
-    """The two sides of the corollary for the uncut network and for the network behind the cut.
-
-    Attributes
-    ----------
-    uncut, network : GeneralisationBound
-        On the same examples.
-    """
+    """The corollary for the uncut network and for the one behind the cut, on the same examples."""
 
     uncut: GeneralisationBound
     network: GeneralisationBound
@@ -53,48 +49,36 @@ class Corollary:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        sides = {"uncut": self.uncut, "network": self.network}
-        return {
-            name: {
-                "margins": bound.distribution.to_dict(),
-                "curve": _curve(bound),
-                "log10_R": bound.log10_R,
-                "input_norm": bound.input_norm,
-                "width": bound.width,
-                "delta": bound.delta,
-                "log10_complexity_at_median": _at_median(bound),
-                "confidence": bound.confidence_term,
-            }
-            for name, bound in sides.items()
-        } | {"ratios": {str(q): self.ratio(q) for q in (0.1, 0.25, 0.5, 0.75, 0.9)}}
+        sides = {"uncut": _side(self.uncut), "network": _side(self.network)}
+        return sides | {"ratios": {str(q): self.ratio(q) for q in (0.1, 0.25, 0.5, 0.75, 0.9)}}
+
+
+def _side(bound: GeneralisationBound) -> dict[str, Any]:
+    """One side as plain values: margins at evenly spaced quantiles and the loss at each, too."""
+    margins = bound.distribution
+    gammas, median = margins.quantiles(np.linspace(0, 1, CURVE_POINTS)), margins.quantiles(0.5)
+    return {
+        "margins": margins.to_dict(),
+        "curve": {"gamma": gammas.tolist(), "loss": margins.loss(gammas).tolist()},
+        "log10_R": bound.log10_R,
+        "input_norm": bound.input_norm,
+        "width": bound.width,
+        "delta": bound.delta,
+        "log10_complexity_at_median": bound.log10_complexity_term(median) if median > 0 else None,
+        "confidence": bound.confidence_term,
+    }
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Spectral complexity of an uncut network and what may replace the layers behind a cut.
+    """Spectral complexity of an uncut network and what may replace the layers behind a cut."""
 
-    Attributes
-    ----------
-    cut : str
-        Name of the module behind which the network is cut.
-    uncut : Complexity
-        Of the whole network.
-    split : Split
-        Layers that stay and layers that go.
-    advice : Advice
-        Which heads are certified to be no more complex.
-    network : CutComplexity or None
-        Of a VI-Net, or a baseline, behind this cut.
-    corollary : Corollary or None
-        Where there is such a network and data.
-    """
-
-    cut: str
+    cut: str  # the module behind which the network is cut
     uncut: Complexity
-    split: Split
-    advice: Advice
-    network: CutComplexity | None = None
-    corollary: Corollary | None = None
+    split: Split  # layers that stay and layers that go
+    advice: Advice  # which heads are certified to be no more complex
+    network: CutComplexity | None = None  # of a VI-Net, or a baseline, behind this cut
+    corollary: Corollary | None = None  # where there is such a network and data
 
     @property
     def log10_kappa(self) -> float | None:
@@ -121,11 +105,12 @@ class Study:
             "removed": [layer.name for layer in self.split.removed],
             "log10_kappa": self.log10_kappa,
             "network": facts,
-            "advice": self.advice.to_dict() | {"path": _path(self.advice)},
+            "advice": self.advice.to_dict(),
             "corollary": None if self.corollary is None else self.corollary.to_dict(),
         }
 
 
+@flat(advising=Advising)
 def study(
     model: nn.Module,
     cut: str | int,
@@ -134,18 +119,15 @@ def study(
     network: CutNetwork | None = None,
     batches: Batches | None = None,
     components: int = 128,
-    tolerance: float = 1e-4,
     seed: int = 0,
-    **advising: Any,
+    advising: Advising,
 ) -> Study:
     """Compute norms and bounds of a network and a cut, and of a network behind that cut.
 
     Parameters
     ----------
     model : Module
-        The whole, pretrained network.
-    cut : str or int
-        As in :func:`vinets.build`.
+        The uncut network, which is cut as in :func:`vinets.build`.
     example : Tensor
         A batch of inputs; one is enough.
     network : CutNetwork or None, default=None
@@ -157,10 +139,10 @@ def study(
         Without a ``network``, the advice assumes a projection to so many principal components,
         which are orthonormal: norms 1 and ``components``. A rescaling in front of it depends on
         the data, so it counts only with a ``network``.
-    tolerance, seed
+    seed : int, default=0
         As for :func:`spectral_complexity`.
-    **advising
-        Passed to :func:`vinets.theory.advisor.advise`.
+    advising
+        As for :func:`vinets.theory.advisor.advise`; the fields are keywords here, too.
 
     Examples
     --------
@@ -176,19 +158,21 @@ def study(
             f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
             "the cut of the network."
         )
-    uncut = spectral_complexity(model, example, tolerance=tolerance, seed=seed)
+    uncut = spectral_complexity(model, example, seed=seed)
     if network is None:
         behind = None
         backbone = truncate(model, name, example)
-        truncated = spectral_complexity(backbone, example, tolerance=tolerance, seed=seed)
+        truncated = spectral_complexity(backbone, example, seed=seed)
         before = [_components(backbone, example, components)]
     else:
-        behind = cut_complexity(network, example, tolerance=tolerance, seed=seed)
+        behind = cut_complexity(network, example, seed=seed)
         truncated = behind.backbone
         names = [layer.name for layer in behind.head.layers]
         before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
     split = split_at(uncut, truncated, before)
-    advice = advise(split, _classes(model, example), **advising)
+    with evaluating(model):
+        classes = logits_of(call(model, example[:1])).shape[1]
+    advice = advise(split, classes, advising=advising)
     corollary = None
     if network is not None and behind is not None and batches is not None:
         corollary = _corollary(model, network, example, (uncut, behind), batches)
@@ -200,14 +184,7 @@ def _components(backbone: nn.Module, example: Tensor, wanted: int) -> LayerNorms
     optional_positive_int("study", "components", wanted)
     with evaluating(backbone):
         latents = LatentReader()(call(backbone, example[:1]))
-    count = min(wanted, latents[0].numel())
-    return LayerNorms("projection", 1.0, float(count))
-
-
-def _classes(model: nn.Module, example: Tensor) -> int:
-    with evaluating(model):
-        logits: Tensor = call(model, example[:1])
-    return logits.shape[1]
+    return LayerNorms("projection", 1.0, float(min(wanted, latents[0].numel())))
 
 
 def _corollary(
@@ -218,29 +195,14 @@ def _corollary(
     batches: Batches,
 ) -> Corollary:
     uncut, behind = found
-    widths = (
-        network_width(layers_of(model, example)),
-        network_width(layers_of(network.backbone, example), behind.head.sizes),
-    )
-    bounds = []
-    complexities = uncut, behind.whole
-    for net, complexity, width in zip((model, network), complexities, widths, strict=True):
+
+    def bound(net: nn.Module, complexity: Complexity, width: int) -> GeneralisationBound:
         margins = collect_margins(net, batches())
         log = complexity.log10_R
-        bounds.append(GeneralisationBound(margins.distribution, log, margins.input_norm, width))
-    return Corollary(*bounds)
+        return GeneralisationBound(margins.distribution, log, margins.input_norm, width)
 
-
-def _curve(bound: GeneralisationBound) -> dict[str, list[float]]:
-    """Margins at evenly spaced quantiles and the loss at each, for a figure."""
-    gammas = bound.distribution.quantiles(np.linspace(0, 1, CURVE_POINTS))
-    return {"gamma": gammas.tolist(), "loss": bound.distribution.loss(gammas).tolist()}
-
-
-def _path(advice: Advice) -> list[dict[str, Any]]:
-    return [asdict(row) | {"fits": row.fits} for row in advice.path]
-
-
-def _at_median(bound: GeneralisationBound) -> float | None:
-    median = bound.distribution.quantiles(0.5)
-    return bound.log10_complexity_term(median) if median > 0 else None
+    width = network_width(layers_of(network.backbone, example), behind.head.sizes)
+    return Corollary(
+        bound(model, uncut, network_width(layers_of(model, example))),
+        bound(network, behind.whole, width),
+    )
