@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinets.algebra.terms import TermSet
-from vinets.nn.monomials import Monomials
+from vinets.nn.polynomial import Monomials
 
 
 @st.composite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -25,6 +26,7 @@ SMALL = Trial(network="net", cut="relu3").change(
 
 @pytest.fixture(scope="module")
 def trained(model):
+    model = copy.deepcopy(model)  # that of the session stays as it is
     train_classifier(model, DATA.train, epochs=1, batch_size=64, progress=None)
     return model
 

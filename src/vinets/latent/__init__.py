@@ -1,12 +1,11 @@
 """Cut a network and look at what flows through the cut."""
 
-from vinets.latent.collect import collect_latents
 from vinets.latent.cut import CutPoint, StoppedNetwork, cut_points, truncate
 from vinets.latent.pca import PCA, Projection, fit_pca
 from vinets.latent.reader import LatentReader, LatentShape
 from vinets.latent.rescale import Rescale
 from vinets.latent.statistics import moments
-from vinets.latent.store import LatentStore
+from vinets.latent.store import LatentStore, collect_latents
 
 __all__ = [
     "PCA",

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.shared import term_moments, union_of_terms
 from vinets.algebra.terms import TermSet
-from vinets.nn.monomials import OnMonomials
+from vinets.nn.polynomial import OnMonomials
 
 __all__ = ["BlockPolynomialLayer"]
 

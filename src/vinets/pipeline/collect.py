@@ -14,10 +14,9 @@ from vinets.data.interface import Source
 from vinets.data.labels import choose_per_class
 from vinets.data.sources import as_source
 from vinets.fingerprint import fingerprint
-from vinets.latent.collect import collect_latents
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
-from vinets.latent.store import LatentStore
+from vinets.latent.store import LatentStore, collect_latents
 from vinets.models.sources import source_of
 from vinets.nn.network import Record, input_fields
 from vinets.options import flat

@@ -16,8 +16,7 @@ from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.heads.base import Head
 from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
 from vinets.nn.heads.pieces import LinearPath, folded_linear, inputs_config, inputs_from, numbers
-from vinets.nn.monomials import Monomials
-from vinets.nn.polynomial import PolynomialLayer
+from vinets.nn.polynomial import Monomials, PolynomialLayer
 
 __all__ = ["PolynomialHead"]
 
