@@ -48,7 +48,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "vinets"
 RESULT = Path(__file__).parent / "results" / "mutants.json"
-EQUIVALENT = Path(__file__).parent / "mutants_equivalent.json"  # mutant -> why no test can tell
+JUDGED = Path(__file__).parent / "mutants_judged.json"
 PACKAGES = ("algebra", "oracles", "ideals", "nn")
 IMPORTED = (  # by the parent, once for all; vinets must not be among them
     *("torch", "numpy", "scipy.linalg", "sklearn.base", "sklearn.utils.validation", "joblib"),
@@ -281,17 +281,24 @@ def known_verdicts() -> dict[str, Verdict]:
     }
 
 
-def equivalent() -> dict[str, str]:
-    """Mutants that were looked at and do the same, with the reason."""
-    return json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
+def judged() -> dict[str, dict[str, str]]:
+    """Survivors that somebody has looked at: their kind, and why no test tells them.
+
+    "same": nothing that the program returns can differ. "tie": it differs where two numbers agree
+    to the last bits. "cost": time or memory differ, results do not beyond rounding.
+    """
+    return json.loads(JUDGED.read_text()) if JUDGED.exists() else {}
 
 
 def keep(verdicts: Sequence[Verdict], seed: int, count: int) -> dict[str, object]:
     """Write everything found so far, and return its summary."""
-    reasons = equivalent()
-    equal = [v for v in verdicts if v.outcome != "killed" and v.mutant.name in reasons]
-    tally = Counter(v.outcome for v in verdicts)
-    noticed = tally["killed"] + tally["timed out"] - sum(v.outcome == "timed out" for v in equal)
+    known, tally = judged(), Counter(v.outcome for v in verdicts)
+    kinds = Counter(
+        known.get(v.mutant.name, {"kind": "open"})["kind"]
+        for v in verdicts
+        if v.outcome == "survived"
+    )
+    noticed = tally["killed"] + tally["timed out"]
     modules = sorted({v.mutant.file for v in verdicts})
     summary: dict[str, object] = {
         "tool": f"cosmic-ray {version('cosmic-ray')}, driven by benchmarks/mutants.py",
@@ -303,10 +310,10 @@ def keep(verdicts: Sequence[Verdict], seed: int, count: int) -> dict[str, object
         "killed": tally["killed"],
         "timed out": tally["timed out"],
         "survived": tally["survived"],
-        "of these equivalent": len(equal),
+        "survivors by kind": dict(sorted(kinds.items())),
         "share noticed": round(noticed / max(1, len(verdicts)), 4),
-        "share noticed, without the equivalent": round(
-            noticed / max(1, len(verdicts) - len(equal)), 4
+        "share noticed of those that are not the same": round(
+            noticed / max(1, len(verdicts) - kinds["same"]), 4
         ),
         "modules": {
             module: dict(Counter(v.outcome for v in verdicts if v.mutant.file == module))
@@ -315,7 +322,7 @@ def keep(verdicts: Sequence[Verdict], seed: int, count: int) -> dict[str, object
     }
     rows = [
         {**asdict(v.mutant), "outcome": v.outcome, "seconds": v.seconds}
-        | ({"equivalent": reasons[v.mutant.name]} if v in equal else {})
+        | (known.get(v.mutant.name, {}) if v.outcome == "survived" else {})
         for v in sorted(
             verdicts, key=lambda v: (v.outcome == "killed", v.mutant.file, v.mutant.line)
         )
@@ -333,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=76, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--again", action="store_true", help="try survivors again, but for the equivalent"
+        "--again", action="store_true", help="try survivors again, but for those judged"
     )
     options = parser.parse_args(arguments)
 
@@ -352,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settled = {m.name for m in chosen}
         if options.again:
             open_ = {name for name, v in verdicts.items() if v.outcome != "killed"}
-            settled -= open_.difference(equivalent())
+            settled -= open_.difference(judged())
         verdicts = {
             name: v
             for name, v in verdicts.items()

@@ -96,3 +96,14 @@ def test_oracles_replace_what_still_vanishes_and_leave_the_rest(decided, oracle)
     none = torch.zeros_like(vanished)
     sparse_solutions(factor, block, prefix, tail, value, none, rule, log)
     assert log.rows == 3
+
+
+def test_at_psi_zero_what_is_zero_vanishes(decided):
+    factor, _, _, _, _ = decided
+    block = factor.screen(torch.zeros(1, 1, 20).double(), torch.ones(1, 1, dtype=torch.bool))
+    width, every = torch.full((1, 1), 2), torch.ones(1, 1, dtype=torch.bool)
+    tail, value = torch.zeros(1, 1, 2).double(), torch.zeros(1, 1).double()
+    rule, log = Rule(0.0, unit=False, radius=1.0, oracle="bpcg"), OracleLog()
+    assert outside_ball(factor, block, width, tail, value, every, rule) is None
+    sparse_solutions(factor, block, width, tail, value, every, rule, log)
+    assert (log.rows, log.kept) == (1, 1)

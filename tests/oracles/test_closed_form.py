@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 
 import pytest
 import torch
 
-from vinets.oracles import AcceleratedGradient, Status, least_squares, solve_exact
+from vinets.oracles import AcceleratedGradient, Status, least_squares, solve, solve_exact
 from vinets.oracles.closed_form import cholesky
 
 
@@ -78,3 +79,10 @@ def test_exact_where_the_minimiser_lies_far_outside_a_large_ball(make_instance):
 def test_errors_name_the_argument(make_instance):
     with pytest.raises(ValueError, match="'factor'"):
         least_squares(make_instance(54).problem, torch.eye(8, dtype=torch.float64))
+
+
+def test_options_that_solve_has_too_have_its_defaults():
+    ours, theirs = (inspect.signature(f).parameters for f in (solve_exact, solve))
+    shared = (ours.keys() & theirs.keys()) - {"problem", "solver"}
+    assert shared >= {"target", "tolerance", "max_steps", "check_every", "stop_when_hopeless"}
+    assert all(ours[name].default == theirs[name].default for name in shared)
