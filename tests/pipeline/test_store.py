@@ -7,26 +7,26 @@ import json
 import pytest
 
 from vinets.pipeline.setup import Identity
-from vinets.pipeline.store import Outcome, Store
+from vinets.pipeline.store import Store, TrialRecord
 from vinets.pipeline.trial import IdealFacts, Trial, TrialResult
 
 TRIAL = Trial(network="net", cut="relu1", task="ideals")
 FACTS = IdealFacts(9, 8, 7, 0.5, 6, 5, 0.1, {"0.0": 5}, {"0": 3})
-OUTCOME = Outcome(TRIAL, TrialResult(0.5, (2, 4), ideals=FACTS), {"torch": "2"}, 1.5)
+RECORD = TrialRecord(TRIAL, TrialResult(0.5, (2, 4), ideals=FACTS), {"torch": "2"}, 1.5)
 NOW = {"net": Identity("weights", "data")}
 
 
 def test_what_was_written_is_read(tmp_path):
     store = Store(tmp_path)
     assert store.missing([TRIAL, TRIAL]) == [TRIAL]
-    store.write(OUTCOME)
+    store.write(RECORD)
     assert store.missing([TRIAL]) == []
-    assert store.outcome(TRIAL) == OUTCOME and store.read(TRIAL) == OUTCOME.result
+    assert store.record(TRIAL) == RECORD and store.read(TRIAL) == RECORD.result
     assert [p.name for p in (tmp_path / "trials").iterdir()] == [f"{TRIAL.name}.json"]
 
 
 def test_a_file_has_the_changes_only(tmp_path):
-    Store(tmp_path).write(OUTCOME)
+    Store(tmp_path).write(RECORD)
     (path,) = (tmp_path / "trials").iterdir()
     assert json.loads(path.read_text())["trial"] == TRIAL.changes
 
@@ -34,7 +34,7 @@ def test_a_file_has_the_changes_only(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"trial": {"cutt": 3}}', "[" * 100_000])
 def test_a_broken_file_is_one_sentence(tmp_path, text):
     store = Store(tmp_path)
-    store.write(OUTCOME)
+    store.write(RECORD)
     store.path(TRIAL).write_text(text)
     with pytest.raises(ValueError, match=r"does not hold the result of a trial.*Delete it"):
         store.read(TRIAL)

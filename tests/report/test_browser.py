@@ -14,7 +14,7 @@ from vinets.report import (
     Column,
     ExperimentResult,
     Figure,
-    Level,
+    ReferenceLine,
     Row,
     Series,
     Table,
@@ -47,7 +47,7 @@ def results() -> ExperimentResult:
             Series("linear head", X, (92.0, 89.5, None, 60.0), CUTS, dashed=True),
             Series("random </script> monomials", X, (90.0, 85.0, 70.0, 40.0), CUTS),
         ),
-        levels=(Level("uncut network", 93.0),),
+        levels=(ReferenceLine("uncut network", 93.0),),
     )
     points = Series("VI-Net", (0, 100, 10_000), (1.5, 2.5, 4), ("a", "b", "c"), (0.1, 0.2, 0.3))
     scatter = Figure(

@@ -9,7 +9,7 @@ import pytest
 
 from vinets.palette import INK, OURS
 from vinets.report.figures import can_draw, draw_figure, save_figure, svg
-from vinets.report.values import Axis, Drawing, Figure, Level, Series
+from vinets.report.values import Axis, Drawing, Figure, ReferenceLine, Series
 
 pytest.importorskip("matplotlib")
 
@@ -24,7 +24,9 @@ def figure(**changes) -> Figure:
         Series("VI-Net, OAVI", (10, 20, 30), (89, 85, 78)),
     )
     parts = {"x": Axis("removed"), "y": Axis("accuracy"), "series": series}
-    return Figure("f", "Title", **(parts | {"levels": (Level("uncut network", 93),)} | changes))
+    return Figure(
+        "f", "Title", **(parts | {"levels": (ReferenceLine("uncut network", 93),)} | changes)
+    )
 
 
 def drawn(found: Figure):
@@ -68,7 +70,7 @@ def test_a_scatter_plot_has_bars_and_no_lines():
 def test_logarithmic_axes_leave_out_what_they_cannot_show():
     series = Series("VI-Net", (0, 10, 100), (5, 0, 1000), std=(1, 1, 2000))
     axis = Axis("n", log=True)
-    ax = drawn(figure(series=(series,), x=axis, y=axis, levels=(Level("none", 0),)))
+    ax = drawn(figure(series=(series,), x=axis, y=axis, levels=(ReferenceLine("none", 0),)))
     (line,) = ax.get_lines()
     assert math.isnan(line.get_xdata()[0]) and math.isnan(line.get_ydata()[1])
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log") and ax.get_ylim()[0] > 0

@@ -17,8 +17,8 @@ from vinets.report.values import (
     Facts,
     Figure,
     Folded,
-    Level,
     Page,
+    ReferenceLine,
     Row,
     Section,
     Series,
@@ -48,7 +48,7 @@ BLOCKS = {
         Axis(NASTY),
         Axis(NASTY),
         (Series(NASTY, (1,), (2,), (NASTY,)),),
-        levels=(Level(NASTY, 1),),
+        levels=(ReferenceLine(NASTY, 1),),
     ),
 }
 

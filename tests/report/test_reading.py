@@ -11,7 +11,7 @@ from vinets.report import (
     Column,
     ExperimentResult,
     Figure,
-    Level,
+    ReferenceLine,
     Row,
     Series,
     Table,
@@ -32,7 +32,7 @@ def experiment(name: str = "fig-truncation", **changes) -> ExperimentResult:
         Series("linear head", (10, 20), (90.5, None), ("b.bn1", "a.bn1")),
         Series("VI-Net", (10, 20), (91.25, 88), ("b.bn1", "a.bn1"), (0.5, None)),
     )
-    levels = (Level("uncut network", 93.0),)
+    levels = (ReferenceLine("uncut network", 93.0),)
     figure = Figure("cifar", "CIFAR-10", Axis("x"), Axis("y"), series, levels=levels)
     parts = {
         "tables": (Table("sizes", "Sizes", columns, rows),),

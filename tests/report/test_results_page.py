@@ -8,7 +8,7 @@ from vinets.report import (
     Column,
     ExperimentResult,
     Figure,
-    Level,
+    ReferenceLine,
     Row,
     Series,
     Table,
@@ -46,7 +46,7 @@ def experiment(name: str = "fig-truncation", **changes) -> ExperimentResult:
         Axis("removed", format=".0f"),
         Axis("accuracy", format=".2f"),
         series,
-        levels=(Level("uncut network", 93.0),),
+        levels=(ReferenceLine("uncut network", 93.0),),
     )
     parts = {
         "tables": (Table("sizes", "Sizes & speed", columns, rows),),

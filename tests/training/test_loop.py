@@ -18,8 +18,8 @@ LABELS = (INPUTS[:, 0] > 0).long() + (INPUTS[:, 1] > 0).long()
 class Given:
     """A feed of fixed batches; the held-out part is given apart."""
 
-    def __init__(self, held=None, lessons=None):
-        self.held, self.lessons = held, lessons
+    def __init__(self, held=None, teacher_logits=None):
+        self.held, self.teacher_logits = held, teacher_logits
 
     def fingerprint(self):
         return "given"
@@ -29,8 +29,8 @@ class Given:
 
     def epoch(self, number, batch_size):
         for index in torch.arange(len(LABELS)).split(batch_size):
-            lesson = None if self.lessons is None else self.lessons[index]
-            yield INPUTS[index], LABELS[index], lesson
+            taught = None if self.teacher_logits is None else self.teacher_logits[index]
+            yield INPUTS[index], LABELS[index], taught
 
     def held_out(self, batch_size):
         if self.held is not None:
@@ -102,18 +102,18 @@ def test_of_equally_accurate_epochs_the_last_one_wins():
 
 
 def test_distillation_moves_towards_the_teacher():
-    lessons = INPUTS @ torch.randn(5, 3, generator=torch.Generator().manual_seed(2))
+    teacher_logits = INPUTS @ torch.randn(5, 3, generator=torch.Generator().manual_seed(2))
 
     def gap(module):
         with torch.no_grad():
             logs = F.log_softmax(module(INPUTS), 1)
-        return float(F.kl_div(logs, F.softmax(lessons, 1), reduction="batchmean"))
+        return float(F.kl_div(logs, F.softmax(teacher_logits, 1), reduction="batchmean"))
 
     recipe = Recipe(epochs=80, batch_size=16, learning_rate=0.1, weight_decay=0.0)
     taught, alone = linear(), linear()
     before = gap(taught)
-    fit(taught, Given(lessons=lessons), replace(recipe, distill=1.0))
-    fit(alone, Given(lessons=lessons), recipe)  # a weight of 0 does not listen
+    fit(taught, Given(teacher_logits=teacher_logits), replace(recipe, distill=1.0))
+    fit(alone, Given(teacher_logits=teacher_logits), recipe)  # a weight of 0 does not listen
     assert gap(taught) < 0.02 * before < gap(alone)
 
 

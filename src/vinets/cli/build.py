@@ -30,7 +30,7 @@ __all__ = ["build"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class BuildSettings:
     """Those of a :class:`~vinets.pipeline.trial.Trial` that are options here."""
 
     collecting: Collecting = Collecting()
@@ -43,7 +43,7 @@ class Settings:
     timing: Timing = Timing()
 
 
-@takes(("seed",), settings=Settings)  # the recipe has the seed of the command
+@takes(("seed",), settings=BuildSettings)  # the recipe has the seed of the command
 @takes(reading=Reading, common=Common)
 def build(
     *,
@@ -57,7 +57,7 @@ def build(
     reading: Reading,
     cut: Cut = None,
     out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the VI-Net and its results.")],
-    settings: Settings,
+    settings: BuildSettings,
     preset: Annotated[
         str | None,
         option(
@@ -131,7 +131,7 @@ def build(
     note(f"Saved in {out}. Next: vinets evaluate {out} --data {reading.data}", common.quiet)
 
 
-def _sized(chosen: Preset, settings: Settings) -> Settings:
+def _sized(chosen: Preset, settings: BuildSettings) -> BuildSettings:
     """With the sizes of the preset where none were given; they are for one vector an example."""
     if settings.placing.placement != "global":
         return settings

@@ -15,7 +15,7 @@ from vinets.experiments.plan import (
 )
 from vinets.pipeline.tasks import RATIOS
 from vinets.pipeline.trial import Trial
-from vinets.report.values import Axis, Figure, Level
+from vinets.report.values import Axis, Figure, ReferenceLine
 
 __all__ = ["FIG_MONOMIALS", "variables"]
 
@@ -40,7 +40,7 @@ def _finding(plan: Plan, found: Results) -> Findings:
             )
             for ratio in RATIOS
         )
-        name, levels = f"monomials-{backbone.data}", (Level("variables", variables(plan)),)
+        name, levels = f"monomials-{backbone.data}", (ReferenceLine("variables", variables(plan)),)
         figures.append(Figure(name, backbone.caption, REMOVED, count, series, levels=levels))
     return Findings(TEXT, figures=tuple(figures))
 

@@ -11,7 +11,7 @@ from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial, TrialResult
 from vinets.registry import Registry
-from vinets.report.values import Axis, Figure, Level, Series, Table
+from vinets.report.values import Axis, Figure, ReferenceLine, Series, Table
 from vinets.settings import Caching, Collecting, Finding, Projecting, Pruning, Recipe, Timing
 
 __all__ = ["EXPERIMENTS", "PAPER", "READINGS", "Experiment", "Findings", "Plan"]
@@ -182,6 +182,6 @@ def accuracy_figure(name: str, title: str, found: Results) -> Figure:
         x, y = (share(some[0]) for some in by_cut.values()), map(mean, values)
         std = tuple(map(spread, values)) if any(len(some) > 1 for some in values) else None
         series.append(Series(head, tuple(x), tuple(y), tuple(by_cut), std))
-    level = Level("uncut network", 100 * next(iter(found.values())).trained.uncut)
+    level = ReferenceLine("uncut network", 100 * next(iter(found.values())).trained.uncut)
     accuracy = Axis("test accuracy in %", format=".2f")
     return Figure(name, title, REMOVED, accuracy, tuple(series), levels=(level,))

@@ -146,9 +146,9 @@ def _logged(
 def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[str]) -> Path:
     """The result of an experiment with what it was made of, and its figures where they can be."""
     trials = list(dict.fromkeys(experiment.trials(plan)))
-    outcomes = [store.outcome(trial) for trial in trials]
-    took = [outcome.took for outcome in outcomes]
-    machines = {json.dumps(outcome.machine): outcome.machine for outcome in outcomes}
+    records = [store.record(trial) for trial in trials]
+    took = [record.took for record in records]
+    machines = {json.dumps(record.machine): record.machine for record in records}
     found = experiment.findings(plan, store)
     options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}
     result = ExperimentResult(

@@ -12,7 +12,7 @@ from vinets.checks import one_of, parameter_error
 from vinets.latent.spectra import (
     Centre,
     Chunks,
-    Spectrum,
+    PrincipalSpectrum,
     by_covariance,
     by_gram,
     by_iteration,
@@ -118,7 +118,7 @@ def fit_pca(
     return _components(centre, spectrum, n, at_most)
 
 
-def _components(centre: Centre, spectrum: Spectrum, n: int, at_most: bool) -> PCA:
+def _components(centre: Centre, spectrum: PrincipalSpectrum, n: int, at_most: bool) -> PCA:
     """Check the rank, fix the signs, scale to variances, and round to the precision of the data."""
     squares = spectrum.squares
     n = _within(n, int((squares > _noise(centre, float(squares[0]))).sum()), at_most)

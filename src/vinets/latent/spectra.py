@@ -15,7 +15,7 @@ from torch import Tensor
 __all__ = [
     "Centre",
     "Chunks",
-    "Spectrum",
+    "PrincipalSpectrum",
     "by_covariance",
     "by_gram",
     "by_iteration",
@@ -38,7 +38,7 @@ class Centre:
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
+class PrincipalSpectrum:
     """Eigenvalues ``(k,)``, decreasing; eigenvectors ``(n, D)`` of the first; sum of them all."""
 
     squares: Tensor
@@ -58,17 +58,17 @@ def find_centre(chunks: Chunks) -> Centre:
     return Centre(count, total / count, dtype)
 
 
-def by_covariance(chunks: Chunks, centre: Centre) -> Spectrum:
+def by_covariance(chunks: Chunks, centre: Centre) -> PrincipalSpectrum:
     """Eigenvectors of ``X' X``, summed up over the chunks; ``O(D**2)`` memory, one pass."""
     width = len(centre.mean)
     scatter = torch.zeros(width, width, dtype=torch.float64, device=centre.mean.device)
     for values in _centred(chunks, centre):
         scatter.addmm_(values.T, values)
     squares, vectors = torch.linalg.eigh(scatter)
-    return Spectrum(squares.flip(0), vectors.T.flip(0), float(scatter.trace()))
+    return PrincipalSpectrum(squares.flip(0), vectors.T.flip(0), float(scatter.trace()))
 
 
-def by_gram(chunks: Chunks, centre: Centre, n: int) -> Spectrum:
+def by_gram(chunks: Chunks, centre: Centre, n: int) -> PrincipalSpectrum:
     """Eigenvectors ``u`` of ``X X'`` give those of ``X' X`` as ``X' u``; holds ``X``, one pass."""
     device = centre.mean.device
     held = torch.empty(centre.count, len(centre.mean), dtype=centre.dtype, device=device)
@@ -86,10 +86,12 @@ def by_gram(chunks: Chunks, centre: Centre, n: int) -> Spectrum:
     leading = vectors.flip(1)[:, :n]
     directions = torch.cat([(block - mean).T @ leading for block, mean in blocks])
     rows = torch.linalg.qr(directions).Q.T  # of length one, and orthogonal where rounding hurts
-    return Spectrum(squares.flip(0), rows, float(gram.trace()))
+    return PrincipalSpectrum(squares.flip(0), rows, float(gram.trace()))
 
 
-def by_iteration(chunks: Chunks, centre: Centre, width: int, n_iter: int, seed: int) -> Spectrum:
+def by_iteration(
+    chunks: Chunks, centre: Centre, width: int, n_iter: int, seed: int
+) -> PrincipalSpectrum:
     """Randomised subspace iteration: ``Q <- qr(X' X Q)``, then the best directions within ``Q``.
 
     Every product is one pass over the chunks, so ``n_iter + 1`` passes in all.
@@ -109,10 +111,10 @@ def by_iteration(chunks: Chunks, centre: Centre, width: int, n_iter: int, seed: 
         small.addmm_(inside.T, inside)
         total += values.square().sum()
     squares, vectors = torch.linalg.eigh(small)
-    return Spectrum(squares.flip(0), (basis @ vectors.flip(1)).T, float(total))
+    return PrincipalSpectrum(squares.flip(0), (basis @ vectors.flip(1)).T, float(total))
 
 
-def by_merging(chunks: Chunks, width: int) -> tuple[Centre, Spectrum]:
+def by_merging(chunks: Chunks, width: int) -> tuple[Centre, PrincipalSpectrum]:
     """Merge chunk after chunk into the leading ``width`` directions so far; a single pass.
 
     Chunks with means ``a`` and ``b`` and sizes ``n`` and ``k`` have the joint scatter of
@@ -140,7 +142,7 @@ def by_merging(chunks: Chunks, width: int) -> tuple[Centre, Spectrum]:
             lengths, rows = _leading(stacked, width)
             scaled = lengths.unsqueeze(1) * rows
     _check_finite(count, mean)
-    return Centre(count, mean, dtype), Spectrum(lengths.square(), rows, total)
+    return Centre(count, mean, dtype), PrincipalSpectrum(lengths.square(), rows, total)
 
 
 def _leading(stacked: Tensor, width: int) -> tuple[Tensor, Tensor]:

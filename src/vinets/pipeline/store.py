@@ -16,13 +16,13 @@ from vinets.pipeline.setup import Identity
 from vinets.pipeline.trial import Trial, TrialResult
 from vinets.plain import as_plain, from_plain
 
-__all__ = ["Outcome", "Store"]
+__all__ = ["Store", "TrialRecord"]
 
 FILE, FOLDER = "store.json", "trials"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialRecord:
     """A result with how it came about.
 
     Attributes
@@ -65,23 +65,23 @@ class Store:
         """Those without a result, each once."""
         return [trial for trial in dict.fromkeys(trials) if not self.path(trial).is_file()]
 
-    def write(self, outcome: Outcome) -> None:
+    def write(self, record: TrialRecord) -> None:
         """Keep the result of a trial."""
-        values = as_plain(outcome) | {"trial": outcome.trial.changes}
-        write_json(self.path(outcome.trial), values)
+        values = as_plain(record) | {"trial": record.trial.changes}
+        write_json(self.path(record.trial), values)
 
     def read(self, trial: Trial) -> TrialResult:
         """The result of a trial."""
-        return self.outcome(trial).result
+        return self.record(trial).result
 
-    def outcome(self, trial: Trial) -> Outcome:
+    def record(self, trial: Trial) -> TrialRecord:
         """All that is kept of a trial."""
         return self.load(self.path(trial))
 
-    def load(self, path: Path) -> Outcome:
+    def load(self, path: Path) -> TrialRecord:
         """What a file of results holds."""
         try:
-            return from_plain(Outcome, read_json(path))
+            return from_plain(TrialRecord, read_json(path))
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path} does not hold the result of a trial: {error} Delete it, and run again."

@@ -15,7 +15,7 @@ import torch
 from vinets.measure import machine
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup, SetupFiles
-from vinets.pipeline.store import Outcome, Store
+from vinets.pipeline.store import Store, TrialRecord
 from vinets.pipeline.tasks import measure_speed, run_at_cut
 from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
@@ -121,7 +121,7 @@ class _Crew:
             begin = time.perf_counter()
             result = run_at_cut(context, trial, self.store.folder)
             took = time.perf_counter() - begin
-            self.store.write(Outcome(trial, result, machine(setup.device), took))
+            self.store.write(TrialRecord(trial, result, machine(setup.device), took))
         del context
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # for the processes beside this one
@@ -134,7 +134,7 @@ class _Crew:
         result = measure_speed(setup, trial, self.store.folder)
         took = time.perf_counter() - begin
         device = "cpu" if trial.timing.where == "cpu" else setup.device
-        self.store.write(Outcome(trial, result, machine(device), took))
+        self.store.write(TrialRecord(trial, result, machine(device), took))
         self.progress.advance(1)
 
 

@@ -9,14 +9,23 @@ from vinets.report.reading import read_results
 from vinets.report.results_page import results_page
 from vinets.report.terminal import as_characters, print_page, print_table
 from vinets.report.theory_page import theory_page
-from vinets.report.values import Axis, Column, ExperimentResult, Figure, Level, Row, Series, Table
+from vinets.report.values import (
+    Axis,
+    Column,
+    ExperimentResult,
+    Figure,
+    ReferenceLine,
+    Row,
+    Series,
+    Table,
+)
 
 __all__ = [
     "Axis",
     "Column",
     "ExperimentResult",
     "Figure",
-    "Level",
+    "ReferenceLine",
     "Row",
     "Series",
     "Table",

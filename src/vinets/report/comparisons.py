@@ -10,7 +10,7 @@ from vinets.palette import COLORS, GREY, OURS
 from vinets.pipeline.comparison import Comparison, NetworkResult
 from vinets.report.figures import legend_above
 from vinets.report.formats import number
-from vinets.report.values import Axis, Column, Figure, Level, Row, Series, Table, Value
+from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Series, Table, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,7 @@ def accuracy_figure(comparisons: Sequence[Comparison]) -> Figure:
         Axis("cut, earliest first", names=tuple(comparison.cut for comparison in comparisons)),
         Axis("test accuracy, %", format=".2f"),
         tuple(Series(name, tuple(mine), tuple(mine.values())) for name, mine in found.items()),
-        levels=(Level(uncut.name, 100 * uncut.accuracy),),
+        levels=(ReferenceLine(uncut.name, 100 * uncut.accuracy),),
     )
 
 

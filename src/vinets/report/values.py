@@ -30,9 +30,9 @@ __all__ = [
     "Facts",
     "Figure",
     "Folded",
-    "Level",
     "Number",
     "Page",
+    "ReferenceLine",
     "Row",
     "Section",
     "Series",
@@ -211,7 +211,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Level:
+class ReferenceLine:
     """A value to compare with: a dashed horizontal line."""
 
     name: str
@@ -228,7 +228,7 @@ class Figure:
     y: Axis
     series: tuple[Series, ...]
     kind: str = "lines"
-    levels: tuple[Level, ...] = ()
+    levels: tuple[ReferenceLine, ...] = ()
     caption: str = ""
 
     def __post_init__(self) -> None:

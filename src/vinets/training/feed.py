@@ -112,9 +112,9 @@ class InputFeed:
         """One pass over a source, as the trained module and the teacher see it."""
         for inputs, labels in source.batches(size, order=order, augment=draws, device=self.device):
             with torch.no_grad():
-                lesson = None if self.teacher is None else logits_of(call(self.teacher, inputs))
+                taught = None if self.teacher is None else logits_of(call(self.teacher, inputs))
                 seen = inputs if self.network is None else call(self.network.latents, inputs)
-            yield seen, labels, lesson
+            yield seen, labels, taught
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +126,16 @@ class LatentViews:
 
     views: tuple[Tensor, ...]  # each (m, C, P)
     labels: Tensor  # (m,)
-    lessons: tuple[Tensor, ...]  # logits of the teacher on every view; empty without a teacher
+    teacher_logits: tuple[
+        Tensor, ...
+    ]  # logits of the teacher on every view; empty without a teacher
     held_latents: Tensor  # of the held-out part; empty without one
     held_labels: Tensor
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything."""
-        return sum(t.nbytes for t in (*self.views, *self.lessons, self.held_latents))
+        return sum(t.nbytes for t in (*self.views, *self.teacher_logits, self.held_latents))
 
 
 class ViewFeed:
@@ -153,8 +155,8 @@ class ViewFeed:
         order = shuffled(count, batch_size, self.seed, number).to(cache.labels.device)
         view = (number - 1) % len(cache.views)
         for index in order.split(min(batch_size, count)):
-            lesson = cache.lessons[view][index].float() if cache.lessons else None
-            yield cache.views[view][index].float(), cache.labels[index], lesson
+            taught = cache.teacher_logits[view][index].float() if cache.teacher_logits else None
+            yield cache.views[view][index].float(), cache.labels[index], taught
 
     def held_out(self, batch_size: int) -> Iterator[Step]:
         if len(self.cache.held_labels):
@@ -202,30 +204,30 @@ def cache_latents(
     watch = progress_of(progress)
     watch.start("latents", views * len(feed.train) + held_count)
     passes: list[Tensor] = []
-    lessons: list[Tensor] = []
+    teacher_logits: list[Tensor] = []
     for view in range(1, views + 1):
         draws = generator_of(recipe.seed, view, 1) if recipe.augment else None
         steps = feed.given(feed.train, LATENT_BATCH, draws=draws)
-        latents, lesson = _collected(steps, dtype, watch)
+        latents, taught = _collected(steps, dtype, watch)
         passes.append(latents)
-        lessons += [] if lesson is None else [lesson]
+        teacher_logits += [] if taught is None else [taught]
     held, held_labels = first[:0].to(dtype), feed.train.labels[:0]
     if feed.held is not None:
         held, _ = _collected(feed.held_out(LATENT_BATCH), dtype, watch)
         held_labels = feed.held.labels
     labels = feed.train.labels.to(device)
-    return LatentViews(tuple(passes), labels, tuple(lessons), held, held_labels.to(device))
+    return LatentViews(tuple(passes), labels, tuple(teacher_logits), held, held_labels.to(device))
 
 
 def _collected(
     steps: Iterator[Step], dtype: torch.dtype, watch: Progress
 ) -> tuple[Tensor, Tensor | None]:
     latents: list[Tensor] = []
-    lessons: list[Tensor] = []
-    for values, labels, lesson in steps:
+    teacher_logits: list[Tensor] = []
+    for values, labels, taught in steps:
         assert isinstance(values, Tensor)
         latents.append(values.to(dtype))
-        if lesson is not None:
-            lessons.append(lesson)
+        if taught is not None:
+            teacher_logits.append(taught)
         watch.advance(len(labels))
-    return torch.cat(latents), torch.cat(lessons) if lessons else None
+    return torch.cat(latents), torch.cat(teacher_logits) if teacher_logits else None

@@ -101,12 +101,12 @@ def _epoch(
     losses: list[Tensor] = []
     hits: list[Tensor] = []
     seen = 0
-    for index, (inputs, labels, lesson) in enumerate(feed.epoch(number, recipe.batch_size)):
+    for index, (inputs, labels, taught) in enumerate(feed.epoch(number, recipe.batch_size)):
         rate = recipe.rate((number - 1) * steps + index, recipe.epochs * steps)
         optimizer.param_groups[0]["lr"] = rate
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
             logits = logits_of(call(module, inputs))
-        loss = _loss(logits.float(), labels, lesson, recipe)
+        loss = _loss(logits.float(), labels, taught, recipe)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if recipe.clip is not None:
@@ -131,14 +131,14 @@ def _epoch(
     return Epoch(number, loss_mean, accuracy, held_loss, held_accuracy, seconds)
 
 
-def _loss(logits: Tensor, labels: Tensor, lesson: Tensor | None, recipe: Recipe) -> Tensor:
+def _loss(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
     loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
-    if lesson is None or not recipe.distill:
+    if taught is None or not recipe.distill:
         return loss
     t = recipe.temperature
     gap = F.kl_div(
         F.log_softmax(logits / t, 1),
-        F.log_softmax(lesson.float() / t, 1),
+        F.log_softmax(taught.float() / t, 1),
         reduction="batchmean",
         log_target=True,
     )

@@ -55,7 +55,7 @@ def fine_tune(
     """
     if recipe.distill is None:
         recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
-    taught = bool(data.lessons) if isinstance(data, LatentViews) else teacher is not None
+    taught = bool(data.teacher_logits) if isinstance(data, LatentViews) else teacher is not None
     if recipe.distill and not taught:
         raise ValueError(
             f"distill={recipe.distill:g} needs logits to learn from: pass teacher=, and "
