@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,3 +65,18 @@ def test_equal_rows_get_equal_codes_across_tables():
     first, second, third = row_codes(*tables, base=2)
     assert (len(first), len(second), len(third)) == (2, 0, 1)
     assert first[1] == third[0] and first[0] != first[1]
+
+
+@pytest.mark.parametrize("row", [[1, 0], [2, 1], [-1, 0], [0, 3], [-1, -1]])
+def test_stored_rows_that_are_not_terms_are_refused(row):
+    stored = {"t.0": torch.zeros(0, 0).long(), "t.1": torch.tensor([[2]])}
+    assert TermSet.from_tensors(3, "t", stored).names() == ["x2"]
+    with pytest.raises(ValueError, match=r"t\.2 must hold sorted variable indices below 3"):
+        TermSet.from_tensors(3, "t", stored | {"t.2": torch.tensor([row])})
+
+
+def test_empty_blocks_at_the_end_are_left_out():
+    blocks = [np.zeros((0, d), dtype=np.int64) for d in range(4)]
+    assert len(TermSet.of_blocks(2, blocks).blocks) == 1
+    blocks[1] = np.array([[1]])
+    assert [len(b) for b in TermSet.of_blocks(2, blocks).blocks] == [0, 1]
