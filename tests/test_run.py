@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -118,3 +120,13 @@ def test_results_of_other_weights_are_refused(plan, networks, tmp_path, capsys):
     write_list(plan, {"small": replace(networks["small"], weights=str(other))}, TRIALS)
     assert main(words) == 2
     assert "with other weights" in capsys.readouterr().err
+
+
+def test_no_package_of_the_command_line_is_needed():
+    """Machines without typer and rich can carry out trials."""
+    script = (
+        "import sys; sys.modules['typer'] = sys.modules['rich'] = None;"
+        "from vinets.run import main; main(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0 and "--jobs" in done.stdout

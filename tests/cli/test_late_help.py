@@ -10,6 +10,7 @@ from vinets.cli.late_help import LOOKUPS
 from vinets.data import DATA_FORMATS
 from vinets.models import LIBRARIES
 from vinets.nn.export import EXPORT_FORMATS
+from vinets.nn.heads import HEADS, Head
 from vinets.oracles import ORACLES
 
 
@@ -27,11 +28,21 @@ class Other:
 def others(monkeypatch):
     for registry in (DATA_FORMATS, EXPORT_FORMATS, LIBRARIES, ORACLES):
         monkeypatch.setattr(registry, "_entries", {**registry, "other": Other})
+    monkeypatch.setattr(HEADS, "_entries", dict(HEADS))
+
+    class OtherHead(Head):
+        kind, label, rank, stands_beside = "other", "other head", 500, ("global",)
+
+        @classmethod
+        def beside(cls, reference):
+            return None
 
 
 @pytest.mark.parametrize(
     ("command", "told"),
     [
+        ("build", "too: linear, flat, linear, pooled, MLP, random monomials"),
+        ("build", "local ReLU, other head."),
         ("ideal", "agd, cg, pcg, bpcg, other or exact"),
         ("evaluate", "'digits', 'cifar10:DIR'"),
         ("evaluate", "WebP sheets, other:THING, a folder of images by class"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinets.cli.generate import takes
+from vinets.cli.late_help import BASELINES
 from vinets.cli.options import OUTPUT, RUNNING, Common, Cut, Reading, option
 from vinets.cli.output import note, print_json, watching
 from vinets.settings import (
@@ -70,7 +71,9 @@ def build(
     baselines: Annotated[
         bool,
         option(
-            RUNNING, "--baselines/--no-baselines", help="Train and measure the other heads too."
+            RUNNING,
+            "--baselines/--no-baselines",
+            help=f"Train and measure other heads, too: {BASELINES}.",
         ),
     ] = False,
     common: Common,

@@ -9,6 +9,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 __all__ = [
+    "BASELINES",
     "DATA_FORMATS",
     "EXPERIMENTS",
     "EXPORT_FORMATS",
@@ -21,7 +22,7 @@ __all__ = [
 # Written into a help text, these stand for names that are known once torch is imported.
 DATA_FORMATS, NETWORKS, ORACLES = "{data formats}", "{networks}", "{oracles}"
 EXPORT_FORMATS, EXPORT_SUFFIXES = "{export formats}", "{export suffixes}"
-EXPERIMENTS = "{experiments}"
+EXPERIMENTS, BASELINES = "{experiments}", "{baselines}"
 
 LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     DATA_FORMATS: ("vinets.data.formats", lambda m: m.written_formats()),
@@ -29,6 +30,7 @@ LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     ORACLES: ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
     EXPORT_FORMATS: ("vinets.nn.export", lambda m: " or ".join(m.suffixes().values())),
     EXPORT_SUFFIXES: ("vinets.nn.export", lambda m: " or ".join(m.suffixes())),
+    BASELINES: ("vinets.pipeline.baselines", lambda m: ", ".join(m.labels())),
     EXPERIMENTS: (
         "vinets.experiments.reproduce",
         lambda m: ", ".join(one.name for one in m.chosen_experiments(["all"])),

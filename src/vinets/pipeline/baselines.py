@@ -12,7 +12,7 @@ from vinets.nn.heads import HEADS, Head, PolynomialHead, Reference
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.collect import Latents
 
-__all__ = ["baseline", "baselines", "kinds_beside", "reference_to"]
+__all__ = ["baseline", "baselines", "kinds_beside", "labels", "reference_to"]
 
 POINTS = 20_000  # enough to standardise monomials
 
@@ -77,6 +77,13 @@ def kinds_beside(placement: str) -> list[str]:
         if placement in head.stands_beside and "beside" in _own_names(head)
     )
     return [head.kind for head in sorted(offered, key=_rank)]
+
+
+def labels() -> list[str]:
+    """Labels of all heads that a VI head of some placement is compared with, by rank."""
+    kinds = [kind for placement in ("global", "local") for kind in kinds_beside(placement)]
+    heads = sorted((HEADS[kind] for kind in dict.fromkeys(kinds)), key=_rank)
+    return list(dict.fromkeys(head.label for head in heads))
 
 
 def _own_names(head: type[Head]) -> set[str]:
