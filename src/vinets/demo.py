@@ -155,8 +155,8 @@ def _trained(
         torch.manual_seed(seed)
         model = digits_cnn()
         recipe = replace(BACKBONE, seed=seed, epochs=2 if quick else BACKBONE.epochs)
-        train_classifier(model, data.train, recipe=recipe, device=device, progress=watch)
-        setups[seed] = Setup(f"seed {seed}", model, data, device)
+        history = train_classifier(model, data.train, recipe=recipe, device=device, progress=watch)
+        setups[seed] = Setup(f"seed {seed}", model, data, device, history)
     return setups
 
 

@@ -159,6 +159,8 @@ def comparison_of(
         tuple(setup.accuracy for setup in setups),
         tuple(setup.wrong for setup in setups),
         speeds[first.name],
+        seconds_train=None if first.history is None else first.history.seconds,
+        history=first.history,
     )
     ours = next(iter(found.values()))[0]
     networks = tuple(

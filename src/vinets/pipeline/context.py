@@ -171,7 +171,7 @@ class CutContext:
         All heads of trials that project alike share them.
         """
         views = self.views(trial)
-        key = trial.projecting, trial.placing, id(views)
+        key = trial.projecting, trial.placing, self._views and self._views[0]
         if self._projected is None or self._projected[0] != key:
             self._projected = None
 

@@ -16,6 +16,7 @@ from vinets.models import create_model, load_weights
 from vinets.progress import Progress, progress_of
 from vinets.running import call, evaluating, logits_of, tensors_of
 from vinets.settings import Sampling
+from vinets.training.history import History
 
 __all__ = ["DataFacts", "Identity", "Setup", "SetupFiles", "identify", "wrong_answers"]
 
@@ -78,10 +79,19 @@ class Setup:
         What to train and what to test on. Images lie on the device, where they are augmented.
     device : torch.device
         Where to work.
+    history : History or None, default=None
+        Of its training, where that is known.
     """
 
-    def __init__(self, name: str, model: nn.Module, data: DataSplit, device: torch.device) -> None:
-        self.name, self.data, self.device = name, data, device
+    def __init__(
+        self,
+        name: str,
+        model: nn.Module,
+        data: DataSplit,
+        device: torch.device,
+        history: History | None = None,
+    ) -> None:
+        self.name, self.data, self.device, self.history = name, data, device, history
         self.model = model.to(device).eval()
         self.train, self.test = (_resident(part, device) for part in (data.train, data.test))
         self._parts: dict[Sampling, Setup] = {}
