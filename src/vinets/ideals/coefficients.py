@@ -61,7 +61,7 @@ class Gathered:
         prefix = torch.cat([f.prefix for f in found])
         table = found[0].table.new_zeros(len(value), width)
         row = 0
-        found.reverse()
+        found.reverse()  # pop() takes from the end, and each block is freed as soon as it is copied
         while found:
             block = found.pop().table
             table[row : row + len(block), : block.shape[1]] = block

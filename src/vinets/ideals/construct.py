@@ -104,8 +104,12 @@ def construct(
         try:
             _run_degree(factor, columns, sets, rule, settings, degree, log)
         except BallBinds:
+            # A refused term undoes what a block decided behind it, in one set alone: sets that
+            # were decided together can no longer be, so each starts again by itself.
             return [construct([p], rule, settings, orthogonal=orthogonal)[0] for p in points]
         for k, s in enumerate(sets):
+            # _run_degree left positions in the border of this degree. What stays is the exponents
+            # there, for the border itself is about to be replaced by the next one.
             kept = s.accepted[-1]
             accepted = s.level.take(kept)
             s.accepted[-1] = accepted.rows
@@ -144,7 +148,7 @@ def _run_degree(
         width = _block_width(factor, columns, settings)
         stop = min(longest, start + width)
         values, valid = _evaluate(factor, columns, sets, start, stop, scratch)
-        before = list(factor.counts)
+        before = list(factor.counts)  # decide() grows the factor; an undo goes back to here
         block = factor.decide(values, valid, settings.panel)
         if not bool(torch.isfinite(block.square).all()):
             raise ValueError(
@@ -210,9 +214,9 @@ def _evaluate(
     values *= torch.index_select(
         variables, 0, by, out=scratch.take("variables", len(by), variables)
     )
-    values = values.view(n_sets, -1, m)
+    values = values.view(n_sets, -1, m)  # lies in the scratch memory: the next block overwrites it
     exists = torch.from_numpy(valid).to(device)
-    if not valid.all():
+    if not valid.all():  # sets with a shorter border are padded by columns of zeros
         values *= exists[:, :, None]
     return values, exists
 

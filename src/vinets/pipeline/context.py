@@ -74,7 +74,8 @@ class CutContext:
 
     def variables(self, trial: Trial) -> Variables:
         """Points that the polynomials of a trial see."""
-        projecting = replace(trial.projecting, train_projection=False)  # the points are the same
+        # whether training will change the projection does not change the points
+        projecting = replace(trial.projecting, train_projection=False)
         key = trial.placing.placement, projecting
         if key not in self._variables:
             self._variables[key] = find_variables(
@@ -129,7 +130,7 @@ class CutContext:
         drawn = recipe.validation, recipe.augment, bool(recipe.distill)
         key = trial.caching, drawn
         if self._views is None or self._views[0] != key:
-            self._views = None
+            self._views = None  # make room before the next ones are collected
             network, _ = self.network(replace(trial, head="linear"))
             found = cache_latents(
                 network,
@@ -180,6 +181,6 @@ class CutContext:
 
             passes = tuple(seen(view) for view in views.views)
             held = seen(views.held_latents) if len(views.held_labels) else views.held_latents
-            small = replace(views, views=passes, held_latents=held)
+            small = replace(views, views=passes, held_latents=held)  # labels and logits are shared
             self._projected = key, small, seen(self.test_latents)
         return self._projected[1], self._projected[2]

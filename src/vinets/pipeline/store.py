@@ -102,7 +102,7 @@ class Store:
         self.reserve({trial.save: trial.changes for trial in trials if trial.save}, identities)
 
     def reserve(
-        self, saved: Mapping[str, dict[str, Any]], identities: Mapping[str, Identity]
+        self, saved: Mapping[str, Mapping[str, object]], identities: Mapping[str, Identity]
     ) -> None:
         """Note what is going to be saved where, and with which data and weights.
 
@@ -135,7 +135,9 @@ class Store:
                     f"{', '.join(_differences(theirs, ours))}. Choose another folder, or "
                     "delete this one to start anew."
                 )
-        merged = _Contents({**contents.networks, **identities}, {**contents.saved, **saved})
+        merged = _Contents(
+            {**contents.networks, **identities}, {**contents.saved, **as_plain(saved)}
+        )
         write_json(self.folder / FILE, as_plain(merged))
 
     def _contents(self) -> _Contents:

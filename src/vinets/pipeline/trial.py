@@ -132,7 +132,7 @@ class Trial:
         return self.network, self.cut, self.seed, self.collecting, self.sampling
 
     @property
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, object]:
         """Fields that differ from their defaults, nested, as plain values."""
         return changes(self)
 

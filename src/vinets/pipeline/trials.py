@@ -122,7 +122,7 @@ class _Crew:
             result = run_at_cut(context, trial, self.store.folder)
             took = time.perf_counter() - begin
             self.store.write(TrialRecord(trial, result, machine(setup.device), took))
-        del context
+        del context  # its latents and views, before the cache of the GPU is emptied
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # for the processes beside this one
 
