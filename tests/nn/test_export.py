@@ -195,3 +195,18 @@ def test_a_format_from_outside_is_written_checked_and_named(scripted, net, tmp_p
         export_network(net, tmp_path / "net.bin")
     with pytest.raises(ValueError, match=r"one of 'onnx', 'script', 'torch'"):
         export_network(net, tmp_path / "net.bin", format="bin")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(RuntimeError("\n  no room.\nadvice"), "no room"), (RuntimeError(), "RuntimeError")],
+)
+def test_the_first_line_of_the_last_cause_is_told(
+    scripted, net, tmp_path, monkeypatch, error, told
+):
+    def fail(*_):
+        raise OSError("try this, try that") from error
+
+    monkeypatch.setattr(EXPORT_FORMATS["script"], "write", fail)
+    with pytest.raises(ValueError, match=rf"could not be exported to TorchScript: {told}\.$"):
+        export_network(net, tmp_path / "net.ts")
