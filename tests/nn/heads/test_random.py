@@ -45,6 +45,16 @@ def test_the_baseline_has_the_same_numbers(heads, points, name, kind):
     assert not torch.equal(baseline.polynomials.weight, other.polynomials.weight)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("vanishing", SameDegrees), ("local path", LocalSameDegrees)]
+)
+def test_the_baseline_of_the_same_degrees_has_them(heads, points, name, kind):
+    head = heads[name]()
+    terms = [one.polynomials.monomials.terms for one in (head, kind.beside(beside(head, points)))]
+    assert terms[0].degrees.tolist() == terms[1].degrees.tolist()
+    assert terms[0].names() != terms[1].names()
+
+
 def test_a_baseline_sees_the_latents_as_the_head_does(heads, points):
     reference = beside(heads["local"](), points)
     assert RandomMonomials.beside(reference) is None and SameDegrees.beside(reference) is None
