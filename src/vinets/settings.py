@@ -42,6 +42,7 @@ __all__ = [
     "Recipe",
     "Sampling",
     "Timing",
+    "TrialSettings",
     "Windows",
 ]
 
@@ -380,3 +381,18 @@ class Advising(Options):
     lambda_2: float | None = option(
         None, optional(real(1)), "Bound on the ratio of norms of the final layer."
     )
+
+
+@dataclass(frozen=True)
+class TrialSettings:
+    """All that a trial can be told, group by group; its Trial says what it is about."""
+
+    collecting: Collecting = Collecting()
+    placing: Placing = Placing()
+    projecting: Projecting = Projecting()
+    pruning: Pruning = Pruning()
+    finding: Finding = Finding()
+    recipe: Recipe = Recipe()
+    caching: Caching = Caching()
+    sampling: Sampling = Sampling()
+    timing: Timing = Timing()

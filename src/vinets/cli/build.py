@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,16 +13,7 @@ from vinets.cli.generate import takes
 from vinets.cli.late_help import BASELINES
 from vinets.cli.options import OUTPUT, RUNNING, Common, Cut, Reading, option
 from vinets.cli.output import note, print_json, watching
-from vinets.settings import (
-    Caching,
-    Collecting,
-    Finding,
-    Placing,
-    Projecting,
-    Pruning,
-    Recipe,
-    Timing,
-)
+from vinets.settings import TrialSettings
 
 if TYPE_CHECKING:
     from vinets.models import Preset
@@ -30,21 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["build"]
 
 
-@dataclass(frozen=True)
-class BuildSettings:
-    """Those of a :class:`~vinets.pipeline.trial.Trial` that are options here."""
-
-    collecting: Collecting = Collecting()
-    placing: Placing = Placing()
-    projecting: Projecting = Projecting()
-    pruning: Pruning = Pruning()
-    finding: Finding = Finding()
-    recipe: Recipe = Recipe()
-    caching: Caching = Caching()
-    timing: Timing = Timing()
-
-
-@takes(("seed",), settings=BuildSettings)  # the recipe has the seed of the command
+# the recipe has the seed of the command, and all of the data is used
+@takes(("seed", "train", "test"), settings=TrialSettings)
 @takes(reading=Reading, common=Common)
 def build(
     *,
@@ -58,7 +36,7 @@ def build(
     reading: Reading,
     cut: Cut = None,
     out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the VI-Net and its results.")],
-    settings: BuildSettings,
+    settings: TrialSettings,
     preset: Annotated[
         str | None,
         option(
@@ -134,7 +112,7 @@ def build(
     note(f"Saved in {out}. Next: vinets evaluate {out} --data {reading.data}", common.quiet)
 
 
-def _sized(chosen: Preset, settings: BuildSettings) -> BuildSettings:
+def _sized(chosen: Preset, settings: TrialSettings) -> TrialSettings:
     """With the sizes of the preset where none were given; they are for one vector an example."""
     if settings.placing.placement != "global":
         return settings

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from vinets.checks import one_of
@@ -20,17 +20,7 @@ from vinets.pipeline.build import Design
 from vinets.pipeline.comparison import Speed
 from vinets.pipeline.report import BuildReport
 from vinets.plain import changes
-from vinets.settings import (
-    Caching,
-    Collecting,
-    Finding,
-    Placing,
-    Projecting,
-    Pruning,
-    Recipe,
-    Sampling,
-    Timing,
-)
+from vinets.settings import TrialSettings
 from vinets.training.history import History
 
 __all__ = [
@@ -46,8 +36,8 @@ __all__ = [
 TASKS = ("train", "ideals", "dimension", "speed")
 
 
-@dataclass(frozen=True)
-class Trial:
+@dataclass(frozen=True, kw_only=True)
+class Trial(TrialSettings):
     """One thing to compute.
 
     Parameters
@@ -86,15 +76,6 @@ class Trial:
     cut: str | int = ""
     task: str = "train"
     head: str = "vi"
-    finding: Finding = Finding()
-    collecting: Collecting = Collecting()
-    placing: Placing = Placing()
-    projecting: Projecting = Projecting()
-    pruning: Pruning = Pruning()
-    recipe: Recipe = Recipe()
-    caching: Caching = Caching()
-    sampling: Sampling = Sampling()
-    timing: Timing = Timing()
     counting: str = "all"
     baseline_degree: int = 5
     save: str = ""
@@ -113,7 +94,7 @@ class Trial:
         Examples
         --------
         >>> Trial(cut="relu2").change(psi=0.01, keep=16, epochs=5).changes
-        {'cut': 'relu2', 'finding': {'psi': 0.01}, 'pruning': {'keep': 16}, 'recipe': {'epochs': 5}}
+        {'pruning': {'keep': 16}, 'finding': {'psi': 0.01}, 'recipe': {'epochs': 5}, 'cut': 'relu2'}
         """
         own = {name: options.pop(name) for name in [*options] if name in _OWN}
         groups = {name: type(getattr(self, name)) for name in GROUPS}
@@ -145,10 +126,7 @@ class Trial:
         return slug("-".join([*(slug(part) for part in parts if part), digest]))
 
 
-GROUPS = (
-    *("finding", "collecting", "placing", "projecting", "pruning"),
-    *("recipe", "caching", "sampling", "timing"),
-)
+GROUPS = tuple(one.name for one in fields(TrialSettings))
 """Fields that hold settings."""
 
 _OWN = tuple(Trial.__dataclass_fields__)
