@@ -7,6 +7,7 @@ from statistics import mean
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import SPEEDS, UNCUT, VARIANTS
 from vinets.experiments.plan import Experiment, Findings, Key, Plan, Results, part, share, spread
+from vinets.pipeline.compare import speed_trial
 from vinets.pipeline.trial import SpeedFacts, Trial
 from vinets.report.values import Column, Row, Table
 
@@ -52,24 +53,13 @@ def _trained(plan: Plan, backbone: Backbone, variant: str, seed: int) -> Trial:
         keep=PER_CLASS,
         monomials=MONOMIALS,
         seed=seed,
-        save=_folder(variant) if seed == 0 else "",
+        save=f"networks/{variant}" if seed == 0 else "",
     )
 
 
 def _timed(plan: Plan, backbone: Backbone) -> Trial:
-    """Images per second of all variants and of the uncut network, in turns."""
-    return Trial(
-        network=backbone.name,
-        task="speed",
-        timing=plan.start.timing,
-        sampling=plan.start.sampling,
-        compared=tuple((name, _folder(name)) for name in backbone.variants),
-        alone=True,
-    )
-
-
-def _folder(variant: str) -> str:
-    return f"networks/{variant}"
+    """Images per second of the variants of the first seed and of the uncut network, in turns."""
+    return speed_trial({name: _trained(plan, backbone, name, 0) for name in backbone.variants})
 
 
 def _planned(plan: Plan) -> dict[Key, Trial]:

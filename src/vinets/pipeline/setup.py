@@ -157,8 +157,7 @@ class SetupFiles:
                 "writes DIR/weights.safetensors."
             )
         data = load_data(self.data)
-        with torch.random.fork_rng(devices=[]):  # weights that are drawn are overwritten at once
-            model = create_model(self.model, self.classes or len(data.train.classes))
+        model = create_model(self.model, self.classes or len(data.train.classes))
         load_weights(model, self.weights)
         return Setup(name, model, data, device)
 

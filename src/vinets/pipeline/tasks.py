@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -42,16 +43,14 @@ CHECKPOINTS = "checkpoints"
 
 def run_at_cut(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """Carry out a trial that has a cut; networks and checkpoints go below ``folder``."""
-    task = TASKS[trial.task]
-    found = task(context, trial, folder)
-    latents = context.latents
-    return TrialResult(context.removed(trial.counting), latents.shape, **{found[0]: found[1]})  # type: ignore[arg-type]
+    found = TASKS[trial.task](context, trial, folder)
+    return replace(found, removed=context.removed(trial.counting), shape=context.latents.shape)
 
 
 # --- ideals and dimension ---------------------------------------------------------------------
 
 
-def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> tuple[str, IdealFacts]:
+def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """How many monomials and polynomials, how long, and what pruning leaves."""
     latents, variables = context.latents, context.variables(trial)
     generators = context.generators(trial)
@@ -72,12 +71,10 @@ def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> tuple[str, 
         monomials_left=left,
         by_class=by_class,
     )
-    return "ideals", facts
+    return TrialResult(ideals=facts)
 
 
-def _estimate_dimension(
-    context: CutContext, trial: Trial, folder: Path
-) -> tuple[str, DimensionFacts]:
+def _estimate_dimension(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """Intrinsic dimension of the latents of every class, before rescaling and projection."""
     latents = context.latents
     chosen = latents.fit.to(latents.store.labels.device)
@@ -85,13 +82,14 @@ def _estimate_dimension(
     neighbours = min(20, max(2, len(points) // latents.n_classes - 2))
     found = class_dimensions(points, labels, neighbours=neighbours)
     per_class = {str(k): value for k, value in found.per_class.items()}
-    return "dimension", DimensionFacts(neighbours, per_class, found.mean, found.std)
+    facts = DimensionFacts(neighbours, per_class, found.mean, found.std)
+    return TrialResult(dimension=facts)
 
 
 # --- training ---------------------------------------------------------------------------------
 
 
-def _train_head(context: CutContext, trial: Trial, folder: Path) -> tuple[str, TrainingFacts]:
+def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """Train a head, fold it, test it, and save it where the trial says so."""
     network, report = context.network(trial)
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
@@ -122,7 +120,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> tuple[str, T
         history=history if trial.detailed else None,
         build=report if trial.detailed else None,
     )
-    return "training", facts
+    return TrialResult(training=facts)
 
 
 def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path | None) -> History:
@@ -195,7 +193,7 @@ def _save(network: CutNetwork, folder: Path) -> None:
     aside.rename(folder)
 
 
-TASKS: Mapping[str, Callable[[CutContext, Trial, Path], tuple[str, object]]] = {
+TASKS: Mapping[str, Callable[[CutContext, Trial, Path], TrialResult]] = {
     "train": _train_head,
     "ideals": _find_ideals,
     "dimension": _estimate_dimension,

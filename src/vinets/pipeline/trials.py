@@ -54,9 +54,9 @@ def run_trials(
     watch = progress_of(progress)
     crew = _Crew(setups, store, str(device), watch)
     names = {trial.network for trial in wanted}
-    store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
-    missing = store.missing(wanted)
     with torch.random.fork_rng(devices=[]):  # the caller's draws go on as if nothing had happened
+        store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
+        missing = store.missing(wanted)
         for alone in (True, False):
             chosen = [t for t in missing if t.alone == alone and t.task != "speed"]
             groups: dict[Hashable, list[Trial]] = {}
