@@ -50,7 +50,7 @@ def assert_factorises(factor, kind, psi, unit):
             torch.testing.assert_close(Q @ Q.mT, eye, atol=1e-12, rtol=0)
             torch.testing.assert_close(L @ Q, M, atol=1e-12, rtol=0)
             torch.testing.assert_close(S @ S.mT, gram - shift * eye, atol=1e-10, rtol=0)
-            torch.testing.assert_close(factor.norms[k, :o], M.norm(dim=1))
+            torch.testing.assert_close(factor.norms[k, :o, 0], M.norm(dim=1))
         assert not L.triu(1).any()
 
 

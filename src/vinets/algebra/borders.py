@@ -67,7 +67,15 @@ def next_border(level: Level, n_variables: int, kind: str) -> Level:
     """Border one degree above ``level``, the accepted terms of the current degree."""
     if kind == "groebner":
         return _groebner_border(level, n_variables)
-    return _full_border(level, n_variables)
+    parent = np.repeat(np.arange(len(level)), n_variables)
+    variable = np.tile(np.arange(n_variables), len(level))
+    rows = np.sort(np.concatenate([level.rows[parent], variable[:, None]], axis=1), axis=1)
+    order = np.lexsort(rows.T)  # the last column, the largest factor, is the primary key
+    rows = rows[order]
+    # One term may come from several parents. They stand together now; the first stays.
+    fresh = np.ones(len(rows), dtype=bool)
+    fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return Level(rows[fresh], parent[order][fresh], variable[order][fresh], None)
 
 
 def _groebner_border(level: Level, n_variables: int) -> Level:
@@ -88,24 +96,13 @@ def _groebner_border(level: Level, n_variables: int) -> Level:
     known = known[order]
     columns: list[Index] = []
     for divisor in level.divisors.T:
+        # candidates thin out from one divisor to the next, and what is known of them with them
         wanted = divisor[parent] * n_variables + variable
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         hit = known[place] == wanted if len(known) else np.zeros(0, dtype=bool)
         parent, variable, place = parent[hit], variable[hit], place[hit]
         columns = [column[hit] for column in columns]
         columns.append(order[place])
-    columns.append(parent)
+    columns.append(parent)  # the term without its largest factor, which was appended last
     rows = np.concatenate([level.rows[parent], variable[:, None]], axis=1)
     return Level(rows, parent, variable, np.stack(columns, axis=1))
-
-
-def _full_border(level: Level, n_variables: int) -> Level:
-    """All products with a variable, without repetition, in term order."""
-    parent = np.repeat(np.arange(len(level)), n_variables)
-    variable = np.tile(np.arange(n_variables), len(level))
-    rows = np.sort(np.concatenate([level.rows[parent], variable[:, None]], axis=1), axis=1)
-    order = np.lexsort(rows.T)  # the last column, the largest factor, is the primary key
-    rows = rows[order]
-    fresh = np.ones(len(rows), dtype=bool)
-    fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
-    return Level(rows[fresh], parent[order][fresh], variable[order][fresh], None)

@@ -19,17 +19,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet
+from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import Index, TermSet, locate_rows
-from vinets.checks import point_shape, rows_within
+from vinets.checks import rows_within
 
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["CompositionLevel", "CompositionSet"]
+__all__ = ["CompositionLevel", "CompositionSet", "KeptValues"]
 
-EXPAND_LIMIT = 50_000
+EXPAND_LIMIT = 50_000  # monomials; a dense row of coefficients each polynomial
 LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")
 
 
@@ -57,6 +57,30 @@ class CompositionLevel:
     vanish: Tensor
 
 
+class KeptValues:
+    """Values of the kept polynomials on points (m, n), which grow level by level."""
+
+    def __init__(self, points: Tensor) -> None:
+        self.points = points
+        self.kept = torch.ones(len(points), 1, dtype=points.dtype, device=points.device)  # (m, f)
+        # level 1 starts from the products of the variables with the constant
+        self.newest, self.linear = self.kept, points
+
+    def products(self, left: Tensor, right: Tensor) -> Tensor:
+        """Candidates of the next level."""
+        return self.newest[:, left] * self.linear[:, right]
+
+    def remainder(self, level: CompositionLevel) -> Tensor:
+        """What the projection on everything kept leaves of the candidates of ``level``."""
+        return self.products(level.left, level.right) - self.kept @ level.projection
+
+    def keep(self, values: Tensor) -> None:
+        """Go up one level, at which polynomials with these values were kept."""
+        self.newest = values
+        self.linear = values if self.linear is self.points else self.linear
+        self.kept = torch.cat([self.kept, values], dim=1)
+
+
 @dataclass(frozen=True, eq=False)
 class CompositionSet:
     """Generators found by VCA; the interface of :class:`PolynomialSet` where it makes sense."""
@@ -74,31 +98,22 @@ class CompositionSet:
         counts = [level.vanish.shape[1] for level in self.levels]
         return np.repeat(np.arange(1, len(counts) + 1), counts)
 
-    def evaluate(self, points: Any) -> Any:
+    @for_arrays
+    def evaluate(self, points: Tensor) -> Tensor:
         """Values at ``points`` (m, n) as (m, N): numpy in, numpy out; torch in, torch out."""
-        if not isinstance(points, Tensor):
-            array = np.ascontiguousarray(np.asarray(points, dtype=float))
-            return self.evaluate(torch.from_numpy(array)).numpy()
-        point_shape(tuple(points.shape), self.n_variables)
+        # products, remainder, kept and vanishing values of a level all live at once
         width = sum(level.left.shape[0] * 4 for level in self.levels) + 2 * self.n_variables
         chunk = rows_within(self.memory_limit, 8 * width)
         return torch.cat([self._evaluate(part.double()) for part in points.split(chunk)])
 
     def _evaluate(self, points: Tensor) -> Tensor:
-        kept = torch.ones(len(points), 1, dtype=points.dtype, device=points.device)
-        linear, newest = kept, kept
-        values = []
-        for t, level in enumerate(self.levels):
-            moved = _on(level, points)
-            products = (
-                points[:, moved.right] if t == 0 else newest[:, moved.left] * linear[:, moved.right]
-            )
-            remainder = products - kept @ moved.projection
-            values.append(remainder @ moved.vanish)
-            newest = remainder @ moved.keep
-            linear = newest if t == 0 else linear
-            kept = torch.cat([kept, newest], dim=1)
-        return torch.cat(values, dim=1) if values else points.new_zeros(len(points), 0)
+        here, values = KeptValues(points), [points[:, :0]]
+        for level in self.levels:
+            level = _on(level, points)
+            remainder = here.remainder(level)
+            values.append(remainder @ level.vanish)
+            here.keep(remainder @ level.keep)
+        return torch.cat(values, dim=1)
 
     def gradient(self, points: Any) -> Any:
         """Derivatives at ``points`` (m, n) as (m, N, n), through the expanded polynomials."""
@@ -111,19 +126,15 @@ class CompositionSet:
         dtype = self.levels[0].vanish.dtype if self.levels else torch.float64
         kept = torch.zeros(1, len(terms), dtype=dtype)
         kept[0, 0] = 1.0
-        linear, newest, found = kept, kept, []
+        newest, found = kept, []
+        linear = torch.eye(self.n_variables + 1, dtype=dtype)[1:]  # the variables, at first
         for t, level in enumerate(self.levels):
             level = _on(level, kept)
-            factors = kept[:1].expand(len(level.left), -1) if t == 0 else newest[level.left]
-            by = torch.zeros(len(level.right), self.n_variables + 1, dtype=dtype)
-            if t == 0:
-                by[torch.arange(len(by)), level.right + 1] = 1.0
-            else:
-                by = linear[level.right][:, : self.n_variables + 1]
-            remainder = _multiply(factors, by, shifts) - level.projection.mT @ kept
+            by = linear[level.right]
+            remainder = _multiply(newest[level.left], by, shifts) - level.projection.mT @ kept
             found.append(level.vanish.mT @ remainder)
             newest = level.keep.mT @ remainder
-            linear = newest if t == 0 else linear
+            linear = newest[:, : self.n_variables + 1] if t == 0 else linear
             kept = torch.cat([kept, newest])
         return _as_polynomials(terms, torch.cat(found), self.degrees, self.memory_limit)
 
@@ -191,13 +202,11 @@ def _consistent(n_variables: int, levels: tuple[CompositionLevel, ...]) -> bool:
             and level.left.shape == level.right.shape
             and level.keep.ndim == level.vanish.ndim == 2
             and len(level.keep) == len(level.vanish) == c
-            and not level.left.is_floating_point()
-            and not level.right.is_floating_point()
         )
         if not shapes_fit:
             return False
         for index, bound in ((level.left, newest), (level.right, linear)):
-            if c and not (int(index.min()) >= 0 and int(index.max()) < bound):
+            if index.is_floating_point() or bool(((index < 0) | (index >= bound)).any()):
                 return False
         newest = level.keep.shape[1]
         linear = newest if t == 0 else linear
@@ -206,13 +215,10 @@ def _consistent(n_variables: int, levels: tuple[CompositionLevel, ...]) -> bool:
 
 
 def _on(level: CompositionLevel, like: Tensor) -> CompositionLevel:
-    d, t = like.device, like.dtype
+    """The level on the device of ``like``, its matrices in that precision."""
+    tables = (getattr(level, name) for name in LEVEL_FIELDS)
     return CompositionLevel(
-        level.left.to(d),
-        level.right.to(d),
-        level.projection.to(d, t),
-        level.keep.to(d, t),
-        level.vanish.to(d, t),
+        *(t.to(like) if t.is_floating_point() else t.to(like.device) for t in tables)
     )
 
 
@@ -231,11 +237,9 @@ def _all_terms(n: int, degree: int) -> tuple[TermSet, Tensor]:
     shifts = np.full((n, starts[-1]), -1, dtype=np.int64)
     for d in range(degree):
         for v in range(n):
-            by = np.full((len(blocks[d]), 1), v)
-            product = np.sort(np.concatenate([blocks[d], by], axis=1), axis=1)
-            shifts[v, starts[d] : starts[d + 1]] = starts[d + 1] + locate_rows(
-                product, blocks[d + 1], n
-            )
+            product = np.sort(np.insert(blocks[d], d, v, axis=1), axis=1)
+            places = starts[d + 1] + locate_rows(product, blocks[d + 1], n)
+            shifts[v, starts[d] : starts[d + 1]] = places
     return TermSet(n, tuple(blocks)), torch.from_numpy(shifts)
 
 
@@ -243,7 +247,7 @@ def _multiply(factors: Tensor, by: Tensor, shifts: Tensor) -> Tensor:
     """Products of polynomials (c, S) with linear ones (c, 1 + n), over the same terms."""
     out = factors * by[:, :1]
     for v, shift in enumerate(shifts):
-        inside = shift >= 0
+        inside = shift >= 0  # terms of the top degree go nowhere, and have the coefficient 0
         out[:, shift[inside]] += by[:, v + 1 : v + 2] * factors[:, inside]
     return out
 
@@ -253,7 +257,11 @@ def _as_polynomials(
 ) -> PolynomialSet:
     """Coefficient rows (N, S) of known degrees as a set, led by their largest top coefficient."""
     starts = np.cumsum([0] + [len(block) for block in terms.blocks])
-    tail, blocks, leads = table.clone(), [terms.blocks[0][:0]], []
+    tail, blocks, leads = (
+        table.clone(),
+        [terms.blocks[0][:0]],
+        [],
+    )
     for degree in range(1, len(terms.blocks)):
         rows = torch.from_numpy(np.flatnonzero(degrees == degree))
         top = table[rows, starts[degree] : starts[degree + 1]].abs().argmax(1)

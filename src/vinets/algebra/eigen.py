@@ -37,9 +37,9 @@ from vinets.algebra.secular import Spectrum, secular_eigenvectors, stacked_eigen
 
 __all__ = ["batched_eigenvectors", "smallest_eigenvectors"]
 
-GRID = 8
-STEPS = 10
-RESTARTS = 3
+GRID = 8  # shifts, the last at psi (1 - 2^-7)
+STEPS = 10  # of Lanczos, fully reorthogonalised
+RESTARTS = 3  # each from the best vector so far, of those that have not settled
 PAYS = 6  # decompose a prefix of size k if at least k / PAYS generators share it
 FEW = 128  # so few generators of a small prefix are solved together with those of others
 SMALL = 64  # a decomposition of this size is cheaper than starting the iteration
@@ -102,11 +102,13 @@ def smallest_eigenvectors(
     tail, lead, values : Tensor of shape (g, o), (g,), (g,)
         Coefficients over the terms and of the candidate itself, positive, and the eigenvalues.
     """
+    # In place: every row of coordinates is read for the last time just before its coefficients
+    # are written there, and a second table of that size might not fit.
     tail, lead, values = coordinates, torch.zeros_like(square), square.clone()
     scattered: list[Tensor] = []
     stacked: list[Tensor] = []
     gram = lower @ lower.mT
-    gram.diagonal().add_(psi)
+    gram.diagonal().add_(psi)  # unused where residuals are given: the factor is that of G then
     sizes, counts = torch.unique_consecutive(prefix, return_counts=True)
     start = 0
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
@@ -153,41 +155,28 @@ def batched_eigenvectors(
     mask = torch.arange(lower.shape[-1], device=lower.device) < prefix[..., None]
     border = (coordinates @ lower.mT) * mask
     gram = lower @ lower.mT + psi * eye
-    factor = torch.linalg.cholesky(gram)
-    coordinates = _forward(factor, border, mask)
-    residual = (square - coordinates.square().sum(-1)).clamp(min=0)
     problem = _Bordered(gram, border, square, mask)
-    vectors, values = _scattered(problem, factor, coordinates, residual, valid, psi)
-    return vectors[..., :-1], vectors[..., -1], values
-
-
-def _scattered(
-    problem: _Bordered,
-    lower: Tensor,
-    coordinates: Tensor,
-    residual: Tensor,
-    valid: Tensor,
-    psi: float,
-) -> tuple[Tensor, Tensor]:
-    """Brackets and Lanczos for generators with prefixes of their own."""
-    mask = problem.mask
-    least = -torch.linalg.solve_triangular(lower, coordinates, upper=False, left=False)
+    # from the factor of G - psi I to that of G, in which residuals are those of least squares
+    whole = torch.linalg.cholesky(gram)
+    coordinates = _forward(whole, border, mask)
+    residual = (square - coordinates.square().sum(-1)).clamp(min=0)
+    least = -torch.linalg.solve_triangular(whole, coordinates, upper=False, left=False)
     vectors = _unit(torch.cat([least, torch.ones_like(residual)[..., None]], dim=-1))
     # the others are eigenvectors to working precision already
     open_ = valid & (residual * vectors[..., -1].square() > psi * 1e-13)
     for shift, factor, members in _brackets(problem, psi, open_):
         index, chosen = first_true(members, members.shape[1])
         found, settled = _lanczos(problem.rows(index), factor, chosen, shift, psi)
-        _put(vectors, index, chosen, found)
+        vectors[_where(index, chosen)] = found[chosen]
         if not bool((settled | ~chosen).all()):
             rest = _where(index, chosen & ~settled)
             vectors[rest] = _dense(problem, rest)
     vectors = vectors * torch.where(vectors[..., -1:] < 0, -1.0, 1.0)
     vectors[..., :-1] *= mask  # rounding may leave dust beyond the prefix
-    head, last = vectors[..., :-1], vectors[..., -1:]
+    head, last = vectors[..., :-1], vectors[..., -1]
     # through the factor, so that a small value is not the difference of large ones
-    values = (head @ lower + last * coordinates).square().sum(-1)
-    return vectors, values + last[..., 0].square() * residual
+    values = (head @ whole + last[..., None] * coordinates).square().sum(-1)
+    return head, last, values + last.square() * residual
 
 
 def _brackets(problem: _Bordered, psi: float, open_: Tensor) -> list[tuple[float, Tensor, Tensor]]:
@@ -198,7 +187,7 @@ def _brackets(problem: _Bordered, psi: float, open_: Tensor) -> list[tuple[float
     for i in range(GRID):
         shift = psi * (1 - 2.0**-i)
         factor, failed = torch.linalg.cholesky_ex(problem.gram - shift * eye)
-        if bool(failed.any()):
+        if bool(failed.any()):  # shifts close to psi may lie within rounding of an eigenvalue of G
             break
         shifts.append(shift)
         factors.append(factor)
@@ -218,6 +207,7 @@ def _lanczos(
     """Ritz vectors of the shifted inverse, and which of them are eigenvectors."""
     w = _forward(factor, problem.border, problem.mask)
     schur = problem.square - shift - w.square().sum(-1)
+    # padding repeats candidate 0, which may belong to another bracket and have no inverse here
     schur = torch.where(chosen, schur, 1.0)
     vectors = w.new_zeros(*w.shape[:-1], w.shape[-1] + 1)
     vectors[..., -1] = 1.0
@@ -231,7 +221,7 @@ def _lanczos(
         image = part.apply(ritz)
         value = (image * ritz).sum(-1, keepdim=True)
         error = torch.linalg.vector_norm(image - value * ritz, dim=-1)
-        _put(vectors, index, active, ritz)
+        vectors[_where(index, active)] = ritz[active]
         done = error <= 1e-9 * psi + 1e-14 * top
         settled[_where(index, active & done)] = True
         if bool(settled.all()):
@@ -251,10 +241,12 @@ def _krylov(start: Tensor, factor: Tensor, w: Tensor, schur: Tensor, mask: Tenso
         if j + 1 == STEPS:
             break
         known, fresh = basis[:, :, : j + 1], _unit(images[:, :, j])
-        for _ in range(2):
+        for _ in range(2):  # twice is enough: once leaves what cancellation has hidden
             overlap = known @ fresh[..., None]  # (K, g, j + 1, 1)
             fresh = _unit(fresh - (overlap.mT @ known)[..., 0, :])
     small = basis @ images.mT
+    # A Krylov space that is exhausted gives 0/0, which eigh would not survive. Its vector comes
+    # out as NaN, fails the test of the caller, and is left to LAPACK.
     small = torch.nan_to_num(0.5 * (small + small.mT)).flatten(0, 1)
     weights = torch.cat([torch.linalg.eigh(s)[1][..., -1] for s in small.split(EIGH_BATCH)])
     return _unit((weights.view(n_sets, g, 1, STEPS) @ basis)[..., 0, :])
@@ -295,11 +287,6 @@ def _where(index: Tensor, flags: Tensor) -> tuple[Tensor, Tensor]:
     """Set and position of every flagged entry of ``index`` (K, q)."""
     sets, slots = flags.nonzero(as_tuple=True)
     return sets, index[sets, slots]
-
-
-def _put(target: Tensor, index: Tensor, flags: Tensor, rows: Tensor) -> None:
-    """Write the flagged ``rows`` (K, q, ·) to their places in ``target``."""
-    target[_where(index, flags)] = rows[flags]
 
 
 def _unit(vectors: Tensor) -> Tensor:

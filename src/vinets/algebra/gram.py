@@ -24,6 +24,7 @@ from vinets.algebra.growing import Candidates, GrowingFactor, gather_rows, scatt
 __all__ = ["GramFactor", "inner"]
 
 DEPENDENT = 1e3  # a residual below this many roundings of the term itself is none
+HALF = (torch.float16, torch.bfloat16)
 
 
 class GramFactor(GrowingFactor):
@@ -42,11 +43,12 @@ class GramFactor(GrowingFactor):
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
         o = self.size
         products = inner(values, self.rows[:, :o]).to(self.work_dtype)  # (K, b, o)
-        products *= self.active[:, None, :o]
+        products *= self.active[:, None, :o]  # terms outside the factor get no coordinate
         coordinates = torch.linalg.solve_triangular(
             self.lower[:, :o, :o].mT, products, upper=True, left=False
         )
-        square = _square_norm(values, self.work_dtype)
+        wide = values.float() if values.dtype in HALF else values
+        square = torch.linalg.vector_norm(wide, dim=-1).square().to(self.work_dtype)
         gap = square - self.shift - coordinates.square().sum(-1)
         threshold = torch.full_like(gap, self.threshold)
         undecided = valid & (gap > threshold)
@@ -69,10 +71,11 @@ class GramFactor(GrowingFactor):
         at = order.clamp(min=0)
         corner = gather_rows(columns, at).tril()
         eye = torch.eye(steps, dtype=corner.dtype, device=corner.device)
+        # sets that accepted fewer are padded by the identity, which solves to what it is given
         corner = torch.where((kept[:, :, None] & kept[:, None, :]), corner, eye)
         positions = index.gather(1, at)
-        picked = [p[k] for p, k in zip(positions.cpu(), kept.cpu(), strict=True)]
-        before = self._append(block, [p.tolist() for p in picked], corner)
+        picked = [p[k].tolist() for p, k in zip(positions.cpu(), kept.cpu(), strict=True)]
+        before = self._append(block, picked, corner)
 
         # everyone else's coordinates along the new terms: one product, one small triangle
         mask = kept[:, :, None].to(self.work_dtype)
@@ -95,16 +98,11 @@ class GramFactor(GrowingFactor):
 
 def inner(left: Tensor, right: Tensor) -> Tensor:
     """``left @ right^T``; half-precision rows are accumulated in float32."""
-    if left.dtype in (torch.float16, torch.bfloat16):
+    if left.dtype in HALF:
         left, right = left.float(), right.float()
     if left.device.type == "cpu":  # this way round MKL is half as fast again on tall ``left``
         return (right @ left.mT).mT
     return left @ right.mT
-
-
-def _square_norm(values: Tensor, dtype: torch.dtype) -> Tensor:
-    wide = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
-    return torch.linalg.vector_norm(wide, dim=-1).square().to(dtype)
 
 
 def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
@@ -140,7 +138,7 @@ def _skip_pivot_cholesky(schur: Tensor, threshold: float) -> tuple[Tensor, Tenso
         column = schur[sets, :, pivot_at]
         pivot = column.gather(1, pivot_at[:, None])
         column = torch.where(alive[:, None], column * pivot.abs().rsqrt(), 0.0)
-        schur.baddbmm_(column[:, :, None], column[:, None, :], alpha=-1)
+        schur.baddbmm_(column[:, :, None], column[:, None, :], alpha=-1)  # diagonal is a view of it
         ahead = place > torch.where(alive, pivot_at, width)[:, None]
         order.append(torch.where(alive, pivot_at, -1))
         columns.append(column)

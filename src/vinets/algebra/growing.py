@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 __all__ = ["Candidates", "GrowingFactor", "first_true", "gather_rows", "scatter_mask"]
 
@@ -50,6 +52,10 @@ class GrowingFactor(ABC):
     """
 
     work_dtype = torch.float64  # of everything but the stored rows
+    # What grows with the terms, by name. Places that are not in use yet are inert, so that sets of
+    # different sizes share one array: rows of zeros, and rows of the identity.
+    tables: ClassVar = ("rows",)
+    triangles: ClassVar = ("lower",)
 
     def __init__(self, constant: Tensor) -> None:
         n_sets, n_points = constant.shape
@@ -95,29 +101,33 @@ class GrowingFactor(ABC):
         """Forget the terms accepted after the first ``counts[k]`` of every set."""
         eye = torch.eye(self.lower.shape[-1], dtype=self.work_dtype, device=self.lower.device)
         for k, count in enumerate(counts):
-            self.rows[k, count:] = 0
+            for name in self.tables:
+                getattr(self, name)[k, count:] = 0
+            for name in self.triangles:
+                getattr(self, name)[k, count:] = eye[count:]
             self.active[k, count:] = 1
-            self.lower[k, count:] = eye[count:]
-            self.lower[k, :, count:] = eye[:, count:]
             self.counts[k] = count
 
     def _reserve(self, extra: int) -> None:
-        """Make room for ``extra`` more terms; unused rows are inert (identity, zero rows)."""
+        """Make room for ``extra`` more terms."""
         need, have = self.size + extra, self.lower.shape[-1]
         if need <= have:
             return
-        capacity = max(need, 2 * have, 32)
-        lower = torch.eye(capacity, dtype=self.work_dtype, device=self.lower.device)
-        lower = lower.repeat(len(self.counts), 1, 1)
-        lower[:, :have, :have] = self.lower
-        self.lower = lower
-        self.rows = _pad_rows(self.rows, capacity)
-        active = self.active.new_ones(len(self.counts), capacity)
-        active[:, :have] = self.active
-        self.active = active
+        capacity = max(need, 2 * have, 32)  # doubled, so that copying costs O(1) a term
+        for name in self.tables:
+            setattr(self, name, pad(getattr(self, name), (0, 0, 0, capacity - have)))
+        for name in self.triangles:
+            grown = torch.eye(capacity, dtype=self.work_dtype, device=self.lower.device)
+            grown = grown.repeat(len(self.counts), 1, 1)
+            grown[:, :have, :have] = getattr(self, name)
+            setattr(self, name, grown)
+        self.active = pad(self.active, (0, capacity - have), value=1.0)
 
     def _append(self, block: Candidates, picked: list[list[int]], corner: Tensor) -> list[int]:
-        """Add the picked candidates; ``corner[k]`` is their own triangle. Returns old counts."""
+        """Add the picked candidates; ``corner[k]`` is their own triangle. Returns old counts.
+
+        The block learns here who was accepted; :meth:`_extend` gives it the new coordinates.
+        """
         before = list(self.counts)
         self._reserve(max(len(p) for p in picked))
         for k, positions in enumerate(picked):
@@ -144,7 +154,7 @@ class GrowingFactor(ABC):
         """Write the coordinates ``fresh`` (K, b, a) along the new terms into the block."""
         missing = self.size - block.coordinates.shape[-1]
         if missing > 0:
-            block.coordinates = torch.nn.functional.pad(block.coordinates, (0, missing))
+            block.coordinates = pad(block.coordinates, (0, missing))
         for k, start in enumerate(before):
             added = self.counts[k] - start
             if added:
@@ -157,9 +167,9 @@ def first_true(mask: Tensor, count: int) -> tuple[Tensor, Tensor]:
     Returns ``index`` (K, q) and ``chosen`` (K, q); entries that do not exist point at 0.
     """
     rank = mask.cumsum(-1)
-    width = int(rank[:, -1].max()) if mask.shape[1] else 0
-    width = min(count, width)
+    width = min(count, int(rank[:, -1].max())) if mask.shape[1] else 0
     slots = torch.arange(1, width + 1, device=mask.device).expand(mask.shape[0], width)
+    # the i-th true entry is the first place whose rank is i: no sort, no loop over the rows
     index = torch.searchsorted(rank, slots.contiguous())
     chosen = index < mask.shape[1]
     return index * chosen, chosen
@@ -174,9 +184,3 @@ def scatter_mask(index: Tensor, flags: Tensor, width: int) -> Tensor:
     """Mask (K, width) true at ``index[k, j]`` where ``flags[k, j]``; repeated indices are or-ed."""
     hits = torch.zeros(index.shape[0], width, dtype=torch.int8, device=index.device)
     return hits.scatter_reduce_(1, index, flags.to(torch.int8), reduce="amax").bool()
-
-
-def _pad_rows(rows: Tensor, capacity: int) -> Tensor:
-    padded = rows.new_zeros(rows.shape[0], capacity, rows.shape[2])
-    padded[:, : rows.shape[1]] = rows
-    return padded

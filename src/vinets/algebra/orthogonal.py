@@ -21,6 +21,8 @@ noise and counts as zero; this is what makes :math:`\psi = 0` mean "exactly vani
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -34,36 +36,34 @@ ROUNDING = 64.0
 class OrthogonalFactor(GrowingFactor):
     """Growing orthogonal factorisation; ``unit`` selects the rule of the module's formulas."""
 
+    tables: ClassVar = ("rows", "basis", "norms")
+    triangles: ClassVar = ("lower", "shifted")
+
     def __init__(self, constant: Tensor, *, psi: float, unit: bool) -> None:
         super().__init__(constant)
         self.psi = psi
         self.unit = unit
+        self.shift = psi if unit else 0.0
         self.basis = self.rows.to(self.work_dtype)  # (K, capacity, m) orthonormal
         self.shifted = self.lower.clone()  # (K, capacity, capacity): K above
-        self.norms = self.lower.new_zeros(len(self.counts), 0)  # (K, capacity) of the rows
+        self.norms = self.lower.new_zeros(len(self.counts), 0, 1)  # (K, capacity, 1) of the rows
         self._reserve(1)
         self.rows[:, 0] = constant
         constant = constant.to(self.work_dtype)
         norm = torch.linalg.vector_norm(constant, dim=-1)
         self.basis[:, 0] = constant / norm[:, None]
-        self.lower[:, 0, 0], self.norms[:, 0] = norm, norm
-        self.shifted[:, 0, 0] = (norm.square() - self._shift).sqrt()
+        self.lower[:, 0, 0], self.norms[:, 0, 0] = norm, norm
+        self.shifted[:, 0, 0] = (norm.square() - self.shift).sqrt()
         self.counts = [1] * len(self.counts)
 
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
         wide = values.to(self.work_dtype)
-        residual, coordinates = self._orthogonalise(wide)
+        residual, coordinates = _project_out(wide, self.basis[:, : self.size])
         square = wide.square().sum(-1)
-        zeros = torch.zeros_like(square)
+        none = torch.zeros_like(valid)
+        # the square stands in for gap and threshold, which _refresh computes
         block = Candidates(
-            values,
-            square,
-            coordinates,
-            zeros,
-            zeros,
-            valid.clone(),
-            torch.zeros_like(valid),
-            residual,
+            values, square, coordinates, square, square, valid.clone(), none, residual
         )
         self._refresh(block)
         return block
@@ -74,7 +74,17 @@ class OrthogonalFactor(GrowingFactor):
         Inside the panel every residual is orthogonalised again after each acceptance: with tiny
         tolerances that is what keeps the small ones meaningful.
         """
-        panel = self._panel(block, index, chosen)
+        assert block.residual is not None
+        panel = Candidates(
+            values=gather_rows(block.values, index),
+            square=block.square.gather(1, index),
+            coordinates=gather_rows(block.coordinates, index),
+            gap=block.gap.gather(1, index),
+            threshold=block.threshold.gather(1, index),
+            undecided=chosen.clone(),
+            accepted=torch.zeros_like(chosen),
+            residual=gather_rows(block.residual, index),
+        )
         start = list(self.counts)
         while True:
             first, found = first_true(panel.undecided, 1)
@@ -99,24 +109,12 @@ class OrthogonalFactor(GrowingFactor):
         else:
             self._append_rows(block, [0], [True], block.residual[:, 0] / norm[:, None], norm)
 
-    def _panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> Candidates:
-        assert block.residual is not None
-        return Candidates(
-            values=gather_rows(block.values, index),
-            square=block.square.gather(1, index),
-            coordinates=gather_rows(block.coordinates, index),
-            gap=block.gap.gather(1, index),
-            threshold=block.threshold.gather(1, index),
-            undecided=chosen.clone(),
-            accepted=torch.zeros_like(chosen),
-            residual=gather_rows(block.residual, index),
-        )
-
     def _accept_first(self, panel: Candidates, first: Tensor, found: Tensor) -> None:
         """Accept candidate ``first[k]`` of every set with ``found[k]``; update the panel."""
         assert panel.residual is not None
         sets = torch.arange(len(first), device=first.device)
-        vector = self._orthogonalise(panel.residual[sets, first][:, None])[0][:, 0]
+        whole = self.basis[:, : self.size]  # not the new rows alone: small errors add up
+        vector = _project_out(panel.residual[sets, first][:, None], whole)[0][:, 0]
         norm = torch.linalg.vector_norm(vector, dim=-1)
         direction = torch.where(found[:, None], vector / norm[:, None], 0.0)
         start = list(self.counts)
@@ -126,7 +124,7 @@ class OrthogonalFactor(GrowingFactor):
         self._refresh(panel)
 
     def _advance(self, block: Candidates, start: list[int]) -> None:
-        """Project the block on the basis vectors added since ``start``, twice."""
+        """Project the basis vectors added since ``start`` out of the block."""
         assert block.residual is not None
         added = max(now - then for now, then in zip(self.counts, start, strict=True))
         if added == 0:
@@ -135,20 +133,10 @@ class OrthogonalFactor(GrowingFactor):
         at = at + torch.arange(added, device=self.basis.device)  # rows beyond a count are zero
         basis = gather_rows(self.basis, at.clamp(max=self.basis.shape[1] - 1))
         limit = torch.as_tensor(self.counts, device=self.basis.device)[:, None]
+        # the clamp may have repeated the last row of a set that accepted less than others
         basis = basis * (at < limit)[:, :, None]
-        along = block.residual @ basis.mT
-        block.residual = block.residual - along @ basis
-        again = block.residual @ basis.mT
-        block.residual = block.residual - again @ basis
-        self._extend(block, along + again, start)
-
-    def truncate(self, counts: list[int]) -> None:
-        super().truncate(counts)
-        eye = torch.eye(self.lower.shape[-1], dtype=self.work_dtype, device=self.lower.device)
-        for k, count in enumerate(counts):
-            self.basis[k, count:] = 0
-            self.norms[k, count:] = 0
-            self.shifted[k, count:] = eye[count:]
+        block.residual, along = _project_out(block.residual, basis)
+        self._extend(block, along, start)
 
     def _append_rows(
         self,
@@ -169,14 +157,11 @@ class OrthogonalFactor(GrowingFactor):
             self.rows[k, o], self.basis[k, o] = panel.values[k, at], direction[k]
             self.lower[k, o, :o], self.lower[k, o, o] = panel.coordinates[k, at, :o], norm[k]
             self.norms[k, o] = panel.square[k, at].sqrt()
-            self.shifted[k, o, :o] = c @ self.shifted[k, :o, :o] + self._shift * d
+            self.shifted[k, o, :o] = c @ self.shifted[k, :o, :o] + self.shift * d
+            # only a term that is forced could have a gap below 0
             self.shifted[k, o, o] = panel.gap[k, at].clamp(min=0).sqrt()
             panel.accepted[k, at] = True
             self.counts[k] = o + 1
-
-    @property
-    def _shift(self) -> float:
-        return self.psi if self.unit else 0.0
 
     def _coefficients(self, block: Candidates) -> tuple[Tensor, Tensor]:
         """Least-squares coefficients c = w L^{-1} and d = K^{-1} c, both (K, b, o)."""
@@ -192,7 +177,7 @@ class OrthogonalFactor(GrowingFactor):
         c, d = self._coefficients(block)
         assert block.residual is not None
         residual = block.residual.square().sum(-1)
-        scale = block.square.sqrt() + (c.abs() @ self.norms[:, : c.shape[-1], None]).squeeze(-1)
+        scale = block.square.sqrt() + (c.abs() @ self.norms[:, : c.shape[-1]]).squeeze(-1)
         noise = (ROUNDING * torch.finfo(self.work_dtype).eps * scale).square()
         if self.unit:
             needed = self.psi * (1 + c.square().sum(-1) + self.psi * d.square().sum(-1))
@@ -203,23 +188,14 @@ class OrthogonalFactor(GrowingFactor):
             block.threshold = noise.clamp(min=self.psi)
         block.undecided &= block.gap > block.threshold
 
-    def _orthogonalise(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Residual and coordinates of ``values`` against the basis, orthogonalised twice."""
-        basis = self.basis[:, : self.size]
-        coordinates = values @ basis.mT
-        residual = values - coordinates @ basis
-        again = residual @ basis.mT
-        return residual - again @ basis, coordinates + again
 
-    def _reserve(self, extra: int) -> None:
-        super()._reserve(extra)
-        have, capacity = self.basis.shape[1], self.rows.shape[1]
-        if have == capacity:
-            return
-        basis = torch.zeros_like(self.rows, dtype=self.work_dtype)
-        norms = torch.zeros_like(self.lower[:, 0])
-        shifted = torch.eye(capacity, dtype=self.work_dtype, device=self.rows.device)
-        shifted = shifted.repeat(len(self.counts), 1, 1)
-        basis[:, :have], norms[:, :have] = self.basis, self.norms
-        shifted[:, :have, :have] = self.shifted
-        self.basis, self.norms, self.shifted = basis, norms, shifted
+def _project_out(values: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
+    """What orthonormal rows leave of ``values``, and the coordinates along them.
+
+    Done twice: the first projection leaves an error of the size of the rounding of ``values``,
+    which for a small remainder may be all of it; after the second it is that of the remainder.
+    """
+    along = values @ basis.mT
+    residual = values - along @ basis
+    again = residual @ basis.mT
+    return residual - again @ basis, along + again

@@ -7,9 +7,9 @@ the shared terms :math:`t_1,\dots,t_S`. A matrix over *all* terms would be mostl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,21 @@ if TYPE_CHECKING:
 __all__ = ["PolynomialSet"]
 
 DEFAULT_MEMORY = 1 << 30
+
+
+def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], Any]:
+    """Check the points that a method takes; let them be an array, and the answer one then."""
+
+    @wraps(method)
+    def wrapped(self: Any, points: Any) -> Any:
+        given = points
+        if not isinstance(points, Tensor):
+            given = torch.from_numpy(np.ascontiguousarray(points, dtype=float))
+        point_shape(tuple(given.shape), self.n_variables)
+        values = method(self, given)
+        return values if isinstance(points, Tensor) else values.numpy()
+
+    return wrapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +121,11 @@ class PolynomialSet:
         steps, start = [], 0
         offsets = np.cumsum([0] + [len(block) for block in self.terms.blocks])
         for degree, block in enumerate(self.leading.blocks):
-            below = self.terms.blocks[degree - 1] if 0 < degree <= len(self.terms.blocks) else None
             if len(block) == 0:
                 continue
-            if below is None:
-                parent, variable, missing = block[:, 0:0], block[:, 0:0], block
-            else:
+            parent, variable, missing = block[:, :0], block[:, :0], block
+            if 0 < degree <= len(self.terms.blocks):
+                below = self.terms.blocks[degree - 1]
                 parent, variable, missing = factor_terms(block, below, self.n_variables)
                 parent = parent + offsets[degree - 1]
             plan = None
@@ -122,25 +136,19 @@ class PolynomialSet:
             start += len(block)
         return steps
 
-    def evaluate(self, points: Any) -> Any:
+    @for_arrays
+    def evaluate(self, points: Tensor) -> Tensor:
         """Values at ``points`` (m, n) as (m, N): numpy in, numpy out; torch in, torch out.
 
         Torch results are differentiable with respect to the points. Intermediate values stay
         within ``memory_limit``.
         """
-        if isinstance(points, Tensor):
-            return self._evaluate(points)
-        array = np.asarray(points, dtype=float)
-        return self._evaluate(torch.from_numpy(np.ascontiguousarray(array))).numpy()
-
-    def _evaluate(self, points: Tensor) -> Tensor:
-        point_shape(tuple(points.shape), self.n_variables)
         dtype = torch.promote_types(points.dtype, self.tail.dtype)
         tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
         per_point = dtype.itemsize * (len(self.terms) + 2 * self.n_variables)
         chunk = rows_within(self.memory_limit // 2, per_point + dtype.itemsize * 64)
         parts = [self._evaluate_chunk(part, tail, lead) for part in points.to(dtype).split(chunk)]
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]  # cat copies even a single part
 
     def _evaluate_chunk(self, points: Tensor, tail: Tensor, lead: Tensor) -> Tensor:
         values = self.plan.evaluate(points).mT.contiguous()  # (S, m)
@@ -155,18 +163,17 @@ class PolynomialSet:
                 continue
             at = torch.as_tensor(parent, device=points.device)
             by = torch.as_tensor(variable, device=points.device)
-            for index in torch.arange(len(at), device=points.device).split(width):
-                own = values.index_select(0, at[index]) * columns.index_select(0, by[index])
-                rows = slice(start + int(index[0]), start + int(index[-1]) + 1)
+            # leading terms are a product away from shared ones: made where they are added up
+            for first in range(0, len(at), width):
+                here = slice(first, first + width)
+                own = values.index_select(0, at[here]) * columns.index_select(0, by[here])
+                rows = slice(start + first, start + first + len(own))
                 out.append(torch.addmm(lead[rows, None] * own, tail[rows], values))
         return (torch.cat(out) if out else points.new_zeros(0, len(points))).mT
 
-    def gradient(self, points: Any) -> Any:
+    @for_arrays
+    def gradient(self, points: Tensor) -> Tensor:
         """Derivatives at ``points`` (m, n) as (m, N, n), in closed form."""
-        if not isinstance(points, Tensor):
-            array = np.ascontiguousarray(np.asarray(points, dtype=float))
-            return self.gradient(torch.from_numpy(array)).numpy()
-        point_shape(tuple(points.shape), self.n_variables)
         dtype = torch.promote_types(points.dtype, self.tail.dtype)
         tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
         width = self.n_variables * (2 * len(self.terms) + 3 * len(self)) * dtype.itemsize
@@ -202,15 +209,11 @@ class PolynomialSet:
         """The polynomials as SymPy expressions (extra ``symbolic``)."""
         import sympy
 
-        names = symbols or sympy.symbols(
-            " ".join(f"x{i}" for i in range(self.n_variables)), seq=True
+        names = symbols or sympy.symbols(f"x:{self.n_variables}", seq=True)
+        shared, own = (
+            [sympy.Mul(*(names[v] for v in row)) for block in terms.blocks for row in block]
+            for terms in (self.terms, self.leading)
         )
-        shared = [
-            sympy.Mul(*(names[v] for v in row)) for block in self.terms.blocks for row in block
-        ]
-        own = [
-            sympy.Mul(*(names[v] for v in row)) for block in self.leading.blocks for row in block
-        ]
         tail, lead = self.tail.cpu().double().tolist(), self.lead.cpu().double().tolist()
         return [
             sympy.Add(a * u, *(c * t for c, t in zip(row, shared, strict=True) if c))
@@ -229,6 +232,7 @@ class PolynomialSet:
         shared = self.terms.names(labels)
         rows = (row for block in self.leading.blocks for row in block)
         for row, lead, tail in zip(rows, self.lead, self.tail, strict=True):
+            # rounding left by cancellation is not worth reading
             visible = 1e-9 * max(float(lead.abs()), float(tail.abs().sum()))
             used = (tail.abs() > visible).nonzero()[:, 0].tolist()
             parts = [(float(lead), term_name(row, labels))]
@@ -255,7 +259,7 @@ class PolynomialSet:
     def __str__(self) -> str:
         if len(self) == 0:
             return "(no polynomials)"
-        shown = list(islice(self._written(None, 3), 20))
+        shown = list(islice(self._written(None, 3), 20))  # of thousands, only these are written
         if len(self) > len(shown):
             shown.append(f"... and {len(self) - len(shown)} more")
         return "\n".join(shown)

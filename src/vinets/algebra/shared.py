@@ -117,23 +117,16 @@ class SharedPolynomials:
 def union_of_terms(sets: Sequence[TermSet]) -> tuple[TermSet, list[Index]]:
     """The terms that occur in any of ``sets``, sorted, and where those of each set lie in it."""
     n = sets[0].n_variables
-    depth = max(len(terms.blocks) for terms in sets)
     blocks: list[Index] = []
-    for degree in range(depth):
-        rows = [t.blocks[degree] for t in sets if degree < len(t.blocks)]
-        stacked = np.concatenate(rows) if rows else np.zeros((0, degree), dtype=np.int64)
-        if degree:
-            blocks.append(np.unique(stacked, axis=0))
-        else:
-            blocks.append(stacked[:1])
+    for degree in range(max(len(terms.blocks) for terms in sets)):
+        rows = np.concatenate([t.blocks[degree] for t in sets if degree < len(t.blocks)])
+        blocks.append(np.unique(rows, axis=0))
     offsets = np.cumsum([0] + [len(block) for block in blocks])
     places = []
     for terms in sets:
         found = [
-            offset + (locate_rows(rows, block, n) if degree else np.zeros(len(rows), np.int64))
-            for degree, (rows, block, offset) in enumerate(
-                zip(terms.blocks, blocks, offsets, strict=False)
-            )
+            offset + locate_rows(rows, block, n)
+            for rows, block, offset in zip(terms.blocks, blocks, offsets, strict=False)
         ]
         places.append(np.concatenate(found) if found else np.zeros(0, dtype=np.int64))
     return TermSet.of_blocks(n, blocks), places

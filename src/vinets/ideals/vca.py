@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vinets.algebra.compositions import CompositionLevel, CompositionSet
+from vinets.algebra.compositions import CompositionLevel, CompositionSet, KeptValues
 from vinets.algebra.polynomials import DEFAULT_MEMORY
 from vinets.checks import format_bytes, optional_positive_int
 from vinets.ideals.abm import check_psi
@@ -99,56 +98,36 @@ class VCA(VanishingIdeal):
         return [_components(p, float(self.psi), self.max_degree, limit) for p in points]
 
 
-@dataclass
-class _Values:
-    """Values of the kept polynomials on some points, the last level and the linear ones apart."""
-
-    points: Tensor  # (m, n)
-    kept: Tensor  # (m, f)
-    linear: Tensor
-    newest: Tensor
-
-    @classmethod
-    def start(cls, points: Tensor) -> _Values:
-        one = torch.ones(len(points), 1, dtype=points.dtype, device=points.device)
-        return cls(points, one, one, one)
-
-    def products(self, left: Tensor, right: Tensor, first: bool) -> Tensor:
-        return self.points[:, right] if first else self.newest[:, left] * self.linear[:, right]
-
-    def keep(self, values: Tensor, first: bool) -> None:
-        self.newest = values
-        self.linear = values if first else self.linear
-        self.kept = torch.cat([self.kept, values], dim=1)
-
-
 def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) -> FittedIdeal:
     """Run the algorithm on one point set (m, n)."""
     m, n = points.shape
     right = torch.arange(n, device=points.device)
     left = torch.zeros_like(right)
-    here = _Values.start(points)
+    here = KeptValues(points)
     levels: list[CompositionLevel] = []
     counts: list[DegreeReport] = []
     while len(right) and (max_degree is None or len(levels) < max_degree):
         begin = time.perf_counter()
         _afford(len(right), limit)
-        products = here.products(left, right, not levels)
+        products = here.products(left, right)
         projection, remainder = _project(products, here.kept)
         span = _independent(levels, projection, left, right, points)
+        # components that are rounding of the products vanish, whatever psi
         noise = 64 * torch.finfo(points.dtype).eps * float(products.square().mean(0).sum().sqrt())
         keep, vanish = _range_and_null(remainder, span, max(psi**0.5, noise))
-        level, newest = CompositionLevel(left, right, projection, keep, vanish), remainder @ keep
-        here.keep(newest, not levels)
-        levels.append(level)
-        sizes = (span.shape[1], level.keep.shape[1], level.vanish.shape[1])
+        levels.append(CompositionLevel(left, right, projection, keep, vanish))
+        here.keep(remainder @ keep)
+        sizes = (span.shape[1], keep.shape[1], vanish.shape[1])
         counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
-        left, right = _pairs(here.newest.shape[1], here.linear.shape[1], points.device)
+        new, linear = (
+            torch.arange(v.shape[1], device=v.device) for v in (here.newest, here.linear)
+        )
+        left, right = torch.cartesian_prod(new, linear).unbind(1)
         if len(levels) == 1:  # both factors are linear: each product once
             left, right = left[left <= right], right[left <= right]
     generators = CompositionSet(n, tuple(levels), limit)
     report = FitReport(
-        seconds=0.0,
+        seconds=0.0,  # of the whole batch, which the caller measures
         n_points=m,
         n_variables=n,
         n_terms=here.kept.shape[1],
@@ -163,7 +142,10 @@ def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) 
 
 
 def _project(products: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    """Projection (f, c) of the candidates (m, c) on what is kept, and what is left of them."""
+    """Projection (f, c) of the candidates (m, c) on what is kept, and what is left of them.
+
+    Twice, for after one projection a small remainder may be mostly rounding.
+    """
     projection = kept.mT @ products / len(products)
     remainder = products - kept @ projection
     again = kept.mT @ remainder / len(products)
@@ -181,15 +163,12 @@ def _independent(
 
     A polynomial that is zero on random points in general position is the zero polynomial.
     """
-    random = torch.Generator().manual_seed(0)
-    probe = (
-        2 * torch.rand(len(right) + 16, points.shape[1], dtype=points.dtype, generator=random) - 1
-    )
-    there = _Values.start(probe.to(points.device))
-    for t, level in enumerate(levels):
-        products = there.products(level.left, level.right, t == 0)
-        there.keep((products - there.kept @ level.projection) @ level.keep, t == 0)
-    products = there.products(left, right, not levels)
+    random = torch.Generator().manual_seed(0)  # a few more points than candidates, in [-1, 1]
+    probe = torch.rand(len(right) + 16, points.shape[1], dtype=points.dtype, generator=random)
+    there = KeptValues((2 * probe - 1).to(points.device))
+    for level in levels:
+        there.keep(there.remainder(level) @ level.keep)
+    products = there.products(left, right)
     remainder = products - there.kept @ projection
     _, sizes, rotation = torch.linalg.svd(remainder, full_matrices=False)
     rank = int((sizes > 1e-10 * torch.linalg.vector_norm(products)).sum())
@@ -198,8 +177,9 @@ def _independent(
 
 def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
     """Rotations of what is left of the candidates to components above the threshold or not."""
-    m = len(remainder)
-    _, sizes, rotation = torch.linalg.svd(remainder @ span / m**0.5, full_matrices=True)
+    # full: with fewer points than candidates the directions without a singular value vanish, too
+    scaled = remainder @ span / len(remainder) ** 0.5
+    _, sizes, rotation = torch.linalg.svd(scaled, full_matrices=True)
     rotation = rotation @ span.mT  # (r, c)
     largest = rotation.gather(1, rotation.abs().argmax(1, keepdim=True))
     rotation = rotation * torch.where(largest < 0, -1.0, 1.0)  # signs are ours to choose
@@ -207,13 +187,8 @@ def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[
     return rotation[:above].mT / sizes[:above], rotation[above:].mT
 
 
-def _pairs(newest: int, linear: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    left = torch.arange(newest, device=device).repeat_interleave(linear)
-    return left, torch.arange(linear, device=device).repeat(newest)
-
-
 def _afford(candidates: int, limit: int) -> None:
-    need = 3 * 8 * candidates**2
+    need = 3 * 8 * candidates**2  # the full rotation, the span, and their product
     if need > limit:
         raise MemoryError(
             f"VCA has {candidates} candidates in the next degree, whose decomposition takes about "
