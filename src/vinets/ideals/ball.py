@@ -16,14 +16,7 @@ from torch import Tensor
 from vinets.algebra.gram import inner
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.ideals.rule import Rule
-from vinets.oracles import (
-    ORACLES,
-    LeastSquaresBatch,
-    Solution,
-    Status,
-    solve,
-    solve_exact,
-)
+from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, solve, solve_exact
 
 __all__ = ["OracleLog", "outside_ball", "sparse_solutions"]
 
@@ -54,20 +47,13 @@ class OracleLog:
             self.status[name] = self.status.get(name, 0) + count
 
 
-def _entries(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Sets and positions of the true entries of a mask (K, b)."""
-    sets, positions = mask.nonzero(as_tuple=True)
-    return sets, positions
-
-
 def _problem(
-    factor: GrowingFactor,
-    block: Candidates,
-    prefix: Tensor,
-    at: tuple[Tensor, Tensor],
-    radius: float,
+    factor: GrowingFactor, block: Candidates, prefix: Tensor, at: tuple[Tensor, ...], radius: float
 ) -> LeastSquaresBatch:
-    """The constrained problems of the candidates ``at`` (sets, positions)."""
+    """The constrained problems of the candidates ``at`` (sets, positions).
+
+    Their Gram matrices are computed anew: the factor has left out terms that depend on others.
+    """
     sets, positions = at
     width = block.coordinates.shape[-1]
     rows = factor.rows[:, :width]
@@ -94,14 +80,12 @@ def outside_ball(
     generators from there. Returns the set and position of the first candidate that does not vanish
     inside the ball, or None.
     """
-    at = _entries(doubtful)
+    sets, positions = at = doubtful.nonzero(as_tuple=True)
     problem = _problem(factor, block, prefix, at, rule.radius)
     solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True)
-    vanishes = solution.value <= rule.psi
-    sets, positions = at
-    tail[sets, positions] = solution.coefficients
-    value[sets, positions] = solution.value.clamp(min=0)
-    refused = (~vanishes).nonzero()[:, 0]
+    tail[at] = solution.coefficients
+    value[at] = solution.value.clamp(min=0)  # rounding may leave an exact zero below 0
+    refused = (~(solution.value <= rule.psi)).nonzero()[:, 0]  # NaN does not vanish
     if len(refused) == 0:
         return None
     first = refused[positions[refused].argmin()]
@@ -125,7 +109,7 @@ def sparse_solutions(
     (full boosting). The coefficients that are kept are written into ``tail`` and their mean
     squares into ``value``, for both belong to the block that the caller goes on with.
     """
-    at = _entries(vanished)
+    at = vanished.nonzero(as_tuple=True)
     if len(at[0]) == 0:
         return
     problem = _problem(factor, block, prefix, at, rule.radius)

@@ -153,14 +153,15 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     random = check_random_state(first.random_state)
     samples = [_sample(points, first.n_samples, random) for points in sets]
     begin = time.perf_counter()
+    # float64 whatever came: products of high degree leave little of lower precision
     fitted = first._fit_sets([used.detach().to(torch.float64) for used, _ in samples])
     seconds = time.perf_counter() - begin
-    for estimator, points, (_, left_out), ideal in zip(
-        estimators, sets, samples, fitted, strict=True
-    ):
-        held_out = _mean_squares(ideal.generators, left_out)
+    for estimator, (_, left_out), ideal in zip(estimators, samples, fitted, strict=True):
+        held_out = []
+        if len(left_out) and len(ideal.generators):
+            held_out = ideal.generators.evaluate(left_out.double()).square().mean(0).tolist()
         report = replace(ideal.report, seconds=seconds, held_out=held_out)
-        estimator.n_features_in_ = points.shape[1]
+        estimator.n_features_in_ = left_out.shape[1]
         estimator._store(replace(ideal, report=report))
 
 
@@ -181,10 +182,3 @@ def _sample(
         return points, points[:0]
     order = torch.as_tensor(random.permutation(len(points)), device=points.device)
     return points[order[:n_samples].sort().values], points[order[n_samples:]]
-
-
-def _mean_squares(generators: Generators, points: Tensor) -> list[float]:
-    if len(points) == 0 or len(generators) == 0:
-        return []
-    total: list[float] = generators.evaluate(points.to(torch.float64)).square().mean(0).tolist()
-    return total

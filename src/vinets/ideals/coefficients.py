@@ -100,6 +100,7 @@ def block_outcome(
     log: OracleLog,
 ) -> Outcome:
     """Sort a decided block into accepted and vanished candidates."""
+    # a candidate meets the terms accepted before it, those of its own block included
     prefix = torch.as_tensor(before, device=valid.device)[:, None] + block.accepted.cumsum(1)
     vanished = valid & ~block.accepted
     refused: int | None = None
@@ -109,9 +110,8 @@ def block_outcome(
         table = -torch.linalg.solve_triangular(
             factor.lower[:, :o, :o], table, upper=False, left=False
         )
-        refused = _check_ball(factor, block, prefix, table, value, vanished, rule)
-        if refused is not None:
-            vanished = _undo(factor, block, vanished, before, refused)
+        if rule.radius < float("inf"):
+            refused = _keep_to_ball(factor, block, prefix, table, value, vanished, before, rule)
         if rule.oracle != "exact":
             sparse_solutions(factor, block, prefix, table, value, vanished, rule, log)
     found, accepted = [], []
@@ -145,6 +145,7 @@ def _in_batches(
 ) -> list[Coefficients]:
     """All point sets together, as many generators at a time as the memory limit allows."""
     o, longest = factor.size, max(len(s.value) for s in sets)
+    # some thirty vectors a generator: the Krylov basis, its images, and what is made from them
     width = rows_within(memory_limit, len(sets) * 8 * 30 * (o + 1), at_least=16)
     parts: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in sets]
     for start in range(0, longest, width):
@@ -189,18 +190,21 @@ def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple
     return coordinates, (block.square - coordinates.square().sum(-1)).clamp(min=0)
 
 
-def _check_ball(
+def _keep_to_ball(
     factor: GrowingFactor,
     block: Candidates,
     prefix: Tensor,
     tail: Tensor,
     value: Tensor,
     vanished: Tensor,
+    before: list[int],
     rule: Rule,
 ) -> int | None:
-    """Position of the first candidate that does not vanish inside the l1 ball, if any."""
-    if rule.radius == float("inf"):
-        return None
+    """Position of the first candidate that does not vanish inside the l1 ball, if any.
+
+    It is accepted then and every decision behind it forgotten: in ``factor``, ``block.accepted``
+    and ``vanished``, in place. ``tail`` and ``value`` get what was found inside the ball.
+    """
     doubtful = vanished & (tail.abs().sum(-1) > rule.radius)
     if not bool(doubtful.any()):
         return None
@@ -209,17 +213,10 @@ def _check_ball(
         return None
     if len(factor.counts) > 1:
         raise BallBinds
-    return refused[1]
-
-
-def _undo(
-    factor: GrowingFactor, block: Candidates, vanished: Tensor, before: list[int], refused: int
-) -> Tensor:
-    """Accept the refused candidate and forget every decision behind it."""
-    block.accepted[:, refused:] = False
+    at = refused[1]
+    block.accepted[:, at:] = False
     factor.truncate([before[0] + int(block.accepted[0].sum())])
-    factor.force(block.values[0, refused])
-    block.accepted[:, refused] = True
-    vanished = vanished.clone()
-    vanished[:, refused:] = False
-    return vanished
+    factor.force(block.values[0, at])  # after the truncation, for it joins behind what stays
+    block.accepted[:, at] = True
+    vanished[:, at:] = False
+    return at

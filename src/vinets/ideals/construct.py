@@ -41,11 +41,8 @@ from vinets.ideals.rule import Rule, Settings
 
 __all__ = ["STORAGE", "Construction", "construct"]
 
-STORAGE = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
+STORAGE: dict[str, torch.dtype] = {
+    name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")
 }
 
 
@@ -76,21 +73,10 @@ class _Progress:
 def construct(
     points: list[Tensor], rule: Rule, settings: Settings, *, orthogonal: bool
 ) -> list[Construction]:
-    """Order ideals and generators of several point sets over the same variables.
+    """Order ideals and generators of several point sets over the same variables, in their order.
 
-    Parameters
-    ----------
-    points : list of Tensor of shape (m_k, n)
-        The point sets, float64, on one device.
-    rule, settings
-        What vanishes, and how to run.
-    orthogonal : bool
-        Decide through an orthogonal factorisation rather than the Gram matrix.
-
-    Returns
-    -------
-    list of Construction
-        One per point set, in order.
+    ``points`` are tensors (m_k, n) of float64 on one device; ``orthogonal`` decides through an
+    orthogonal factorisation rather than the Gram matrix.
     """
     n_variables = points[0].shape[1]
     columns, constant = _stack(points, STORAGE[settings.precision])
@@ -107,24 +93,21 @@ def construct(
             # A refused term undoes what a block decided behind it, in one set alone: sets that
             # were decided together can no longer be, so each starts again by itself.
             return [construct([p], rule, settings, orthogonal=orthogonal)[0] for p in points]
-        for k, s in enumerate(sets):
-            # _run_degree left positions in the border of this degree. What stays is the exponents
-            # there, for the border itself is about to be replaced by the next one.
-            kept = s.accepted[-1]
-            accepted = s.level.take(kept)
-            s.accepted[-1] = accepted.rows
-            s.offset = factor.counts[k] - len(accepted)
-            s.level = (
-                next_border(accepted, n_variables, settings.border) if len(accepted) else accepted
-            )
         degree += 1
-    coefficients = _coefficients(factor, sets, rule, settings)
+    # Coefficients come last: those of the unit rule need the whole factor, and most of the memory.
+    gathered = [Gathered.of(s.found, factor.counts[k]) for k, s in enumerate(sets)]
+    if rule.unit:
+        coefficients = unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
+    else:
+        coefficients = [Coefficients(g.table, torch.ones_like(g.value), g.value) for g in gathered]
+    one = np.zeros((1, 0), dtype=np.int64)
+    path = "orthogonal" if orthogonal else "gram"
     finished = []
     for s, c in zip(sets, coefficients, strict=True):
-        order_ideal, leading = _terms(s, n_variables)
+        order_ideal = TermSet.of_blocks(n_variables, [one, *s.accepted])
+        leading = TermSet.of_blocks(n_variables, [one[:0], *s.leading])
         generators = PolynomialSet(order_ideal, leading, c.tail, c.lead)
-        path, degrees = "orthogonal" if orthogonal else "gram", tuple(s.degrees)
-        finished.append(Construction(order_ideal, generators, c.value, degrees, path, log))
+        finished.append(Construction(order_ideal, generators, c.value, tuple(s.degrees), path, log))
     return finished
 
 
@@ -137,17 +120,18 @@ def _run_degree(
     degree: int,
     log: OracleLog,
 ) -> None:
-    """Decide all candidates of one degree and record the outcome in ``sets``."""
+    """Decide all candidates of one degree, record the outcome in ``sets``, list the next border."""
     begin = time.perf_counter()
     longest = max(len(s.level) for s in sets)
     kept: list[list[Index]] = [[] for _ in sets]
     vanished: list[list[Index]] = [[] for _ in sets]
-    scratch = _Scratch()
+    # memory that the blocks of a degree share: allocating it anew costs more than filling it
+    scratch = columns.new_empty(0), columns.new_empty(0)
     start = 0
     while start < longest:
-        width = _block_width(factor, columns, settings)
-        stop = min(longest, start + width)
-        values, valid = _evaluate(factor, columns, sets, start, stop, scratch)
+        # the factor has grown since the last block, and leaves less room
+        stop = min(longest, start + _block_width(factor, columns, settings))
+        values, valid = _evaluate(factor, columns, sets, slice(start, stop), scratch)
         before = list(factor.counts)  # decide() grows the factor; an undo goes back to here
         block = factor.decide(values, valid, settings.panel)
         if not bool(torch.isfinite(block.square).all()):
@@ -166,55 +150,47 @@ def _run_degree(
         start = stop
     seconds = time.perf_counter() - begin
     for k, s in enumerate(sets):
-        rows = np.concatenate(vanished[k])
-        s.leading.append(s.level.rows[rows])
-        s.accepted.append(np.concatenate(kept[k]))
+        rows = s.level.rows[np.concatenate(vanished[k])]
+        accepted = s.level.take(np.concatenate(kept[k]))
+        s.leading.append(rows)
+        s.accepted.append(accepted.rows)
         if len(s.level):
-            counts = (len(s.level), len(s.accepted[-1]), len(rows))
+            counts = (len(s.level), len(accepted), len(rows))
             s.degrees.append(DegreeReport(degree, *counts, seconds))
-
-
-class _Scratch:
-    """Memory that the blocks of a degree share: allocating it anew costs more than filling it."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[str, Tensor] = {}
-
-    def take(self, name: str, rows: int, like: Tensor) -> Tensor:
-        """A table (rows, ·) of the width and kind of ``like``; its contents are undefined."""
-        need = rows * like.shape[1]
-        if name not in self.buffers or self.buffers[name].numel() < need:
-            self.buffers[name] = like.new_empty(need)
-        return self.buffers[name][:need].view(rows, like.shape[1])
+        s.offset = factor.counts[k] - len(accepted)
+        s.level = accepted
+        if len(accepted):
+            s.level = next_border(accepted, columns.shape[1], settings.border)
 
 
 def _evaluate(
     factor: GrowingFactor,
     columns: Tensor,
     sets: list[_Progress],
-    start: int,
-    stop: int,
-    scratch: _Scratch,
+    which: slice,
+    scratch: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Values (K, b, m) of candidates ``start:stop`` of every set, and which exist."""
+    """Values (K, b, m) of the candidates ``which`` of every set, and which exist.
+
+    The values lie in ``scratch``: the next block overwrites them.
+    """
     n_sets, capacity, m = factor.rows.shape
-    parent = np.zeros((n_sets, stop - start), dtype=np.int64)
+    parent = np.zeros((n_sets, which.stop - which.start), dtype=np.int64)
     variable = np.zeros_like(parent)
     valid = np.zeros(parent.shape, dtype=bool)
+    # all sets are one table under each other, so that one selection serves them all
     for k, s in enumerate(sets):
-        here = slice(start, min(stop, len(s.level)))
-        count = max(0, here.stop - here.start)
-        parent[k, :count] = s.level.parent[here] + s.offset + k * capacity
-        variable[k, :count] = s.level.variable[here] + k * columns.shape[1]
+        count = len(s.level.parent[which])
+        parent[k, :count] = s.level.parent[which] + s.offset + k * capacity
+        variable[k, :count] = s.level.variable[which] + k * columns.shape[1]
         valid[k, :count] = True
     device = factor.rows.device
     at, by = (torch.from_numpy(index.ravel()).to(device) for index in (parent, variable))
-    terms, variables = factor.rows.reshape(-1, m), columns.reshape(-1, m)
-    values = torch.index_select(terms, 0, at, out=scratch.take("terms", len(at), terms))
-    values *= torch.index_select(
-        variables, 0, by, out=scratch.take("variables", len(by), variables)
-    )
-    values = values.view(n_sets, -1, m)  # lies in the scratch memory: the next block overwrites it
+    # a tensor of size 0 keeps its storage, and selecting into it reuses that where it suffices
+    values, factors = (memory.resize_(0) for memory in scratch)
+    torch.index_select(factor.rows.reshape(-1, m), 0, at, out=values)
+    torch.index_select(columns.reshape(-1, m), 0, by, out=factors)
+    values = values.mul_(factors).view(n_sets, -1, m)
     exists = torch.from_numpy(valid).to(device)
     if not valid.all():  # sets with a shorter border are padded by columns of zeros
         values *= exists[:, :, None]
@@ -224,7 +200,7 @@ def _evaluate(
 def _block_width(factor: GrowingFactor, columns: Tensor, settings: Settings) -> int:
     """Candidates per block such that values, coordinates and coefficients fit the limit."""
     n_sets, _, m = columns.shape
-    copies = 3 if isinstance(factor, GramFactor) else 6
+    copies = 3 if isinstance(factor, GramFactor) else 6  # residuals are vectors over the points
     coordinates = 6 * (factor.size + settings.panel)
     per_candidate = n_sets * 8 * (copies * m + coordinates)
     return rows_within(settings.memory_limit, per_candidate, at_least=8)
@@ -247,19 +223,3 @@ def _factor(constant: Tensor, rule: Rule, orthogonal: bool) -> GrowingFactor:
     if rule.unit:
         return GramFactor(constant, shift=rule.psi, threshold=0.0)
     return GramFactor(constant, shift=0.0, threshold=rule.psi)
-
-
-def _coefficients(
-    factor: GrowingFactor, sets: list[_Progress], rule: Rule, settings: Settings
-) -> list[Coefficients]:
-    """Coefficients of every point set, over its whole order ideal."""
-    gathered = [Gathered.of(s.found, factor.counts[k]) for k, s in enumerate(sets)]
-    if rule.unit:
-        return unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
-    return [Coefficients(g.table, torch.ones_like(g.value), g.value) for g in gathered]
-
-
-def _terms(progress: _Progress, n_variables: int) -> tuple[TermSet, TermSet]:
-    one = np.zeros((1, 0), dtype=np.int64)
-    order_ideal = TermSet.of_blocks(n_variables, [one, *progress.accepted])
-    return order_ideal, TermSet.of_blocks(n_variables, [one[:0], *progress.leading])

@@ -104,6 +104,7 @@ def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bo
     if settings.precision in ("float16", "bfloat16"):
         return False
     top = max(1.0, *(float(p.abs().max()) for p in points))
+    # top to twice the degree, by its logarithm lest it overflow; few fits go beyond degree 8
     largest = math.exp(min(700.0, 2 * min(settings.max_degree or 8, 8) * math.log(top)))
     return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
 
@@ -115,7 +116,7 @@ def _describe(built: Construction, order: Index, points: Tensor, settings: Setti
     )
     log = built.oracle
     report = FitReport(
-        seconds=0.0,
+        seconds=0.0,  # of the whole batch, which the caller measures
         n_points=len(points),
         n_variables=points.shape[1],
         n_terms=len(order_ideal),
@@ -138,7 +139,7 @@ def _variable_order(points: Tensor, kind: str) -> Index:
     if kind == "pearson":
         centred = points - points.mean(0)
         norms = torch.linalg.vector_norm(centred, dim=0)
-        scaled = centred / torch.where(norms > 0, norms, torch.ones_like(norms))
+        scaled = centred / torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
         total = (scaled.mT @ scaled).abs().sum(0)
         return torch.argsort(total, stable=True).cpu().numpy()
     return np.arange(n)

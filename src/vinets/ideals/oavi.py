@@ -34,22 +34,13 @@ class OAVI(MonomialIdeal):
     tau : float, default=1000.0
         Bound >= 2 on the l1 norm of a generator's coefficients, the leading 1 included.
     max_degree : int or None, default=5
-        Largest degree of a generator; None goes on until the border is empty.
     border : {"groebner", "full"}, default="groebner"
-        Border terms with all proper divisors in :math:`O`, or all products of :math:`O` with a
-        variable.
     variable_order : {"ascending", "descending", "pearson"}, default="ascending"
-        Degree first, then x0 < x1 < ..., or x0 > x1 > ..., or variables by increasing total
-        absolute correlation with the others.
     n_samples : int or None, default=None
-        Fit on this many points drawn at random; report values on the rest.
     random_state : int, RandomState or None, default=0
-        Seed of that draw.
     precision : {"float64", "float32", "float16", "bfloat16"}, default="float64"
-        Storage of the evaluated terms. Decisions and coefficients are computed in float64.
     memory_limit : int or None, default=None
-        Bytes of working memory for a block of candidates, next to the result itself. None means
-        16 MiB on a CPU, where that is fastest, and 4 GiB on a GPU.
+        These seven are those of :class:`ABM`.
 
     Attributes
     ----------

@@ -77,11 +77,11 @@ class PrunedIdeals:
 def mean_absolute_values(ideals: ClassIdeals, Z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     """Mean of ``|p|`` over the points of every class: per class of generators, (K, |G_k|)."""
     codes = torch.as_tensor(np.searchsorted(ideals.classes, y.cpu().numpy()), device=Z.device)
-    counts = torch.bincount(codes, minlength=len(ideals)).clamp_min(1).to(Z)
+    counts = torch.bincount(codes, minlength=len(ideals)).clamp_min(1).to(Z)  # absent: means of 0
     out = []
     for ideal in ideals.ideals:
         total = Z.new_zeros(len(ideals), len(ideal.generators_))
-        width = max(1, int(2**26 // max(1, len(ideal.generators_))))
+        width = max(1, int(2**26 // max(1, len(ideal.generators_))))  # half a GiB of values
         for points, group in zip(Z.split(width), codes.split(width), strict=True):
             total.index_add_(0, group, ideal.generators_.evaluate(points).abs().to(Z.dtype))
         out.append(total / counts[:, None])
