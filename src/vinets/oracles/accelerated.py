@@ -46,8 +46,10 @@ class AcceleratedGradient(Solver[Momentum]):
         """No momentum at ``start``."""
         eps = torch.finfo(start.dtype).eps
         largest = torch.linalg.eigvalsh(problem.gram)[:, -1]  # (K,)
+        # an eigenvalue that rounding has lowered would make the steps too long to converge
         largest = (largest * (1 + 8 * problem.width * eps)).clamp(min=eps)
         length = largest.reciprocal()[problem.owner, None]
+        # copies, for whoever gave the start may go on writing to it
         return Momentum(start.clone(), start.clone(), torch.ones_like(length), length)
 
     def step(self, problem: LeastSquaresBatch, state: Momentum) -> Momentum:

@@ -75,6 +75,7 @@ def from_point(problem: LeastSquaresBatch, c: Tensor) -> ActiveSet:
 
 def rebuild(problem: LeastSquaresBatch, weights: Tensor) -> ActiveSet:
     """State of the given weights, everything else computed from them."""
+    # weights that are rounding would keep vertices active that have no part in the point
     weights = torch.where(weights > torch.finfo(weights.dtype).eps, weights, 0.0)
     weights = weights / weights.sum(1, keepdim=True)
     c = point(problem, weights)
@@ -120,6 +121,8 @@ def apply(problem: LeastSquaresBatch, state: ActiveSet, move: Move) -> ActiveSet
     :math:`\gamma_{\max}` is 1 for the whole point and the weight of a vertex to move away from;
     at :math:`\gamma_{\max}` that vertex leaves with a weight of exactly 0.
     """
+    # From here to the step length, all products with d come from entries of G and from the numbers
+    # that the state carries: no product with a Gram matrix.
     o, r = problem.width, problem.radius
     i, j = move.toward % o, move.away % o
     v = r * (1 - 2 * (move.toward >= o).to(state.slope.dtype))  # the vertex is v e_i
@@ -141,6 +144,8 @@ def apply(problem: LeastSquaresBatch, state: ActiveSet, move: Move) -> ActiveSet
     linear = state.linear + step * b_d
     from_whole = torch.where(move.whole, step, 0.0)
     from_vertex = step - from_whole
+    # The memory of the old state becomes that of the new one. (1 - gamma)(Gc + b) + gamma b is
+    # G(1 - gamma)c + b; what follows adds the vertex and takes away the other.
     slope = state.slope.mul_(1 - from_whole).addcmul_(problem.linear, from_whole)
     slope.addcmul_(problem.gram_rows(i), step * v)
     slope.addcmul_(problem.gram_rows(j), from_vertex * y, value=-1.0).mul_(problem.indicator)

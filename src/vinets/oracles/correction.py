@@ -16,21 +16,8 @@ def correct(problem: LeastSquaresBatch, c: Tensor, rounds: int) -> Tensor:
     boundary the face :math:`\{x : \langle \operatorname{sign} c, x \rangle = r\}` is kept to as
     well. Either way ``rounds`` of conjugate gradients, preconditioned by the diagonal of the
     Gram matrix, give a direction, and the point moves along it as far as the ball allows: to the
-    first change of sign on a face, where that entry becomes exactly 0.
-
-    Parameters
-    ----------
-    problem
-        The problems.
-    c
-        Points of the ball, shape (N, o).
-    rounds
-        Conjugate gradient rounds, one product with the Gram matrices each.
-
-    Returns
-    -------
-    Tensor
-        Points of the ball with ``f`` no larger, shape (N, o).
+    first change of sign on a face, where that entry becomes exactly 0. Takes and returns points
+    of the ball, shape (N, o); a round is one product with the Gram matrices.
 
     References
     ----------
@@ -49,6 +36,7 @@ def correct(problem: LeastSquaresBatch, c: Tensor, rounds: int) -> Tensor:
     moved = torch.where(ratio <= t, 0.0, c + t * d)
     # f(c + t d) - f(c) = t (2 <Gc + b, d> + t <d, Gd>)
     lower = 2 * slope_d + t * d_gram_d < 0
+    # where rounding spoilt the direction the point stays: a correction never makes things worse
     in_ball = moved.abs().sum(1, keepdim=True) <= problem.radius * (1 + 4 * problem.width * eps)
     return torch.where(lower & in_ball, l1_ball.scale_into(moved, problem.radius), c)
 
@@ -87,6 +75,7 @@ def _conjugate_gradients(
         direction = torch.addcmul(direction, search, step)
         residual = torch.addcmul(residual, image, step, value=-1.0)
         previous = energy
+    # rounding adds up to a step off the face: taken out once more
     direction = torch.addcmul(
         direction, scaled_normal, _dot(normal, direction) / length, value=-1.0
     )

@@ -14,14 +14,8 @@ def project(c: Tensor, radius: float, mask: Tensor | None = None) -> Tensor:
 
     .. math:: x_i = \operatorname{sign}(c_i)\, \max(|c_i| - \theta, 0), \qquad \|x\|_1 = r.
 
-    Parameters
-    ----------
-    c
-        Points, shape (N, o).
-    radius
-        Radius of the ball.
-    mask
-        Entries that may be non-zero, shape (N, o), bool or 0/1 numbers; all of them if None.
+    ``c`` are the points, shape (N, o), and ``mask``, bool or 0/1 numbers of that shape, tells the
+    entries that may be non-zero; None means all. The result may be ``c`` itself.
 
     References
     ----------
@@ -59,14 +53,8 @@ def best_vertex(gradient: Tensor) -> tuple[Tensor, Tensor]:
     r"""Linear minimisation oracle of the unit ball.
 
     The vertex minimising :math:`\langle \nabla, v \rangle` is :math:`s\, e_i` with
-    :math:`i = \arg\max |\nabla_i|` and :math:`s = -\operatorname{sign}(\nabla_i)`.
-
-    Returns
-    -------
-    index
-        Shape (N, 1).
-    sign
-        +1 or -1 in the gradient's dtype, shape (N, 1).
+    :math:`i = \arg\max |\nabla_i|` and :math:`s = -\operatorname{sign}(\nabla_i)`. Returns ``i``
+    and ``s``, +1 or -1 in the gradient's dtype, both of shape (N, 1).
     """
     index = gradient.abs().max(dim=1, keepdim=True).indices
     return index, 1.0 - 2.0 * (gradient.gather(1, index) > 0).to(gradient.dtype)

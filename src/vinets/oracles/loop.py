@@ -17,17 +17,8 @@ _RUNNING = -1
 
 
 @dataclass(frozen=True)
-class _Criteria:
-    """When to stop; ``target`` is None or one number per row of the whole batch."""
-
-    target: Tensor | None
-    stop_when_hopeless: bool
-    tolerance: float
-
-
-@dataclass(frozen=True)
 class _Progress(RowState):
-    """Per working row: its place in the batch, and the best value and gap seen so far."""
+    """Per working row: its place in the batch, the best value and gap, checks since the last."""
 
     row: Tensor
     value: Tensor
@@ -77,17 +68,20 @@ def solve(
             "The 'max_steps' and 'check_every' arguments of solve must be >= 0 and >= 1. "
             f"Got {max_steps} and {check_every}."
         )
-    criteria = _Criteria(target_per_row(problem, target), stop_when_hopeless, tolerance)
+    goal = target_per_row(problem, target)
     points = _start(problem, start)
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.STEP_LIMIT)
 
     working, state = problem, solver.init(problem, points)
-    progress = _begin(problem)
+    worst = torch.full_like(problem.constant, torch.inf)
+    row = torch.arange(len(problem), device=worst.device)
+    progress = _Progress(row, worst, worst, torch.zeros_like(row))
     done = 0
     while len(working):
+        # steps that only update their points drift out of the ball by rounding
         c = l1_ball.scale_into(solver.coefficients(working, state), problem.radius)
-        verdict, progress = _judge(working, c, progress, criteria)
+        verdict, progress = _judge(working, c, progress, goal, stop_when_hopeless, tolerance)
         if done >= max_steps:
             verdict = torch.where(verdict == _RUNNING, int(Status.STEP_LIMIT), verdict)
         ended = (verdict != _RUNNING).nonzero()[:, 0]
@@ -100,10 +94,11 @@ def solve(
             if not len(working):
                 break
         state = solver.refresh(working, state)
-        for _ in range(min(check_every, max_steps - done)):
+        todo = min(check_every, max_steps - done)
+        for _ in range(todo):
             state = solver.step(working, state)
-        done += min(check_every, max_steps - done)
-    return finish(problem, points, steps, status, target=criteria.target, tolerance=tolerance)
+        done += todo
+    return finish(problem, points, steps, status, target=goal, tolerance=tolerance)
 
 
 def finish(
@@ -130,7 +125,12 @@ def finish(
 
 
 def _judge(
-    problem: LeastSquaresBatch, c: Tensor, progress: _Progress, criteria: _Criteria
+    problem: LeastSquaresBatch,
+    c: Tensor,
+    progress: _Progress,
+    target: Tensor | None,
+    stop_when_hopeless: bool,
+    tolerance: float,
 ) -> tuple[Tensor, _Progress]:
     """Status of every working row at ``c``, or _RUNNING; and the progress brought up to date."""
     value, gradient = problem.value_and_gradient(c)
@@ -145,20 +145,15 @@ def _judge(
         idle=torch.where(better, 0, progress.idle + 1),
     )
     verdict = torch.full_like(progress.row, _RUNNING)
+    # what is written later counts for more
     verdict[progress.idle >= STALL_CHECKS] = Status.STALLED
-    verdict[gap <= criteria.tolerance * (1 - 1e-6)] = Status.CONVERGED
-    if criteria.target is not None:
-        target = criteria.target[progress.row]
-        if criteria.stop_when_hopeless:
-            verdict[value - gap > target + slack] = Status.INFEASIBLE_TARGET
-        verdict[value <= target - slack] = Status.TARGET
+    verdict[gap <= tolerance * (1 - 1e-6)] = Status.CONVERGED
+    if target is not None:
+        goal = target[progress.row]
+        if stop_when_hopeless:
+            verdict[value - gap > goal + slack] = Status.INFEASIBLE_TARGET
+        verdict[value <= goal - slack] = Status.TARGET
     return verdict, progress
-
-
-def _begin(problem: LeastSquaresBatch) -> _Progress:
-    row = torch.arange(len(problem), device=problem.linear.device)
-    worst = torch.full_like(problem.constant, torch.inf)
-    return _Progress(row, worst, worst, torch.zeros_like(row))
 
 
 def _start(problem: LeastSquaresBatch, start: Tensor | None) -> Tensor:

@@ -51,8 +51,7 @@ class LeastSquaresBatch:
     radius: float
 
     def __post_init__(self) -> None:
-        _check_shapes(self)
-        _check_ranges(self)
+        _check(self)
 
     def __len__(self) -> int:
         return self.linear.shape[0]
@@ -79,7 +78,7 @@ class LeastSquaresBatch:
 
     @cached_property
     def _row_offset(self) -> Tensor:
-        """Where a row's Gram matrix begins among the K * o stacked Gram rows, shape (N,)."""
+        """Where a row's Gram matrix begins among them, shape (N,)."""
         return self.owner * self.width
 
     @cached_property
@@ -97,7 +96,7 @@ class LeastSquaresBatch:
 
     def group(self, rows: Tensor) -> Tensor:
         """Lay rows (N, o) out by owner, padded with zeros to the largest group: (K, g, o)."""
-        if self.gram.shape[0] == 1:
+        if self.gram.shape[0] == 1:  # a view: what changes the result in place changes the rows
             return rows[None]
         slots, tallest = self._slots
         groups = self.gram.shape[0]
@@ -135,7 +134,7 @@ class LeastSquaresBatch:
         """Values (N,) and masked gradients (N, o) from one product with the Gram matrices."""
         slope = self.product(c) + self.linear
         value = (c * (slope + self.linear)).sum(1) + self.constant
-        return value, slope.mul_(self.indicator).mul_(2.0)
+        return value, slope.mul_(self.indicator).mul_(2.0)  # slope is ours: product made it
 
     def dual_gap(self, c: Tensor, gradient: Tensor) -> Tensor:
         r"""Frank-Wolfe gap, an upper bound on ``f(c) - min f`` for ``c`` in the ball, shape (N,).
@@ -159,6 +158,7 @@ class LeastSquaresBatch:
     def select(self, rows: Tensor) -> LeastSquaresBatch:
         """The sub-batch of the rows listed in ``rows``, with the Gram matrices they use."""
         owner, gram = self.owner[rows], self.gram
+        # products pad to the largest group of every Gram matrix: unused ones would cost theirs
         if gram.shape[0] > 1 and rows.numel():
             present, owner = torch.unique(owner, return_inverse=True)
             gram = gram[present]
@@ -167,8 +167,8 @@ class LeastSquaresBatch:
         )
 
 
-def _check_shapes(problem: LeastSquaresBatch) -> None:
-    """Raise ValueError unless the tensors fit together; looks at no entries."""
+def _check(problem: LeastSquaresBatch) -> None:
+    """Raise ValueError unless the tensors fit together and their entries are in range."""
     gram, linear = problem.gram, problem.linear
     if gram.ndim != 3 or gram.shape[1] != gram.shape[2] or 0 in gram.shape:
         _refuse("gram", "of shape (K, o, o) with K, o >= 1", tuple(gram.shape))
@@ -189,22 +189,15 @@ def _check_shapes(problem: LeastSquaresBatch) -> None:
             _refuse(name, f"of dtype {dtype}", entries.dtype)
         if entries.device != gram.device:
             _refuse(name, f"on device {gram.device}, as gram is", entries.device)
-
-
-def _check_ranges(problem: LeastSquaresBatch) -> None:
-    """Raise ValueError unless prefix, owner and radius are in range; one device sync."""
     if not 0.0 < problem.radius < float("inf"):
         _refuse("radius", "a finite number > 0", problem.radius)
-    for name, low, high in (
-        ("prefix", 0, problem.width),
-        ("owner", 0, problem.gram.shape[0] - 1),
-    ):
-        entries = getattr(problem, name)
-        if entries.numel() == 0:
-            continue
-        least, most = (int(x) for x in torch.stack(torch.aminmax(entries)).tolist())
-        if least < low or most > high:
-            _refuse(name, f"within [{low}, {high}]", f"values from {least} to {most}")
+    if len(problem) == 0:
+        return
+    for name, high in (("prefix", problem.width), ("owner", len(gram) - 1)):
+        # both ends in one transfer: this is where the device is waited for
+        least, most = torch.stack(torch.aminmax(getattr(problem, name))).tolist()
+        if least < 0 or most > high:
+            _refuse(name, f"within [0, {high}]", f"values from {least} to {most}")
 
 
 def _refuse(name: str, wanted: str, got: object) -> None:
