@@ -15,6 +15,7 @@ A source of one's own, in a file of tests::
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,6 +26,9 @@ from vinets.data import Source, split_source
 from vinets.running import Inputs, each
 
 __all__ = ["SourceContract"]
+
+# to the last bit, name by name where inputs have names
+assert_same = partial(torch.testing.assert_close, rtol=0, atol=0)
 
 
 class SourceContract(ABC):
@@ -51,8 +55,7 @@ class SourceContract(ABC):
         source, (inputs, labels) = self.make(), self.expected()
         for _ in range(2):
             batches = list(source.batches(batch_size))
-            _assert_same(_joined([x for x, _ in batches]), inputs)
-            assert torch.equal(torch.cat([y for _, y in batches]), labels)
+            assert_same(_joined(batches), (inputs, labels))
             sizes = [len(y) for _, y in batches]
             assert sizes[:-1] == [batch_size] * (len(sizes) - 1) and sizes[-1] <= batch_size
 
@@ -61,17 +64,15 @@ class SourceContract(ABC):
         order = torch.tensor([len(labels) - 1, 0, 2, 2, 1])
         batches = list(source.batches(2, order=order))
         assert [len(y) for _, y in batches] == [2, 2, 1]
-        _assert_same(_joined([x for x, _ in batches]), each(inputs, lambda t: t[order]))
-        assert torch.equal(torch.cat([y for _, y in batches]), labels[order])
+        assert_same(_joined(batches), (each(inputs, lambda t: t[order]), labels[order]))
         assert list(source.batches(2, order=order[:0])) == []
 
     def test_a_subset_of_a_subset_is_the_subset_by_composed_positions(self) -> None:
         source, (inputs, labels) = self.make(), self.expected()
         first, second = torch.tensor([3, 0, len(labels) - 1]), torch.tensor([2, 0])
-        part = source.subset(first).subset(second)
-        ((got, marks),) = part.batches(10)
-        _assert_same(got, each(inputs, lambda t: t[first][second]))
-        assert torch.equal(marks, labels[first][second]) and torch.equal(marks, part.labels)
+        part, wanted = source.subset(first).subset(second), labels[first][second]
+        assert_same(list(part.batches(10)), [(each(inputs, lambda t: t[first][second]), wanted)])
+        assert torch.equal(part.labels, wanted)
         assert part.classes == source.classes and len(source) == len(labels)
         empty = part.subset(torch.tensor([], dtype=torch.int64))
         assert len(empty) == 0 and list(empty.batches(2)) == []
@@ -81,22 +82,20 @@ class SourceContract(ABC):
 
     def test_examples_are_the_first_inputs(self) -> None:
         source, (inputs, _) = self.make(), self.expected()
-        _assert_same(source.example(), each(inputs, lambda t: t[:1]))
-        _assert_same(source.example(3), each(inputs, lambda t: t[:3]))
-        _assert_same(source.example(10**6), inputs)
+        assert_same(source.example(), each(inputs, lambda t: t[:1]))
+        assert_same(source.example(3), each(inputs, lambda t: t[:3]))
+        assert_same(source.example(10**6), inputs)
 
     def test_equal_generators_augment_alike_and_nothing_else_is_drawn_from(self) -> None:
         source, state = self.make(), torch.get_rng_state()
-        passes = [
-            _joined([x for x, _ in source.batches(3, augment=torch.Generator().manual_seed(seed))])
-            for seed in (1, 1)
-        ]
-        _assert_same(*passes)
+        first, second = (
+            _joined(list(source.batches(3, augment=torch.Generator().manual_seed(1))))
+            for _ in range(2)
+        )
+        assert_same(first, second)
         assert torch.equal(torch.get_rng_state(), state)
-        inputs, labels = self.expected()
-        again = list(source.batches(3))  # without a generator, as before
-        _assert_same(_joined([x for x, _ in again]), inputs)
-        assert torch.equal(torch.cat([y for _, y in again]), labels)
+        # without a generator, as before
+        assert_same(_joined(list(source.batches(3))), self.expected())
 
     def test_a_split_loses_nothing(self) -> None:
         source = self.make()
@@ -122,19 +121,10 @@ class SourceContract(ABC):
             source.example(0)
 
 
-def _joined(batches: list[Any]) -> Inputs:
-    """The inputs of all batches, one after the other."""
-    if isinstance(batches[0], Tensor):
-        return torch.cat(batches)
-    return {name: torch.cat([x[name] for x in batches]) for name in batches[0]}
-
-
-def _assert_same(got: Inputs, wanted: Inputs) -> None:
-    """Equal to the last bit, name by name where inputs have names."""
-    if isinstance(got, Tensor) or isinstance(wanted, Tensor):
-        assert isinstance(got, Tensor) and isinstance(wanted, Tensor)
-        assert got.dtype == wanted.dtype and torch.equal(got, wanted)
-    else:
-        assert got.keys() == wanted.keys()
-        for name in wanted:
-            _assert_same(got[name], wanted[name])
+def _joined(batches: list[Any]) -> tuple[Inputs, Tensor]:
+    """Inputs and labels of all batches, one after the other."""
+    inputs, labels = zip(*batches, strict=True)
+    if isinstance(inputs[0], Tensor):
+        return torch.cat(inputs), torch.cat(labels)
+    named = {name: torch.cat([x[name] for x in inputs]) for name in inputs[0]}
+    return named, torch.cat(labels)
