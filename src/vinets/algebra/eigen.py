@@ -80,27 +80,18 @@ def smallest_eigenvectors(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Unit eigenvectors for one point set, generators in the order found.
 
-    Parameters
-    ----------
-    lower : Tensor of shape (o, o)
-        Cholesky factor of ``G - psi * I``; of ``G`` itself if ``residual`` is given.
-    coordinates : Tensor of shape (g, o)
-        Coordinates of the candidates in that factor, ``b L^{-T}``, zero beyond the prefix.
-        Overwritten by the coefficients.
-    square : Tensor of shape (g,)
-        Squared norms of the candidates.
-    prefix : Tensor of shape (g,)
-        How many leading terms each candidate may use: non-decreasing.
-    psi : float
-        Upper bound on all the eigenvalues, below those of the accepted prefixes.
-    residual : Tensor of shape (g,) or None
-        Least-squares residuals over the prefix, if known without cancellation. Every prefix is
-        then decomposed by singular values, which is slower, and accurate for tiny ``psi``.
+    ``lower`` (o, o) is the Cholesky factor of ``G - psi * I``, and ``coordinates`` (g, o) are those
+    of the candidates in it, ``b L^{-T}``, zero beyond the prefix: they are overwritten by the
+    coefficients. ``square`` (g,) holds the squared norms of the candidates, ``prefix`` (g,) how
+    many leading terms each may use, non-decreasing. ``psi`` bounds all the eigenvalues from above,
+    and lies below those of the accepted prefixes.
 
-    Returns
-    -------
-    tail, lead, values : Tensor of shape (g, o), (g,), (g,)
-        Coefficients over the terms and of the candidate itself, positive, and the eigenvalues.
+    Where the least-squares residuals over the prefix are known without cancellation, as
+    ``residual`` (g,), ``lower`` is the factor of ``G`` itself. Every prefix is then decomposed by
+    singular values, which is slower, and accurate for tiny ``psi``.
+
+    Returns the coefficients over the terms (g, o), those of the candidates themselves (g,), which
+    are positive, and the eigenvalues (g,).
     """
     # In place: every row of coordinates is read for the last time just before its coefficients
     # are written there, and a second table of that size might not fit.

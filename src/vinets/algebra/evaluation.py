@@ -38,8 +38,9 @@ class EvaluationPlan:
     def of(cls, terms: TermSet) -> EvaluationPlan:
         """Plan for any set of terms, adding auxiliary parents where they are missing."""
         n, wanted = terms.n_variables, list(terms.blocks) or [np.zeros((0, 0), dtype=np.int64)]
-        rows = [block.copy() for block in wanted]
+        rows = list(wanted)
         steps: list[tuple[Index, Index]] = []
+        # from the top: a parent that is added needs one itself, a degree further down
         for degree in range(len(rows) - 1, 0, -1):
             parent, variable, missing = factor_terms(rows[degree], rows[degree - 1], n)
             rows[degree - 1] = np.concatenate([rows[degree - 1], missing])
@@ -47,6 +48,7 @@ class EvaluationPlan:
         if len(rows[0]) == 0:
             rows[0] = np.zeros((1, 0), dtype=np.int64)
         starts = np.cumsum([0] + [len(block) for block in rows])
+        # what was added stands behind what is wanted, in every degree
         outputs = [s + np.arange(len(w)) for s, w in zip(starts, wanted, strict=False)]
         everything = all(len(r) == len(w) for r, w in zip(rows, wanted, strict=True))
         return cls(tuple(reversed(steps)), None if everything else np.concatenate(outputs))
@@ -77,7 +79,7 @@ class EvaluationPlan:
             at = torch.as_tensor(parent, device=points.device)
             by = torch.as_tensor(variable, device=points.device)
             slope = slopes[-1].index_select(0, at) * columns.index_select(0, by)[:, :, None]
-            here = torch.arange(len(at), device=points.device)
+            here = torch.arange(len(at), device=points.device)  # each row once: += is safe
             slope[here, :, by] += below.index_select(0, at)
             slopes.append(slope)
         values, derivative = torch.cat(levels), torch.cat(slopes)

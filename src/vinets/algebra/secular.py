@@ -58,25 +58,14 @@ class Spectrum:
 def secular_eigenvectors(
     spectrum: Spectrum, coordinates: Tensor, square: Tensor, residual: Tensor | None, psi: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Unit eigenvectors of the smallest eigenvalues.
+    """Unit eigenvectors of the smallest eigenvalues, which ``psi`` bounds from above.
 
-    Parameters
-    ----------
-    spectrum : Spectrum
-        Of the leading block, size (o, o).
-    coordinates : Tensor of shape (g, o)
-        Coordinates of the candidates in the triangular factor that the spectrum was made from.
-    square : Tensor of shape (g,)
-        Squared norms of the candidates; used where ``residual`` is not given.
-    residual : Tensor of shape (g,) or None
-        Least-squares residuals, where they are known without cancellation.
-    psi : float
-        Upper bound on the eigenvalues.
+    ``coordinates`` (g, o) are those of the candidates in the triangular factor that the spectrum
+    was made from, ``square`` (g,) their squared norms. ``residual`` (g,) are the least-squares
+    residuals, where they are known without cancellation; None computes them from the others.
 
-    Returns
-    -------
-    head, last, values : Tensor of shape (g, o), (g,), (g,)
-        Coefficients over the block, of the candidate itself, and the eigenvalues.
+    Returns the coefficients over the block (g, o), those of the candidates themselves (g,), and
+    the eigenvalues (g,).
     """
     y = coordinates @ spectrum.rotation  # (g, o)
     last, values = torch.empty_like(square), torch.empty_like(square)
@@ -85,6 +74,7 @@ def secular_eigenvectors(
     for start in range(0, len(y), width):
         rows = slice(start, start + width)
         part, known = y[rows], None if residual is None else residual[rows]
+        # turns the rows of y into eigenvectors in the rotated basis
         last[rows], values[rows] = _normalise(
             spectrum.values, part, square[rows], known, psi, scratch[:, : len(part)]
         )
@@ -96,16 +86,9 @@ def stacked_eigenvectors(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same for many small leading blocks of one matrix, all of them at once.
 
-    Parameters
-    ----------
-    gram, lower : Tensor of shape (o, o)
-        The matrix, and the factor that coordinates refer to.
-    coordinates : Tensor of shape (g, o)
-        Zero beyond the prefix.
-    square, prefix : Tensor of shape (g,)
-        Squared norms, and sizes of the leading blocks; equal sizes stand together.
-    psi : float
-        Upper bound on the eigenvalues.
+    ``gram`` and ``lower`` (o, o) are the matrix and the factor that coordinates refer to, which are
+    zero beyond the prefix. ``prefix`` (g,) holds the sizes of the leading blocks; equal ones stand
+    together.
     """
     sizes, inverse, counts = torch.unique_consecutive(
         prefix, return_inverse=True, return_counts=True
@@ -121,9 +104,8 @@ def stacked_eigenvectors(
     table = coordinates.new_zeros(len(sizes), int(counts.max()), coordinates.shape[1])
     table[inverse, slot] = coordinates
     y = (table @ rotation)[inverse, slot]
-    poles = values[inverse]
-    last, found = _normalise(poles, y, square, None, psi, y.new_empty(3, *y.shape))
-    table[inverse, slot] = y
+    last, found = _normalise(values[inverse], y, square, None, psi, y.new_empty(3, *y.shape))
+    table[inverse, slot] = y  # which _normalise has turned into eigenvectors; the padding stays 0
     return (table @ vectors.mT)[inverse, slot].mul_(inside[inverse]), last, found
 
 
@@ -136,7 +118,7 @@ def _normalise(
     scratch: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Turn ``y`` in place into eigenvectors in the rotated basis; their last entry and value."""
-    weights, inverse, ratio = scratch
+    weights, inverse, ratio = scratch  # contents undefined: every use writes before it reads
     torch.mul(y, y, out=weights)
     if residual is None:
         residual = (square - weights.sum(1)).clamp_(min=0)
@@ -177,6 +159,7 @@ def _newton(
     last_step: float,
     tail: Tensor | None,
 ) -> Tensor:
+    # inverse and ratio are scratch memory: the loop allocates nothing large
     for _ in range(MAX_STEPS):
         torch.sub(poles, value[:, None], out=inverse).reciprocal_()
         total = torch.mul(weights, inverse, out=ratio).sum(1).add_(1)

@@ -65,11 +65,12 @@ class SharedPolynomials:
             shared = torch.from_numpy(places[2 * index]).to(like.device)
             leading = torch.from_numpy(places[2 * index + 1]).to(like.device)
             matrix[rows[:, None], shared[None, :]] = polynomials.tail.to(matrix)
+            # added, for a leading term of one polynomial may be a shared term of others
             matrix[rows, leading] += polynomials.lead.to(matrix)
             start += len(polynomials)
         owners = torch.repeat_interleave(torch.tensor([len(p) for p in sets]))
         constants = matrix.new_zeros(len(matrix))
-        if len(terms.blocks[0]):
+        if len(terms.blocks[0]):  # the constant is the first of all terms
             constants, matrix = matrix[:, 0].clone(), matrix[:, 1:]
             terms = terms.select(np.arange(1, len(terms)))
         return cls(terms, matrix.contiguous(), constants, owners)

@@ -173,6 +173,7 @@ def locate_rows(rows: Index, table: Index, base: int) -> Index:
     if len(table) == 0 or len(rows) == 0:
         return np.full(len(rows), -1, dtype=np.int64)
     wanted, known = row_codes(rows, table, base=base)
+    # codes are ranks, so that a table over all of them is no longer than both inputs
     position = np.full(max(int(wanted.max()), int(known.max())) + 1, -1, dtype=np.int64)
     position[known] = np.arange(len(table))
     found: Index = position[wanted]
