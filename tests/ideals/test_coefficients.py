@@ -14,7 +14,6 @@ from vinets.ideals.ball import OracleLog
 from vinets.ideals.coefficients import (
     BallBinds,
     Found,
-    Gathered,
     _padded,
     block_outcome,
     unit_coefficients,
@@ -30,7 +29,7 @@ def test_blocks_are_put_under_each_other_and_let_go():
 
     found = [block(2, 1, 10), block(0, 2, 0), block(3, 4, 20)]
     tables = [f.table.clone() for f in found]
-    whole = Gathered.of(found, 5)
+    whole = Found.joined(found, 5)
     assert found == []  # so that both need not fit into memory
     assert whole.table.shape == (5, 5)
     assert torch.equal(whole.table[:2, :1], tables[0]) and not whole.table[:2, 1:].any()
@@ -98,7 +97,7 @@ def test_eigenvectors_are_those_of_what_each_candidate_met(kind, seed):
     out = block_outcome(factor, block, valid, before, Rule(psi, unit=True), OracleLog())
     positions = out.found[0].position
     prefix = out.found[0].prefix.tolist()
-    gathered = Gathered.of([out.found[0]], factor.counts[0])
+    gathered = Found.joined([out.found[0]], factor.counts[0])
     (found,) = unit_coefficients(factor, [gathered], psi, 1 << 20)
     assert len(positions) and found.tail.shape == (len(positions), factor.counts[0])
     for row, (j, k) in enumerate(zip(positions, prefix, strict=True)):

@@ -73,7 +73,7 @@ def test_the_best_active_vertex_equals_a_search_over_all_vertices(instance):
         assert torch.equal(score[:, 0], wanted)
         assert torch.equal(direction * scores.gather(1, vertex), score)
         assert (state.weights.gather(1, vertex) > 0).all()
-    vertex, score = active_set.best_of_all(state)
+    vertex, score = active_set.best_of_all(state.slope)
     assert torch.equal(-scores.gather(1, vertex), score)
     assert torch.equal(-score[:, 0], scores.amin(1))
 

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vinets.oracles.l1_ball import _shrink, best_vertex, project, scale_into
+from vinets.oracles.active_set import best_of_all
+from vinets.oracles.l1_ball import _shrink, project, scale_into
 
 numbers = st.floats(-100, 100, allow_subnormal=False)
 batches = st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=1, max_size=5)
@@ -67,9 +68,10 @@ def test_shrinking_ties_and_a_single_entry():
 @settings(max_examples=40, deadline=None)
 def test_best_vertex_minimises_over_all_vertices(rows):
     gradient = tensor(rows)
-    index, sign = best_vertex(gradient)
-    score = (sign * gradient.gather(1, index))[:, 0]
-    assert torch.equal(score, torch.minimum(gradient.amin(1), (-gradient).amin(1)))
+    scores = torch.cat([gradient, -gradient], dim=1)
+    vertex, score = best_of_all(gradient)
+    assert torch.equal(-score[:, 0], scores.amin(1))
+    assert torch.equal(scores.gather(1, vertex), -score)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

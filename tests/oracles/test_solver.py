@@ -36,9 +36,6 @@ def plain_gradient(monkeypatch):
             moved = state.at - length * problem.gradient(state.at) / 2  # of a square
             return Points(l1_ball.project(moved, problem.radius, problem.indicator))
 
-        def refresh(self, problem: LeastSquaresBatch, state: Points) -> Points:
-            return state
-
         def coefficients(self, problem: LeastSquaresBatch, state: Points) -> Tensor:
             return state.at
 

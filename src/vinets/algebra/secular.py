@@ -117,27 +117,16 @@ def _normalise(
     psi: float,
     scratch: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Turn ``y`` in place into eigenvectors in the rotated basis; their last entry and value."""
+    """Turn ``y`` in place into eigenvectors in the rotated basis; their last entry and value.
+
+    The value is the root of h in [0, psi], by Newton's iteration from the right, where it is
+    monotone. The first steps, which only have to come close, keep the smallest poles and replace
+    the smooth sum over the others by its expansion at 0; the last ones use all poles.
+    """
     weights, inverse, ratio = scratch  # contents undefined: every use writes before it reads
     torch.mul(y, y, out=weights)
     if residual is None:
         residual = (square - weights.sum(1)).clamp_(min=0)
-    value = _root(poles, weights, residual, psi, inverse, ratio)
-    torch.sub(poles, value[:, None], out=inverse)
-    y.mul_(poles.sqrt()).div_(inverse)
-    last = torch.mul(y, y, out=ratio).sum(1).add_(1).rsqrt_()
-    y.mul_(-last[:, None])
-    return last, value
-
-
-def _root(
-    poles: Tensor, weights: Tensor, residual: Tensor, psi: float, inverse: Tensor, ratio: Tensor
-) -> Tensor:
-    """Root of h in [0, psi], by Newton's iteration from the right, where it is monotone.
-
-    The first steps, which only have to come close, keep the smallest poles and replace the smooth
-    sum over the others by its expansion at 0; the last ones use all poles.
-    """
     # the least-squares polynomial, scaled to unit norm, bounds the eigenvalue from above
     value = (residual / torch.div(weights, poles, out=ratio).sum(1).add_(1)).clamp_(max=psi)
     if poles.ndim == 1 and len(poles) > 2 * NEAR:
@@ -145,7 +134,12 @@ def _root(
         tail = weights[:, NEAR:] @ torch.stack([far, far.square(), far**3], dim=1)  # (g, 3)
         near = (poles[:NEAR], weights[:, :NEAR], inverse[:, :NEAR], ratio[:, :NEAR])
         value = _newton(*near, residual, value, psi, ROUGH_STEP, tail)
-    return _newton(poles, weights, inverse, ratio, residual, value, psi, LAST_STEP, None)
+    value = _newton(poles, weights, inverse, ratio, residual, value, psi, LAST_STEP, None)
+    torch.sub(poles, value[:, None], out=inverse)
+    y.mul_(poles.sqrt()).div_(inverse)
+    last = torch.mul(y, y, out=ratio).sum(1).add_(1).rsqrt_()
+    y.mul_(-last[:, None])
+    return last, value
 
 
 def _newton(

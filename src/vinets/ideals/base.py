@@ -92,7 +92,13 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         points = self._points(X, reset=True)
         fit_ideals([self], [points])
         if len(self.generators_) == 0:
-            warnings.warn(no_generators(self), NoGeneratorsWarning, stacklevel=2)
+            warnings.warn(
+                f"{type(self).__name__} found no generators up to max_degree="
+                f"{getattr(self, 'max_degree', None)} at psi={getattr(self, 'psi', None)}: "
+                "raise psi or max_degree.",
+                NoGeneratorsWarning,
+                stacklevel=2,
+            )
         return self
 
     def transform(self, X: Array) -> Array:
@@ -163,15 +169,6 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
         report = replace(ideal.report, seconds=seconds, held_out=held_out)
         estimator.n_features_in_ = left_out.shape[1]
         estimator._store(replace(ideal, report=report))
-
-
-def no_generators(estimator: VanishingIdeal) -> str:
-    """The sentence for a fit that found nothing."""
-    degree = getattr(estimator, "max_degree", None)
-    return (
-        f"{type(estimator).__name__} found no generators up to max_degree={degree} at "
-        f"psi={getattr(estimator, 'psi', None)}: raise psi or max_degree."
-    )
 
 
 def _sample(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,15 +16,7 @@ from vinets.checks import rows_within
 from vinets.ideals.ball import OracleLog, outside_ball, sparse_solutions
 from vinets.ideals.rule import Rule
 
-__all__ = [
-    "BallBinds",
-    "Coefficients",
-    "Found",
-    "Gathered",
-    "Outcome",
-    "block_outcome",
-    "unit_coefficients",
-]
+__all__ = ["BallBinds", "Coefficients", "Found", "Outcome", "block_outcome", "unit_coefficients"]
 
 
 class BallBinds(Exception):
@@ -45,18 +38,13 @@ class Found:
     value: Tensor  # (g,)
     prefix: Tensor  # (g,)
 
-
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """All that was found on one point set, over its whole order ideal; fields as in Found."""
-
-    table: Tensor  # (g, o)
-    value: Tensor  # (g,)
-    prefix: Tensor  # (g,)
-
     @classmethod
-    def of(cls, found: list[Found], width: int) -> Gathered:
-        """Put blocks together; ``found`` is emptied on the way, so that both need not fit."""
+    def joined(cls, found: list[Found], width: int) -> Found:
+        """All blocks of a point set as one, over its whole order ideal of size ``width``.
+
+        ``found`` is emptied on the way, so that both need not fit.
+        """
+        position = np.concatenate([f.position for f in found])
         value = torch.cat([f.value for f in found])
         prefix = torch.cat([f.prefix for f in found])
         table = found[0].table.new_zeros(len(value), width)
@@ -66,7 +54,7 @@ class Gathered:
             block = found.pop().table
             table[row : row + len(block), : block.shape[1]] = block
             row += len(block)
-        return cls(table, value, prefix)
+        return cls(position, table, value, prefix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +112,7 @@ def block_outcome(
 
 
 def unit_coefficients(
-    factor: GrowingFactor, sets: list[Gathered], psi: float, memory_limit: int
+    factor: GrowingFactor, sets: list[Found], psi: float, memory_limit: int
 ) -> list[Coefficients]:
     """Eigenvectors of all generators of every point set, from their coordinates in the factor."""
     if factor.lower.device.type == "cuda" and isinstance(factor, GramFactor):
@@ -133,6 +121,7 @@ def unit_coefficients(
     for k, s in enumerate(sets):
         o = factor.counts[k]
         residual = None if isinstance(factor, GramFactor) else s.value
+        # s.table becomes the table of coefficients: nobody reads the coordinates after this
         found = smallest_eigenvectors(
             factor.lower[k, :o, :o], s.table, s.value, s.prefix, psi, residual=residual
         )
@@ -141,7 +130,7 @@ def unit_coefficients(
 
 
 def _in_batches(
-    factor: GrowingFactor, sets: list[Gathered], psi: float, memory_limit: int
+    factor: GrowingFactor, sets: list[Found], psi: float, memory_limit: int
 ) -> list[Coefficients]:
     """All point sets together, as many generators at a time as the memory limit allows."""
     o, longest = factor.size, max(len(s.value) for s in sets)

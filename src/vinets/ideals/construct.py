@@ -32,7 +32,6 @@ from vinets.ideals.coefficients import (
     BallBinds,
     Coefficients,
     Found,
-    Gathered,
     block_outcome,
     unit_coefficients,
 )
@@ -95,7 +94,7 @@ def construct(
             return [construct([p], rule, settings, orthogonal=orthogonal)[0] for p in points]
         degree += 1
     # Coefficients come last: those of the unit rule need the whole factor, and most of the memory.
-    gathered = [Gathered.of(s.found, factor.counts[k]) for k, s in enumerate(sets)]
+    gathered = [Found.joined(s.found, factor.counts[k]) for k, s in enumerate(sets)]
     if rule.unit:
         coefficients = unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
     else:

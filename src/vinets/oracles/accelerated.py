@@ -64,10 +64,6 @@ class AcceleratedGradient(Solver[Momentum]):
         ahead = torch.addcmul(c, change, momentum)
         return Momentum(c, ahead, torch.where(uphill, 1.0, count), state.length)
 
-    def refresh(self, problem: LeastSquaresBatch, state: Momentum) -> Momentum:
-        """Nothing drifts: every step computes its gradient afresh."""
-        return state
-
     def coefficients(self, problem: LeastSquaresBatch, state: Momentum) -> Tensor:
         """The points without momentum, which lie in the ball."""
         return state.point

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import l1_ball
 from .problem import LeastSquaresBatch
 from .solver import RowState
 
@@ -108,10 +107,14 @@ def best_active(state: ActiveSet, direction: float) -> tuple[Tensor, Tensor]:
     return index + o * (plus.gather(1, index) < score), score
 
 
-def best_of_all(state: ActiveSet) -> tuple[Tensor, Tensor]:
-    """Vertex with the smallest ``<slope, vertex>``: its number, and minus that score (N, 1)."""
-    index, sign = l1_ball.best_vertex(state.slope)
-    return index + state.slope.shape[1] * (sign < 0), -sign * state.slope.gather(1, index)
+def best_of_all(slope: Tensor) -> tuple[Tensor, Tensor]:
+    """Vertex with the smallest ``<slope, vertex>``: its number, and minus that score (N, 1).
+
+    The linear minimisation oracle of the ball: the largest entry, against its sign.
+    """
+    index = slope.abs().max(dim=1, keepdim=True).indices
+    entry = slope.gather(1, index)
+    return index + slope.shape[1] * (entry > 0), entry.abs()
 
 
 def apply(problem: LeastSquaresBatch, state: ActiveSet, move: Move) -> ActiveSet:

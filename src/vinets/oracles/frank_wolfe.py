@@ -61,7 +61,7 @@ class FrankWolfe(_VertexSolver):
 
     def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
         """Move from the whole point to the best vertex."""
-        toward, score = active_set.best_of_all(state)
+        toward, score = active_set.best_of_all(state.slope)
         descent = state.quadratic + state.linear + problem.radius * score
         return Move(toward, toward, torch.ones_like(toward, dtype=torch.bool), descent)
 
@@ -87,7 +87,7 @@ class PairwiseFrankWolfe(_VertexSolver):
 
     def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
         """Move from the worst active vertex to the best vertex of the ball."""
-        toward, gain = active_set.best_of_all(state)
+        toward, gain = active_set.best_of_all(state.slope)
         away, loss = active_set.best_active(state, 1.0)
         descent = problem.radius * (gain + loss)
         return Move(toward, away, torch.zeros_like(toward, dtype=torch.bool), descent)
@@ -126,7 +126,7 @@ class BlendedPairwise(_VertexSolver):
         """Compare the local pairwise gap with the Frank-Wolfe gap, row by row."""
         away, loss = active_set.best_active(state, 1.0)
         local, local_gain = active_set.best_active(state, -1.0)
-        anywhere, gain = active_set.best_of_all(state)
+        anywhere, gain = active_set.best_of_all(state.slope)
         pairwise = problem.radius * (loss + local_gain)
         frank_wolfe = state.quadratic + state.linear + problem.radius * gain
         whole = pairwise < frank_wolfe

@@ -1,4 +1,4 @@
-"""The l1 ball: Euclidean projection and linear minimisation, many points at once."""
+"""The l1 ball: Euclidean projection, many points at once."""
 
 from __future__ import annotations
 
@@ -47,14 +47,3 @@ def scale_into(c: Tensor, radius: float) -> Tensor:
     """Divide rows that rounding has pushed out of the ball by their excess norm."""
     norm = c.abs().sum(1, keepdim=True)
     return c * (radius / norm.clamp(min=radius))
-
-
-def best_vertex(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Linear minimisation oracle of the unit ball.
-
-    The vertex minimising :math:`\langle \nabla, v \rangle` is :math:`s\, e_i` with
-    :math:`i = \arg\max |\nabla_i|` and :math:`s = -\operatorname{sign}(\nabla_i)`. Returns ``i``
-    and ``s``, +1 or -1 in the gradient's dtype, both of shape (N, 1).
-    """
-    index = gradient.abs().max(dim=1, keepdim=True).indices
-    return index, 1.0 - 2.0 * (gradient.gather(1, index) > 0).to(gradient.dtype)

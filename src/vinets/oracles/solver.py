@@ -53,12 +53,13 @@ class Solver(ABC, Generic[State]):
     def step(self, problem: LeastSquaresBatch, state: State) -> State:
         """One iteration of every row, without waiting for the device."""
 
-    @abstractmethod
     def refresh(self, problem: LeastSquaresBatch, state: State) -> State:
         """Recompute what ``step`` only updates; called after each termination test.
 
-        May improve the points as well, if that never raises a value.
+        May improve the points as well, if that never raises a value. For steps that compute
+        everything afresh there is nothing to do.
         """
+        return state
 
     @abstractmethod
     def coefficients(self, problem: LeastSquaresBatch, state: State) -> Tensor:
