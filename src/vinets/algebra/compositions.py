@@ -173,10 +173,10 @@ class CompositionSet:
         """Read what :meth:`save` wrote; other files are refused."""
         tensors, facts = read_tensors(path, "compositions")
         n, count = facts.get("n_variables"), facts.get("levels")
-        names = [f"{t}.{name}" for t in range(int(count or 0)) for name in LEVEL_FIELDS]
-        if not isinstance(n, int) or not isinstance(count, int) or set(names) != tensors.keys():
+        rows = [[f"{t}.{name}" for name in LEVEL_FIELDS] for t in range(int(count or 0))]
+        known = {name for row in rows for name in row}
+        if not isinstance(n, int) or not isinstance(count, int) or known != tensors.keys():
             raise ValueError(f"{path} is not a complete set of compositions.")
-        rows = [names[i : i + len(LEVEL_FIELDS)] for i in range(0, len(names), len(LEVEL_FIELDS))]
         levels = tuple(CompositionLevel(*(tensors[name] for name in row)) for row in rows)
         if not _consistent(n, levels):
             raise ValueError(f"{path} holds compositions whose tables do not fit together.")

@@ -54,8 +54,8 @@ class GrowingFactor(ABC):
     work_dtype = torch.float64  # of everything but the stored rows
     # What grows with the terms, by name. Places that are not in use yet are inert, so that sets of
     # different sizes share one array: rows of zeros, and rows of the identity.
-    tables: ClassVar = ("rows",)
-    triangles: ClassVar = ("lower",)
+    tables: ClassVar[tuple[str, ...]] = ("rows",)
+    triangles: ClassVar[tuple[str, ...]] = ("lower",)
 
     def __init__(self, constant: Tensor) -> None:
         n_sets, n_points = constant.shape

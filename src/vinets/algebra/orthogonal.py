@@ -21,8 +21,6 @@ noise and counts as zero; this is what makes :math:`\psi = 0` mean "exactly vani
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -36,8 +34,8 @@ ROUNDING = 64.0
 class OrthogonalFactor(GrowingFactor):
     """Growing orthogonal factorisation; ``unit`` selects the rule of the module's formulas."""
 
-    tables: ClassVar = ("rows", "basis", "norms")
-    triangles: ClassVar = ("lower", "shifted")
+    tables = ("rows", "basis", "norms")
+    triangles = ("lower", "shifted")
 
     def __init__(self, constant: Tensor, *, psi: float, unit: bool) -> None:
         super().__init__(constant)

@@ -15,6 +15,7 @@ from vinets.settings import Finding, Placing, Projecting
 __all__ = ["ALGORITHMS", "choose_ideal", "make_ideal"]
 
 ALGORITHMS: dict[str, type[VanishingIdeal]] = {"abm": ABM, "oavi": OAVI, "vca": VCA}
+OPTIONS = ("normalization", "border", "variable_order", "oracle", "tau")  # of some of them
 
 
 def choose_ideal(finding: Finding, placing: Placing, projecting: Projecting) -> VanishingIdeal:
@@ -40,15 +41,12 @@ def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
     """
     name = one_of("Finding", "algorithm", finding.algorithm.lower(), tuple(ALGORITHMS))
     kind = ALGORITHMS[name]
-    wanted = {
-        option: getattr(finding, option)
-        for option in ("normalization", "border", "variable_order", "oracle", "tau")
-    } | given
+    wanted = {option: getattr(finding, option) for option in OPTIONS} | given
     wanted = {option: value for option, value in wanted.items() if value is not None}
-    known = inspect.signature(kind).parameters
-    for option in wanted:
-        if option not in known:
-            raise ValueError(
-                f"{option} is no option of {name}. Leave it out, or choose another algorithm."
-            )
+    unknown = [option for option in wanted if option not in inspect.signature(kind).parameters]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]} is no option of {name}. Leave it out, or choose another algorithm."
+        )
+    # no largest degree, where none is given: the default of the estimators is for their users
     return kind(**{"psi": finding.psi, "max_degree": given.get("max_degree"), **wanted})

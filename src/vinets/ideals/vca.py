@@ -43,9 +43,8 @@ class VCA(VanishingIdeal):
     max_degree : int or None, default=5
         Largest degree of a generator; None goes on until nothing is left.
     n_samples : int or None, default=None
-        Fit on this many points drawn at random; report values on the rest.
     random_state : int, RandomState or None, default=0
-        Seed of that draw.
+        As for :class:`ABM`.
     memory_limit : int or None, default=None
         Bytes that the decomposition of a level may take; None means 1 GiB.
 
