@@ -156,6 +156,7 @@ class CompositionSet:
         try:
             return self.expanded.strings(variables, digits)
         except ValueError:
+            # more monomials than EXPAND_LIMIT: nobody would read them
             return [f"degree {d} polynomial {i}" for i, d in enumerate(self.degrees.tolist())]
 
     def save(self, path: str | Path) -> None:
@@ -194,6 +195,7 @@ class CompositionSet:
 
 def _consistent(n_variables: int, levels: tuple[CompositionLevel, ...]) -> bool:
     """Whether shapes and indices of stored levels fit together."""
+    # how many there are of what a level may refer to, as KeptValues holds them
     linear, newest, kept = n_variables, 1, 1
     for t, level in enumerate(levels):
         c = len(level.right)

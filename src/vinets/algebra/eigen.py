@@ -105,6 +105,8 @@ def smallest_eigenvectors(
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
         rows = slice(start, start + count)
         start += count
+        # Alone, a prefix costs one decomposition however few share it. Tiny ones are decomposed in
+        # one batch with others; large ones that few share are cheaper by iteration.
         with_others = count <= FEW if size <= SMALL else PAYS * count < size
         if residual is None and with_others:
             group = stacked if size <= SMALL else scattered
@@ -120,7 +122,7 @@ def smallest_eigenvectors(
         )
     if stacked:
         at = torch.cat(stacked)
-        o = int(prefix[at[-1]])
+        o = int(prefix[at[-1]])  # the largest, for prefixes do not decrease
         tail[at, :o], lead[at], values[at] = stacked_eigenvectors(
             gram[:o, :o], lower[:o, :o], coordinates[at, :o], square[at], prefix[at], psi
         )
@@ -209,6 +211,7 @@ def _lanczos(
         part = problem.rows(index)
         start = gather_rows(vectors, index)
         ritz = _krylov(start, factor, gather_rows(w, index), schur.gather(1, index), part.mask)
+        # the residual of the matrix itself, not of its inverse: it bounds the error of the value
         image = part.apply(ritz)
         value = (image * ritz).sum(-1, keepdim=True)
         error = torch.linalg.vector_norm(image - value * ritz, dim=-1)
@@ -267,6 +270,7 @@ def _dense(problem: _Bordered, rest: tuple[Tensor, Tensor]) -> Tensor:
         square = problem.square[k, j][:, None]
         top = 2 * (gram.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True) + square)
         full = gram * (mask[:, :, None] & mask[:, None, :])
+        # above the trace, so that the smallest eigenvector has no part outside the prefix
         full = full + torch.diag_embed(~mask * top)
         full = torch.cat([full, border[:, None]], dim=1)
         edge = torch.cat([border, square], dim=1)

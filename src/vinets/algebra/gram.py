@@ -35,6 +35,7 @@ class GramFactor(GrowingFactor):
         self.shift = shift
         self.threshold = threshold
         one = constant[:, None]
+        # the constant is accepted unasked: for psi < 1 it does not vanish
         self._reserve(1)
         self.rows[:, :1] = one
         self.lower[:, 0, 0] = (inner(one, one)[:, 0, 0].to(self.work_dtype) - shift).sqrt()
@@ -59,6 +60,7 @@ class GramFactor(GrowingFactor):
     def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
         values = gather_rows(block.values, index)
         coordinates = gather_rows(block.coordinates, index)
+        # the Schur complement of the panel: its Gram matrix, less what lies in the span of O
         schur = inner(values, values).to(self.work_dtype) - coordinates @ coordinates.mT
         schur.diagonal(dim1=1, dim2=2).sub_(self.shift)
         order, columns = _eliminate(schur, chosen, self.threshold)
@@ -89,6 +91,7 @@ class GramFactor(GrowingFactor):
     def force(self, values: Tensor) -> None:
         one = torch.ones(1, 1, dtype=torch.bool, device=values.device)
         block = self.screen(values[None, None], one)
+        # a pivot of rounding noise would make every later coordinate noise as well
         noise = DEPENDENT * torch.finfo(self.work_dtype).eps * float(block.square) * self.size
         if float(block.gap) <= noise:
             self._append_dependent(values)
@@ -113,6 +116,7 @@ def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor,
         if bool(((failed == 0)[:, None] & (pivots > threshold)).all()):
             n_sets, width = chosen.shape
             return torch.arange(width, device=schur.device).expand(n_sets, width), lower
+    # a copy, which the elimination may overwrite; what was not chosen has the pivot 0
     schur = schur * (chosen[:, :, None] & chosen[:, None, :])
     return _skip_pivot_cholesky(schur, threshold)
 
@@ -137,6 +141,7 @@ def _skip_pivot_cholesky(schur: Tensor, threshold: float) -> tuple[Tensor, Tenso
             break
         column = schur[sets, :, pivot_at]
         pivot = column.gather(1, pivot_at[:, None])
+        # abs: a set that has none left takes a pivot that may be negative, and drops the column
         column = torch.where(alive[:, None], column * pivot.abs().rsqrt(), 0.0)
         schur.baddbmm_(column[:, :, None], column[:, None, :], alpha=-1)  # diagonal is a view of it
         ahead = place > torch.where(alive, pivot_at, width)[:, None]

@@ -91,7 +91,7 @@ class GrowingFactor(ABC):
         good; only those still above it are taken, ``panel`` at a time, in order.
         """
         block = self.screen(values, valid)
-        while True:
+        while True:  # a panel at a time, so that most of the work is in large matrix products
             index, chosen = first_true(block.undecided, panel)
             if not bool(chosen.any()):
                 return block
@@ -130,6 +130,7 @@ class GrowingFactor(ABC):
         """
         before = list(self.counts)
         self._reserve(max(len(p) for p in picked))
+        # sets have accepted different numbers of terms: their new rows begin in different places
         for k, positions in enumerate(picked):
             if not positions:
                 continue
@@ -182,5 +183,6 @@ def gather_rows(table: Tensor, index: Tensor) -> Tensor:
 
 def scatter_mask(index: Tensor, flags: Tensor, width: int) -> Tensor:
     """Mask (K, width) true at ``index[k, j]`` where ``flags[k, j]``; repeated indices are or-ed."""
+    # int8, for scatter_reduce_ takes no bool; a plain scatter would let padding overwrite a hit
     hits = torch.zeros(index.shape[0], width, dtype=torch.int8, device=index.device)
     return hits.scatter_reduce_(1, index, flags.to(torch.int8), reduce="amax").bool()

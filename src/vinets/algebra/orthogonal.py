@@ -55,6 +55,7 @@ class OrthogonalFactor(GrowingFactor):
         self.counts = [1] * len(self.counts)
 
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
+        # rows may be stored in float32, but nothing is decided in it
         wide = values.to(self.work_dtype)
         residual, coordinates = _project_out(wide, self.basis[:, : self.size])
         square = wide.square().sum(-1)
@@ -100,6 +101,7 @@ class OrthogonalFactor(GrowingFactor):
         block = self.screen(values[None, None], one)
         assert block.residual is not None
         scale = float(block.square.sqrt())
+        # wider than in _refresh: a direction made of rounding would spoil the basis for good
         noise = 16 * ROUNDING * torch.finfo(self.work_dtype).eps * scale
         norm = torch.linalg.vector_norm(block.residual[:, 0], dim=-1)
         if float(norm) <= noise:
@@ -180,6 +182,8 @@ class OrthogonalFactor(GrowingFactor):
         if self.unit:
             needed = self.psi * (1 + c.square().sum(-1) + self.psi * d.square().sum(-1))
             block.gap = residual - needed
+            # Both sides are lowered alike: the gap stays the square of the next diagonal entry
+            # of K, and a residual that is noise is refused all the same.
             block.threshold = (noise - needed).clamp(min=0)
         else:
             block.gap = residual

@@ -145,18 +145,21 @@ class PolynomialSet:
         """
         dtype = torch.promote_types(points.dtype, self.tail.dtype)
         tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
+        # half of the memory for the shared terms of a chunk, half for leading terms and results
         per_point = dtype.itemsize * (len(self.terms) + 2 * self.n_variables)
         chunk = rows_within(self.memory_limit // 2, per_point + dtype.itemsize * 64)
         parts = [self._evaluate_chunk(part, tail, lead) for part in points.to(dtype).split(chunk)]
         return torch.cat(parts) if len(parts) > 1 else parts[0]  # cat copies even a single part
 
     def _evaluate_chunk(self, points: Tensor, tail: Tensor, lead: Tensor) -> Tensor:
+        # terms by rows, so that parents are selected as whole rows
         values = self.plan.evaluate(points).mT.contiguous()  # (S, m)
         columns = points.mT.contiguous()
         width = rows_within(self.memory_limit // 2, values.element_size() * 3 * len(points))
         out = []
         for start, parent, variable, plan in self._leading_steps:
             if plan is not None:
+                # parents are missing among the shared terms, after compact() for instance
                 own = plan.evaluate(points).mT
                 rows = slice(start, start + len(own))
                 out.append(lead[rows, None] * own + tail[rows] @ values)

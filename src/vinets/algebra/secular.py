@@ -52,6 +52,7 @@ class Spectrum:
     def of_factor(cls, lower: Tensor) -> Spectrum:
         """From a factor of ``G`` itself, by singular values: accurate for tiny eigenvalues."""
         left, sigma, right = torch.linalg.svd(lower)
+        # singular values decrease; eigenvalues are to increase
         return cls(sigma.square().flip(0), left.flip(1), right.mT.flip(1))
 
 
@@ -136,6 +137,7 @@ def _normalise(
         value = _newton(*near, residual, value, psi, ROUGH_STEP, tail)
     value = _newton(poles, weights, inverse, ratio, residual, value, psi, LAST_STEP, None)
     torch.sub(poles, value[:, None], out=inverse)
+    # y becomes b / (mu - value), then is scaled to unit norm with the entry 1 of the candidate
     y.mul_(poles.sqrt()).div_(inverse)
     last = torch.mul(y, y, out=ratio).sum(1).add_(1).rsqrt_()
     y.mul_(-last[:, None])

@@ -106,6 +106,7 @@ class SharedPolynomials:
         if count >= len(self.terms):
             return self.compact()
         influence = self.coefficients.abs().sum(0) * spread.to(self.coefficients)
+        # in term order again, for degrees have to stay sorted
         keep = influence.topk(count).indices.sort().values
         chosen = replace(
             self,

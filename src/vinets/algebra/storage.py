@@ -21,6 +21,7 @@ def write_tensors(
     """Write ``tensors`` and JSON-able ``facts`` to ``path``, marked as ``kind``."""
     header = {"format": f"vinets.{kind}", "version": str(VERSION), "facts": json.dumps(facts)}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
+    # safetensors refuses tensors that are not contiguous
     save_file({k: t.detach().cpu().contiguous() for k, t in tensors.items()}, str(path), header)
 
 

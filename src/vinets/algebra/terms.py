@@ -109,6 +109,7 @@ class TermSet:
             raise ValueError("index must be strictly increasing, so that degrees stay sorted.")
         blocks, start = [], 0
         for block in self.blocks:
+            # positions count through all blocks, rows within one
             inside = (positions >= start) & (positions < start + len(block))
             blocks.append(block[positions[inside] - start])
             start += len(block)

@@ -59,6 +59,7 @@ def _problem(
     rows = factor.rows[:, :width]
     gram = inner(rows, rows).to(factor.work_dtype)
     linear = gram.new_zeros(len(sets), width)
+    # set by set: the values of one alone may fill the memory
     for k in torch.unique(sets).tolist():
         here = sets == k
         linear[here] = inner(block.values[k, positions[here]], rows[k]).to(factor.work_dtype)
@@ -114,6 +115,8 @@ def sparse_solutions(
         return
     problem = _problem(factor, block, prefix, at, rule.radius)
     solver = ORACLES[rule.oracle]()
+    # From 0 with a target few entries become non-zero before the polynomial vanishes. A solver
+    # that is not sparse gains nothing by stopping early.
     if solver.sparse:
         solution = solve(problem, solver, target=rule.psi, max_steps=SPARSE_STEPS)
     else:

@@ -111,6 +111,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """The generators, written out as polynomials in the input features."""
         check_is_fitted(self)
+        # scikit-learn's own check, so that names follow its conventions
         names = [str(name) for name in _check_feature_names_in(self, input_features)]
         return np.array(self.generators_.strings(names), dtype=object)
 
@@ -149,6 +150,7 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
     top = max(float(points.abs().max()) for points in sets)
+    # scalers to [-1, 1] overshoot by rounding
     if top > 1 + 1e-6:
         warnings.warn(
             f"X given to {type(first).__name__} reaches {top:.3g} in absolute value; psi is meant "
@@ -178,4 +180,5 @@ def _sample(
     if n_samples is None or n_samples >= len(points):
         return points, points[:0]
     order = torch.as_tensor(random.permutation(len(points)), device=points.device)
+    # in their old order: sums round as they would over the same points given alone
     return points[order[:n_samples].sort().values], points[order[n_samples:]]

@@ -107,6 +107,7 @@ def fit_class_ideals(
     """
     one_of("fit_class_ideals", "backend", backend, BACKENDS)
     estimator._check()
+    # on a clone, for it records the number of features
     points = clone(estimator)._points(Z, reset=True)
     labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (len(points),):
@@ -118,6 +119,7 @@ def fit_class_ideals(
         points[torch.as_tensor(codes == k, device=points.device)] for k in range(len(classes))
     ]
     fitted = [clone(estimator) for _ in classes]
+    # products of a single class keep a CPU busy, but not a GPU
     if backend == "batched" or (backend == "auto" and points.device.type == "cuda"):
         fit_ideals(fitted, groups)
     else:

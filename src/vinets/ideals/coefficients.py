@@ -105,6 +105,7 @@ def block_outcome(
     found, accepted = [], []
     for k in range(len(before)):
         rows = vanished[k].nonzero()[:, 0]
+        # a copy, without which the whole table of the block would stay in memory
         cut = table[k].index_select(0, rows)[:, : factor.counts[k]]
         found.append(Found(rows.cpu().numpy(), cut, value[k, rows], prefix[k, rows]))
         accepted.append(block.accepted[k].nonzero()[:, 0].cpu().numpy())
@@ -115,6 +116,7 @@ def unit_coefficients(
     factor: GrowingFactor, sets: list[Found], psi: float, memory_limit: int
 ) -> list[Coefficients]:
     """Eigenvectors of all generators of every point set, from their coordinates in the factor."""
+    # small decompositions one by one are slow on a GPU
     if factor.lower.device.type == "cuda" and isinstance(factor, GramFactor):
         return _in_batches(factor, sets, psi, memory_limit)
     results = []
@@ -172,6 +174,7 @@ def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple
         inside = torch.ones_like(prefix[..., None], dtype=torch.bool)
         coordinates = block.coordinates
     if block.residual is not None:
+        # what terms accepted after the candidate took from its residual belongs to it again
         beyond = (block.coordinates * ~inside).square().sum(-1)
         return coordinates, block.residual.square().sum(-1) + beyond
     if not residuals:

@@ -133,6 +133,7 @@ def _run_degree(
         values, valid = _evaluate(factor, columns, sets, slice(start, stop), scratch)
         before = list(factor.counts)  # decide() grows the factor; an undo goes back to here
         block = factor.decide(values, valid, settings.panel)
+        # only now, for the norms are there; of what was decided nothing is kept
         if not bool(torch.isfinite(block.square).all()):
             raise ValueError(
                 f"terms of degree {degree} overflow on these points in {settings.precision}. "
@@ -200,6 +201,7 @@ def _block_width(factor: GrowingFactor, columns: Tensor, settings: Settings) -> 
     """Candidates per block such that values, coordinates and coefficients fit the limit."""
     n_sets, _, m = columns.shape
     copies = 3 if isinstance(factor, GramFactor) else 6  # residuals are vectors over the points
+    # and the coordinates grow with the terms that this block may accept
     coordinates = 6 * (factor.size + settings.panel)
     per_candidate = n_sets * 8 * (copies * m + coordinates)
     return rows_within(settings.memory_limit, per_candidate, at_least=8)
@@ -212,6 +214,8 @@ def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     constant = points[0].new_zeros(len(points), longest, dtype=dtype)
     for k, p in enumerate(points):
         columns[k, :, : len(p)] = p.mT
+        # With this in the constant, every product of a term with a variable has it, too: inner
+        # products of rows are means over the points, and padding adds nothing to them.
         constant[k, : len(p)] = len(p) ** -0.5
     return columns, constant
 

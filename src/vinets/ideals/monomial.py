@@ -83,6 +83,7 @@ class MonomialIdeal(VanishingIdeal):
             memory_limit=self.memory_limit or default_memory(points[0].device),
         )
         orders = [_variable_order(p, self.variable_order) for p in points]
+        # the construction knows one order only: variables are permuted, and renamed in the result
         permuted = points
         if self.variable_order != "ascending":
             permuted = [

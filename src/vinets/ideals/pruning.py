@@ -106,6 +106,7 @@ def score(ideals: ClassIdeals, Z: Tensor, y: Tensor, kind: str = "separation") -
     values = []
     for k, table in enumerate(means):
         others = np.delete(table, k, axis=0)
+        # a single class has no others: its generators are ranked by their own values
         best = others.min(axis=0) if len(others) else table[k]
         values.append(best / np.maximum(table[k], FLOOR) if kind == "normalized" else best)
     return PruningScores(kind, tuple(values), tuple(means))
@@ -135,6 +136,7 @@ def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> Prun
     ['0.707*x1 - 0.707*x0', '0.707*x1 + 0.707*x0']
     """
     share = isinstance(keep, float)
+    # 1 is one generator a class, 1.0 all of them; True is neither
     if isinstance(keep, bool) or not (0 < keep <= 1 if share else keep >= 1):
         accepted = "a share in (0, 1] or a positive number of generators per class"
         raise parameter_error("prune", "keep", accepted, keep)

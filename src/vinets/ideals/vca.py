@@ -170,6 +170,7 @@ def _independent(
     products = there.products(left, right)
     remainder = products - there.kept @ projection
     _, sizes, rotation = torch.linalg.svd(remainder, full_matrices=False)
+    # relative to the products, of which the remainder is a difference
     rank = int((sizes > 1e-10 * torch.linalg.vector_norm(products)).sum())
     return rotation[:rank].mT
 
@@ -180,6 +181,7 @@ def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[
     scaled = remainder @ span / len(remainder) ** 0.5
     _, sizes, rotation = torch.linalg.svd(scaled, full_matrices=True)
     rotation = rotation @ span.mT  # (r, c)
+    # signs of singular vectors differ between libraries and devices
     largest = rotation.gather(1, rotation.abs().argmax(1, keepdim=True))
     rotation = rotation * torch.where(largest < 0, -1.0, 1.0)  # signs are ours to choose
     above = int((sizes > threshold).sum())

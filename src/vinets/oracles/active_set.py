@@ -104,6 +104,7 @@ def best_active(state: ActiveSet, direction: float) -> tuple[Tensor, Tensor]:
     plus = torch.add(plus, state.slope, alpha=direction)
     minus = torch.sub(minus, state.slope, alpha=direction)
     score, index = torch.maximum(plus, minus).max(dim=1, keepdim=True)
+    # of two vertices of one coordinate, plus wins ties
     return index + o * (plus.gather(1, index) < score), score
 
 
@@ -138,6 +139,7 @@ def apply(problem: LeastSquaresBatch, state: ActiveSet, move: Move) -> ActiveSet
     )
     yy = torch.where(move.whole, state.quadratic, r * r * problem.gram_entries(j, j))
     curvature = vv - 2 * vy + yy
+    # no further than the weight that is there to be moved
     limit = torch.where(move.whole, 1.0, state.weights.gather(1, move.away))
     step = (move.descent / curvature.clamp(min=torch.finfo(v.dtype).tiny)).clamp(min=0.0)
     step = torch.minimum(step, limit)

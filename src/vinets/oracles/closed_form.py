@@ -65,6 +65,7 @@ def least_squares(
         )
     c = _prefix_solve(problem, factor, problem.linear)
     for _ in range(refinements):
+        # refinement: rounding and the ridge of a singular matrix are taken out again
         c = c + _prefix_solve(problem, factor, problem.product(c) + problem.linear)
     return c
 
@@ -73,6 +74,7 @@ def _prefix_solve(problem: LeastSquaresBatch, factor: Tensor, slope: Tensor) -> 
     """Solve ``G c = -slope`` in the leading principal block of each row's prefix."""
     right = problem.group(slope * problem.indicator).mT  # (K, o, g)
     forward = torch.linalg.solve_triangular(factor, -right, upper=False)
+    # zeros beyond the prefix turn the back solve into that of the leading block
     forward = forward * problem.group(problem.indicator).mT
     back = torch.linalg.solve_triangular(factor.mT, forward, upper=True)
     return problem.ungroup(back.mT) * problem.indicator
@@ -109,10 +111,12 @@ def solve_exact(
     """
     goal = target_per_row(problem, target)
     c = least_squares(problem, factor)
+    # a factor of an all but singular matrix may give infinities: such rows start at 0
     finite = c.isfinite().all(1, keepdim=True)
     c = torch.where(finite, c, 0.0)
     inside = finite[:, 0] & (c.abs().sum(1) <= problem.radius)
     c = l1_ball.project(c, problem.radius)
+    # inside the ball, but of an ill-conditioned matrix: the gap tells whether to trust it
     gap = problem.dual_gap(c, problem.gradient(c))
     rest = (~(inside & (gap <= tolerance))).nonzero()[:, 0]
     steps = torch.zeros_like(problem.owner)

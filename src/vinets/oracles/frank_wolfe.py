@@ -32,6 +32,7 @@ class _VertexSolver(Solver[ActiveSet]):
     def refresh(self, problem: LeastSquaresBatch, state: ActiveSet) -> ActiveSet:
         if not self.corrections:
             return active_set.rebuild(problem, state.weights)
+        # the corrected point has another set of vertices, found from its signs
         c = self.coefficients(problem, state)
         return active_set.from_point(problem, correct(problem, c, self.corrections))
 

@@ -27,6 +27,7 @@ def project(c: Tensor, radius: float, mask: Tensor | None = None) -> Tensor:
     outside = c.abs().sum(1) > radius
     if c.is_cuda:  # shrinking all rows is cheaper than waiting for the device
         return torch.where(outside[:, None], _shrink(c, radius), c)
+    # on a CPU sorting is what costs: only where it is needed
     rows = outside.nonzero()[:, 0]
     return c.index_copy(0, rows, _shrink(c[rows], radius)) if rows.numel() else c
 
@@ -37,6 +38,7 @@ def _shrink(c: Tensor, radius: float) -> Tensor:
     ordered = size.sort(dim=1, descending=True).values
     excess = ordered.cumsum(1) - radius
     count = torch.arange(1, c.shape[1] + 1, device=c.device, dtype=c.dtype)
+    # at least one entry stays, whatever rounding says
     kept = (ordered * count > excess).sum(1, keepdim=True).clamp(min=1)  # (N, 1)
     threshold = excess.gather(1, kept - 1) / kept
     # a threshold far above the radius leaves an error of its own size

@@ -113,6 +113,7 @@ def finish(
     """Certify coefficients: fresh values and gaps, and only statuses that those bear out."""
     value, gradient = problem.value_and_gradient(coefficients)
     gap = problem.dual_gap(coefficients, gradient)
+    # the batch shrank since the verdict, and sums round differently
     broken = (status == Status.CONVERGED) & (gap > tolerance)
     if target is not None:
         broken |= (status == Status.TARGET) & (value > target)
@@ -137,6 +138,7 @@ def _judge(
     gap = problem.dual_gap(c, gradient)
     # Sums over another batch shape round differently: keep clear of the thresholds by that much.
     slack = problem.rounding(c)
+    # gaps fall slowly and not monotonically: any fall of a tenth of a percent is progress
     better = (value < progress.value - slack) | (gap < 0.999 * progress.gap)
     progress = replace(
         progress,

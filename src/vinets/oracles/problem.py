@@ -86,6 +86,7 @@ class LeastSquaresBatch:
         """Place of every row in the (K, g, o) layout, flattened to K * g, and ``g``."""
         counts = torch.bincount(self.owner, minlength=self.gram.shape[0])  # (K,)
         tallest = int(counts.max())
+        # place within the group: position among the sorted rows, less where the group begins
         order = torch.argsort(self.owner, stable=True)
         sorted_owner = self.owner[order]
         first = torch.cumsum(counts, 0) - counts

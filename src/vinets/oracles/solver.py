@@ -41,6 +41,7 @@ class Solver(ABC, Generic[State]):
     sparse: ClassVar[bool] = False
 
     def __init_subclass__(cls, **more: Any) -> None:
+        # a solver registers itself by being defined
         super().__init_subclass__(**more)
         if "name" in vars(cls):  # what several solvers share has none
             ORACLES.add(cls.name, cls)
