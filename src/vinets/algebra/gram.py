@@ -35,11 +35,7 @@ class GramFactor(GrowingFactor):
         self.shift = shift
         self.threshold = threshold
         one = constant[:, None]
-        # the constant is accepted unasked: for psi < 1 it does not vanish
-        self._reserve(1)
-        self.rows[:, :1] = one
         self.lower[:, 0, 0] = (inner(one, one)[:, 0, 0].to(self.work_dtype) - shift).sqrt()
-        self.counts = [1] * len(self.counts)
 
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
         o = self.size

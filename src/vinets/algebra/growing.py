@@ -27,6 +27,8 @@ from torch.nn.functional import pad
 
 __all__ = ["Candidates", "GrowingFactor", "first_true", "gather_rows", "scatter_mask"]
 
+CAPACITY = 32  # terms that a new factor has room for
+
 
 @dataclass
 class Candidates:
@@ -59,10 +61,13 @@ class GrowingFactor(ABC):
 
     def __init__(self, constant: Tensor) -> None:
         n_sets, n_points = constant.shape
-        self.counts = [0] * n_sets
-        self.rows = constant.new_zeros(n_sets, 0, n_points)  # (K, capacity, m)
-        self.lower = torch.zeros(n_sets, 0, 0, dtype=self.work_dtype, device=constant.device)
-        self.active = self.lower.new_zeros(n_sets, 0)  # 0 for terms kept out of the factor
+        # the constant is accepted unasked: for psi < 1 it does not vanish
+        self.counts = [1] * n_sets
+        self.rows = constant.new_zeros(n_sets, CAPACITY, n_points)  # (K, capacity, m)
+        self.rows[:, 0] = constant
+        eye = torch.eye(CAPACITY, dtype=self.work_dtype, device=constant.device)
+        self.lower = eye.repeat(n_sets, 1, 1)  # (K, capacity, capacity)
+        self.active = self.lower.new_ones(n_sets, CAPACITY)  # 0 for terms kept out of the factor
 
     @property
     def size(self) -> int:
@@ -113,7 +118,7 @@ class GrowingFactor(ABC):
         need, have = self.size + extra, self.lower.shape[-1]
         if need <= have:
             return
-        capacity = max(need, 2 * have, 32)  # doubled, so that copying costs O(1) a term
+        capacity = max(need, 2 * have)  # doubled, so that copying costs O(1) a term
         for name in self.tables:
             setattr(self, name, pad(getattr(self, name), (0, 0, 0, capacity - have)))
         for name in self.triangles:

@@ -42,17 +42,13 @@ class OrthogonalFactor(GrowingFactor):
         self.psi = psi
         self.unit = unit
         self.shift = psi if unit else 0.0
-        self.basis = self.rows.to(self.work_dtype)  # (K, capacity, m) orthonormal
+        self.basis = self.rows.to(self.work_dtype, copy=True)  # (K, capacity, m) orthonormal
         self.shifted = self.lower.clone()  # (K, capacity, capacity): K above
-        self.norms = self.lower.new_zeros(len(self.counts), 0, 1)  # (K, capacity, 1) of the rows
-        self._reserve(1)
-        self.rows[:, 0] = constant
-        constant = constant.to(self.work_dtype)
-        norm = torch.linalg.vector_norm(constant, dim=-1)
-        self.basis[:, 0] = constant / norm[:, None]
-        self.lower[:, 0, 0], self.norms[:, 0, 0] = norm, norm
-        self.shifted[:, 0, 0] = (norm.square() - self.shift).sqrt()
-        self.counts = [1] * len(self.counts)
+        self.norms = torch.linalg.vector_norm(self.basis, dim=-1, keepdim=True)  # (K, capacity, 1)
+        norm = self.norms[:, 0]
+        self.basis[:, 0] /= norm
+        self.lower[:, 0, :1] = norm
+        self.shifted[:, 0, :1] = (norm.square() - self.shift).sqrt()
 
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
         # rows may be stored in float32, but nothing is decided in it

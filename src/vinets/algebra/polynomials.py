@@ -190,18 +190,15 @@ class PolynomialSet:
 
     def select(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> PolynomialSet:
         """The polynomials at the given increasing positions or boolean mask."""
-        index = np.asarray(index)
-        positions = np.flatnonzero(index) if index.dtype == np.bool_ else index
+        positions = np.arange(len(self))[np.asarray(index)]
         at = torch.as_tensor(positions, device=self.tail.device)
-        return replace(
-            self, leading=self.leading.select(index), tail=self.tail[at], lead=self.lead[at]
-        )
+        leading = self.leading.select(positions)
+        return replace(self, leading=leading, tail=self.tail[at], lead=self.lead[at])
 
     def compact(self) -> PolynomialSet:
         """The same polynomials without the shared terms that none of them uses."""
-        used = (self.tail != 0).any(dim=0).cpu().numpy()
-        at = torch.as_tensor(np.flatnonzero(used), device=self.tail.device)
-        return replace(self, terms=self.terms.select(used), tail=self.tail[:, at])
+        used = (self.tail != 0).any(dim=0)
+        return replace(self, terms=self.terms.select(used.cpu().numpy()), tail=self.tail[:, used])
 
     def to(self, *args: Any, **kwargs: Any) -> PolynomialSet:
         """Move or cast the coefficients, as ``Tensor.to``."""

@@ -18,7 +18,7 @@ from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.ideals.rule import Rule
 from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, solve, solve_exact
 
-__all__ = ["OracleLog", "outside_ball", "sparse_solutions"]
+__all__ = ["Decided", "OracleLog", "outside_ball", "sparse_solutions"]
 
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
 
@@ -47,45 +47,47 @@ class OracleLog:
             self.status[name] = self.status.get(name, 0) + count
 
 
-def _problem(
-    factor: GrowingFactor, block: Candidates, prefix: Tensor, at: tuple[Tensor, ...], radius: float
-) -> LeastSquaresBatch:
-    """The constrained problems of the candidates ``at`` (sets, positions).
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """A block that was decided by least squares, and the solutions over what each candidate met.
 
-    Their Gram matrices are computed anew: the factor has left out terms that depend on others.
+    ``tail`` and ``value`` are the tables that the generators are read from: what the functions
+    below find is written into them in place.
     """
-    sets, positions = at
-    width = block.coordinates.shape[-1]
-    rows = factor.rows[:, :width]
-    gram = inner(rows, rows).to(factor.work_dtype)
-    linear = gram.new_zeros(len(sets), width)
-    # set by set: the values of one alone may fill the memory
-    for k in torch.unique(sets).tolist():
-        here = sets == k
-        linear[here] = inner(block.values[k, positions[here]], rows[k]).to(factor.work_dtype)
-    return LeastSquaresBatch(gram, linear, block.square[at], prefix[at], sets, radius)
+
+    factor: GrowingFactor
+    block: Candidates
+    prefix: Tensor  # (K, b)
+    tail: Tensor  # (K, b, o)
+    value: Tensor  # (K, b)
+
+    def problem(self, at: tuple[Tensor, ...], radius: float) -> LeastSquaresBatch:
+        """The constrained problems of the candidates ``at`` (sets, positions).
+
+        Their Gram matrices are computed anew: the factor has left out terms that depend on others.
+        """
+        sets, positions = at
+        rows = self.factor.rows[:, : self.tail.shape[-1]]
+        gram = inner(rows, rows).to(self.factor.work_dtype)
+        linear = gram.new_zeros(len(sets), rows.shape[1])
+        # set by set: the values of one alone may fill the memory
+        for k in torch.unique(sets).tolist():
+            here = sets == k
+            linear[here] = inner(self.block.values[k, positions[here]], rows[k]).to(linear)
+        return LeastSquaresBatch(gram, linear, self.block.square[at], self.prefix[at], sets, radius)
 
 
-def outside_ball(
-    factor: GrowingFactor,
-    block: Candidates,
-    prefix: Tensor,
-    tail: Tensor,
-    value: Tensor,
-    doubtful: Tensor,
-    rule: Rule,
-) -> tuple[int, int] | None:
+def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, int] | None:
     """Settle the candidates whose least-squares coefficients leave the ball.
 
-    The solutions are written into ``tail`` and ``value`` in place: whoever called reads its
-    generators from there. Returns the set and position of the first candidate that does not vanish
-    inside the ball, or None.
+    Returns the set and position of the first candidate that does not vanish inside the ball, or
+    None.
     """
     sets, positions = at = doubtful.nonzero(as_tuple=True)
-    problem = _problem(factor, block, prefix, at, rule.radius)
+    problem = decided.problem(at, rule.radius)
     solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True)
-    tail[at] = solution.coefficients
-    value[at] = solution.value.clamp(min=0)  # rounding may leave an exact zero below 0
+    decided.tail[at] = solution.coefficients
+    decided.value[at] = solution.value.clamp(min=0)  # rounding may leave an exact zero below 0
     refused = (~(solution.value <= rule.psi)).nonzero()[:, 0]  # NaN does not vanish
     if len(refused) == 0:
         return None
@@ -93,36 +95,26 @@ def outside_ball(
     return int(sets[first]), int(positions[first])
 
 
-def sparse_solutions(
-    factor: GrowingFactor,
-    block: Candidates,
-    prefix: Tensor,
-    tail: Tensor,
-    value: Tensor,
-    vanished: Tensor,
-    rule: Rule,
-    log: OracleLog,
-) -> None:
+def sparse_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: OracleLog) -> None:
     """Re-solve every generator with the oracle; keep what still vanishes.
 
     Sparse oracles start from zero and stop as soon as they vanish (weak boosting: the closed form
     has decided, and stands in where the oracle falls short). Others start from the closed form
-    (full boosting). The coefficients that are kept are written into ``tail`` and their mean
-    squares into ``value``, for both belong to the block that the caller goes on with.
+    (full boosting).
     """
     at = vanished.nonzero(as_tuple=True)
     if len(at[0]) == 0:
         return
-    problem = _problem(factor, block, prefix, at, rule.radius)
+    problem = decided.problem(at, rule.radius)
     solver = ORACLES[rule.oracle]()
     # From 0 with a target few entries become non-zero before the polynomial vanishes. A solver
     # that is not sparse gains nothing by stopping early.
     if solver.sparse:
         solution = solve(problem, solver, target=rule.psi, max_steps=SPARSE_STEPS)
     else:
-        solution = solve(problem, solver, start=tail[at])
+        solution = solve(problem, solver, start=decided.tail[at])
     keep = solution.value <= rule.psi
     sets, positions = at[0][keep], at[1][keep]
-    tail[sets, positions] = solution.coefficients[keep]
-    value[sets, positions] = solution.value[keep].clamp(min=0)
+    decided.tail[sets, positions] = solution.coefficients[keep]
+    decided.value[sets, positions] = solution.value[keep].clamp(min=0)
     log.add(solution, int(keep.sum()))

@@ -13,7 +13,7 @@ from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.terms import Index
 from vinets.checks import rows_within
-from vinets.ideals.ball import OracleLog, outside_ball, sparse_solutions
+from vinets.ideals.ball import Decided, OracleLog, outside_ball, sparse_solutions
 from vinets.ideals.rule import Rule
 
 __all__ = ["BallBinds", "Coefficients", "Found", "Outcome", "block_outcome", "unit_coefficients"]
@@ -98,10 +98,11 @@ def block_outcome(
         table = -torch.linalg.solve_triangular(
             factor.lower[:, :o, :o], table, upper=False, left=False
         )
+        decided = Decided(factor, block, prefix, table, value)
         if rule.radius < float("inf"):
-            refused = _keep_to_ball(factor, block, prefix, table, value, vanished, before, rule)
+            refused = _keep_to_ball(decided, vanished, before, rule)
         if rule.oracle != "exact":
-            sparse_solutions(factor, block, prefix, table, value, vanished, rule, log)
+            sparse_solutions(decided, vanished, rule, log)
     found, accepted = [], []
     for k in range(len(before)):
         rows = vanished[k].nonzero()[:, 0]
@@ -182,25 +183,17 @@ def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple
     return coordinates, (block.square - coordinates.square().sum(-1)).clamp(min=0)
 
 
-def _keep_to_ball(
-    factor: GrowingFactor,
-    block: Candidates,
-    prefix: Tensor,
-    tail: Tensor,
-    value: Tensor,
-    vanished: Tensor,
-    before: list[int],
-    rule: Rule,
-) -> int | None:
+def _keep_to_ball(decided: Decided, vanished: Tensor, before: list[int], rule: Rule) -> int | None:
     """Position of the first candidate that does not vanish inside the l1 ball, if any.
 
-    It is accepted then and every decision behind it forgotten: in ``factor``, ``block.accepted``
-    and ``vanished``, in place. ``tail`` and ``value`` get what was found inside the ball.
+    It is accepted then and every decision behind it forgotten: in the factor, in the block and in
+    ``vanished``, in place.
     """
-    doubtful = vanished & (tail.abs().sum(-1) > rule.radius)
+    factor, block = decided.factor, decided.block
+    doubtful = vanished & (decided.tail.abs().sum(-1) > rule.radius)
     if not bool(doubtful.any()):
         return None
-    refused = outside_ball(factor, block, prefix, tail, value, doubtful, rule)
+    refused = outside_ball(decided, doubtful, rule)
     if refused is None:
         return None
     if len(factor.counts) > 1:
