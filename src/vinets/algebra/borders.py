@@ -31,21 +31,14 @@ BORDERS = ("groebner", "full")
 class Level:
     """Terms of one degree ``d``, in term order, tied to the terms of degree ``d - 1``.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (count, d)
-        Variable indices, non-decreasing along a row.
-    parent, variable : ndarray of shape (count,)
-        Term ``i`` is term ``parent[i]`` of the level below times variable ``variable[i]``.
-    divisors : ndarray of shape (count, d) or None
-        ``divisors[i, j]`` is the position in the level below of term ``i`` without its ``j``-th
-        factor. None on full borders, where divisors may be missing.
+    Term ``i`` is term ``parent[i]`` of the level below times variable ``variable[i]``, and
+    ``divisors[i, j]`` is the position there of term ``i`` without its ``j``-th factor.
     """
 
-    rows: Index
-    parent: Index
-    variable: Index
-    divisors: Index | None
+    rows: Index  # (count, d) variable indices, non-decreasing along a row
+    parent: Index  # (count,)
+    variable: Index  # (count,)
+    divisors: Index | None  # (count, d); None on full borders, where divisors may be missing
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -37,24 +37,15 @@ LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")
 class CompositionLevel:
     """One level: ``(products - kept @ projection) @ rotation``.
 
-    Parameters
-    ----------
-    left, right : Tensor of shape (c,)
-        Candidates are products of ``left`` among the polynomials kept one level below and ``right``
-        among the linear ones; at level 1 candidate ``i`` is variable ``right[i]``.
-    projection : Tensor of shape (f, c)
-        Onto all polynomials kept below.
-    keep : Tensor of shape (c, k)
-        Rotation to the polynomials kept.
-    vanish : Tensor of shape (c, v)
-        Rotation to the generators.
+    Candidates are products of ``left`` among the polynomials kept one level below and ``right``
+    among the linear ones; at level 1 candidate ``i`` is variable ``right[i]``, and ``left`` is 0.
     """
 
-    left: Tensor
-    right: Tensor
-    projection: Tensor
-    keep: Tensor
-    vanish: Tensor
+    left: Tensor  # (c,)
+    right: Tensor  # (c,)
+    projection: Tensor  # (f, c) onto all polynomials kept below
+    keep: Tensor  # (c, k) rotation to the polynomials kept
+    vanish: Tensor  # (c, v) rotation to the generators
 
 
 class KeptValues:

@@ -23,16 +23,11 @@ __all__ = ["EvaluationPlan", "factor_terms"]
 class EvaluationPlan:
     """How to evaluate a :class:`TermSet` by parent-times-variable products.
 
-    Parameters
-    ----------
-    steps : sequence of (parent, variable)
-        ``steps[d-1]`` makes level ``d``: rows ``parent`` of level ``d - 1`` times ``variable``.
-    outputs : ndarray or None
-        Positions of the wanted terms among all rows; None if every row is wanted.
+    ``steps[d-1]`` makes level ``d``: rows ``parent`` of level ``d - 1`` times ``variable``.
     """
 
     steps: tuple[tuple[Index, Index], ...]
-    outputs: Index | None
+    outputs: Index | None  # positions of the wanted terms among all rows; None if all are
 
     @classmethod
     def of(cls, terms: TermSet) -> EvaluationPlan:

@@ -47,10 +47,7 @@ class Candidates:
 class GrowingFactor(ABC):
     """Accepted terms of ``K`` point sets and the triangular factor over them.
 
-    Parameters
-    ----------
-    constant : Tensor of shape (K, m)
-        The evaluation of the term 1 divided by ``sqrt(m)``, zero on padded points.
+    ``constant`` (K, m) is the evaluation of the term 1 over ``sqrt(m)``, zero on padded points.
     """
 
     work_dtype = torch.float64  # of everything but the stored rows

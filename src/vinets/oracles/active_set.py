@@ -18,25 +18,15 @@ class ActiveSet(RowState):
 
     The ball has 2o vertices: number ``i`` is :math:`+r e_i`, number ``o + i`` is :math:`-r e_i`.
     With weights ``w`` the point is :math:`c_i = r (w_i - w_{o+i})`.
-
-    Attributes
-    ----------
-    weights
-        Non-negative, summing to 1 per row, shape (N, 2o).
-    barrier
-        0 where the weight is positive, -inf elsewhere: added to a score it leaves the active
-        vertices only. Shape (N, 2o).
-    slope
-        Half the gradient, ``G c + b``, zero beyond the prefix, shape (N, o).
-    quadratic, linear
-        :math:`c^\top G c` and :math:`b^\top c`, shape (N, 1).
     """
 
-    weights: Tensor
+    weights: Tensor  # (N, 2o) non-negative, summing to 1 per row
+    # (N, 2o) 0 where the weight is positive, -inf elsewhere: added to a score it leaves the active
+    # vertices only, which is far faster than selecting them
     barrier: Tensor
-    slope: Tensor
-    quadratic: Tensor
-    linear: Tensor
+    slope: Tensor  # (N, o) half the gradient, G c + b, zero beyond the prefix
+    quadratic: Tensor  # (N, 1) c^T G c
+    linear: Tensor  # (N, 1) b^T c
 
 
 class Move(NamedTuple):
