@@ -62,7 +62,9 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _check(self) -> None:
         """Raise for parameters outside their domain."""
-        optional_positive_int(type(self).__name__, "n_samples", self.n_samples)
+        for name in ("n_samples", "max_degree", "memory_limit"):
+            remedy = "It counts bytes." if name == "memory_limit" else ""
+            optional_positive_int(type(self).__name__, name, getattr(self, name, None), remedy)
 
     @abstractmethod
     def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vinets.algebra.borders import BORDERS
 from vinets.algebra.terms import Index, TermSet, locate_rows
-from vinets.checks import one_of, optional_positive_int
+from vinets.checks import one_of
 from vinets.ideals.base import FittedIdeal, VanishingIdeal
 from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
@@ -63,11 +63,9 @@ class MonomialIdeal(VanishingIdeal):
         super()._check()
         owner = type(self).__name__
         self._rule()
-        optional_positive_int(owner, "max_degree", self.max_degree)
         one_of(owner, "border", self.border, BORDERS)
         one_of(owner, "variable_order", self.variable_order, VARIABLE_ORDERS)
         one_of(owner, "precision", self.precision, tuple(STORAGE))
-        optional_positive_int(owner, "memory_limit", self.memory_limit, "It counts bytes.")
 
     def _store(self, fitted: FittedIdeal) -> None:
         super()._store(fitted)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vinets.algebra.compositions import CompositionLevel, CompositionSet, KeptValues
 from vinets.algebra.polynomials import DEFAULT_MEMORY
-from vinets.checks import format_bytes, optional_positive_int
+from vinets.checks import format_bytes
 from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal, VanishingIdeal
 from vinets.ideals.report import DegreeReport, FitReport
@@ -89,8 +89,6 @@ class VCA(VanishingIdeal):
     def _check(self) -> None:
         super()._check()
         check_psi("VCA", self.psi)
-        optional_positive_int("VCA", "max_degree", self.max_degree)
-        optional_positive_int("VCA", "memory_limit", self.memory_limit, "It counts bytes.")
 
     def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
         limit = self.memory_limit or DEFAULT_MEMORY
