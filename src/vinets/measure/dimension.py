@@ -45,11 +45,7 @@ class Correlation:
 
 
 def intrinsic_dimension(
-    points: ArrayOrTensor,
-    *,
-    neighbours: int = 20,
-    samples: int | None = None,
-    seed: int = 0,
+    points: ArrayOrTensor, *, neighbours: int = 20, samples: int | None = None, seed: int = 0
 ) -> float:
     r"""Estimate the dimension of the manifold that points lie on.
 
@@ -72,17 +68,13 @@ def intrinsic_dimension(
         Average over this many random points only. Neighbours still come from all points, so that
         this saves time and keeps the scale. All points by default.
 
-    Returns
-    -------
-    float
-        The dimension. Shift, scale and rotation of the points do not change it.
-
     Notes
     -----
-    The estimate assumes that the manifold is flat and evenly filled as far as the ``k``-th
-    neighbour. In high dimension this takes very many points, for the distance to a neighbour falls
-    as :math:`m^{-1/d}` only. One draw each of the manifolds in :mod:`vinets.data.manifolds`, with
-    k = 5 and 4,000 samples, erred by:
+    Shift, scale and rotation of the points do not change the dimension. The estimate assumes that
+    the manifold is flat and evenly filled as far as the ``k``-th neighbour. In high dimension this
+    takes very many points, for the distance to a neighbour falls as :math:`m^{-1/d}` only. One
+    draw each of the manifolds in :mod:`vinets.data.manifolds`, with k = 5 and 4,000 samples, erred
+    by:
 
     ==========  =========  =========  =========  ===========
     manifold    dimension  m = 1,000  m = 8,000  m = 500,000
@@ -112,11 +104,19 @@ def intrinsic_dimension(
         accepted = f"an integer from 2 to below the number of distinct points, here {len(cloud)}"
         remedy = "Take fewer neighbours or more points."
         raise parameter_error(owner, "neighbours", accepted, neighbours, remedy)
-    wanted = optional_positive_int(owner, "samples", samples)
+    wanted = optional_positive_int(owner, "samples", samples) or len(cloud)
     chosen = np.arange(len(cloud))
-    if wanted is not None and wanted < len(cloud):
+    if wanted < len(cloud):
         chosen = np.random.default_rng(seed).choice(len(cloud), size=wanted, replace=False)
-    estimator = _estimator(neighbours)
+    try:
+        from skdim.id import MLE
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "Intrinsic dimensions need scikit-dimension. "
+            'Install it with: pip install "vinets[dimension]".'
+        ) from None
+    # Without the bias correction per point: MacKay and Ghahramani's mean makes it needless.
+    estimator = MLE(unbiased=False, K=neighbours)
     # Centred and scaled: distances by matrix products lose digits far from the origin.
     scaled = cloud / np.abs(cloud).max()
     nearest = _nearest(scaled - scaled.mean(axis=0), chosen, neighbours)
@@ -152,7 +152,11 @@ def class_dimensions(
     True
     """
     matrix = _matrix("class_dimensions", points)
-    marks = _labels(labels, len(matrix))
+    accepted = f"integers of shape ({len(matrix)},), one for each point"
+    marks = _array("class_dimensions", "labels", labels, accepted)
+    if marks.shape != (len(matrix),) or marks.dtype.kind not in "iu":
+        got = f"{marks.dtype} values of shape {marks.shape}"
+        raise parameter_error("class_dimensions", "labels", accepted, got)
     per_class: dict[int, float] = {}
     for label in np.unique(marks).tolist():
         try:
@@ -203,18 +207,6 @@ def _nearest(
     return distances[~own].reshape(shape), indices[~own].reshape(shape)
 
 
-def _estimator(neighbours: int) -> Any:
-    try:
-        from skdim.id import MLE
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "Intrinsic dimensions need scikit-dimension. "
-            'Install it with: pip install "vinets[dimension]".'
-        ) from None
-    # Without the bias correction per point: MacKay and Ghahramani's mean makes it needless.
-    return MLE(unbiased=False, K=neighbours)
-
-
 def _matrix(owner: str, points: ArrayOrTensor) -> Floats:
     """The points as a float64 matrix (m, n), or one clear complaint."""
     accepted = "finite numbers of shape (m, n) or (m, ...) with at least 2 features"
@@ -227,24 +219,14 @@ def _matrix(owner: str, points: ArrayOrTensor) -> Floats:
     return matrix
 
 
-def _labels(labels: ArrayOrTensor, rows: int) -> NDArray[Any]:
-    accepted = f"integers of shape ({rows},), one for each point"
-    marks = _array("class_dimensions", "labels", labels, accepted)
-    if marks.shape != (rows,) or marks.dtype.kind not in "iu":
-        got = f"{marks.dtype} values of shape {marks.shape}"
-        raise parameter_error("class_dimensions", "labels", accepted, got)
-    return marks
-
-
 def _array(owner: str, name: str, values: Any, accepted: str) -> NDArray[Any]:
     """Values as a real array; bfloat16, which numpy lacks, goes through float32."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     if not isinstance(values, np.ndarray):
-        raise parameter_error(
-            owner, name, f"an array or a tensor: {accepted}", type(values).__name__
-        )
+        wanted = f"an array or a tensor: {accepted}"
+        raise parameter_error(owner, name, wanted, type(values).__name__)
     if values.dtype.kind not in "biuf":
         raise parameter_error(owner, name, accepted, f"{values.dtype} values")
     return values

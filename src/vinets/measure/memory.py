@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -72,18 +73,16 @@ class LiveTensors(TorchDispatchMode):
 
     def _follow(self, tensors: Iterable[Tensor]) -> None:
         for tensor in tensors:
-            if tensor.layout == torch.strided:  # others have no single storage
-                self._count(tensor.untyped_storage())
+            if tensor.layout != torch.strided:  # others have no single storage
+                continue
+            storage = tensor.untyped_storage()
+            key, count = id(storage), storage.nbytes()
+            if key not in self._live:
+                # A weak reference, so that following a tensor does not keep its memory alive.
+                self._live[key] = weakref.ref(storage, partial(self._release, key, count))
+                self.bytes += count
         self.peak = max(self.peak, self.bytes)
 
-    def _count(self, storage: torch.UntypedStorage) -> None:
-        key, count = id(storage), storage.nbytes()
-        if key in self._live:
-            return
-
-        def release(_: object) -> None:
-            del self._live[key]
-            self.bytes -= count
-
-        self._live[key] = weakref.ref(storage, release)
-        self.bytes += count
+    def _release(self, key: int, count: int, _: object) -> None:
+        del self._live[key]
+        self.bytes -= count

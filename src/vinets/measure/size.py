@@ -56,8 +56,7 @@ def stored_numbers(module: nn.Module) -> int:
     >>> stored_numbers(nn.Sequential(layer, layer))
     9
     """
-    buffers = (b for b in module.buffers() if not _is_index(b))
-    return _count([*module.parameters(), *buffers])
+    return _count([*module.parameters(), *(b for b in module.buffers() if not _is_index(b))])
 
 
 def stored_indices(module: nn.Module) -> int:
@@ -77,6 +76,7 @@ def _count(tensors: Iterable[Tensor]) -> int:
             raise ValueError(
                 "The network has parameters without a shape. Run one forward pass before counting."
             )
+        # By address: views of one memory that differ in shape or strides are different tensors.
         where = tensor.untyped_storage()._cdata, tensor.storage_offset()
         distinct[*where, tensor.shape, tensor.stride(), tensor.dtype] = tensor.numel()
     return sum(distinct.values())

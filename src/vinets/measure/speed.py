@@ -11,8 +11,14 @@ import torch
 from torch import nn
 
 from vinets.checks import parameter_error
-from vinets.measure.running import Setting, batch_of, limited_threads
-from vinets.measure.timing import Clock, Runner, Stopwatch
+from vinets.measure.running import (
+    Clock,
+    Runner,
+    Setting,
+    Stopwatch,
+    batch_of,
+    limited_threads,
+)
 from vinets.options import check_value, flat, whole
 from vinets.running import Inputs, call, resolve_device
 from vinets.settings import Formats, Windows
@@ -53,18 +59,8 @@ class Throughput:
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
-@flat(windows=Windows, formats=Formats)
-def throughput(
-    network: nn.Module,
-    example: Inputs,
-    *,
-    batch_sizes: Sequence[int] = (1, 32, 256),
-    device: str | torch.device = "auto",
-    compile: bool = False,
-    windows: Windows,
-    formats: Formats,
-) -> list[Throughput]:
-    """Measure one network; the parameters are those of :func:`compare`.
+def throughput(network: nn.Module, example: Inputs, **options: Any) -> list[Throughput]:
+    """Measure one network; the options are those of :func:`compare`.
 
     Examples
     --------
@@ -73,16 +69,8 @@ def throughput(
     >>> fast[0].batch_size, len(fast[0].rates), fast[0].peak_memory  # 288 + 3 * 128
     (4, 5, 672)
     """
-    measured = compare(
-        {"network": network},
-        example,
-        batch_sizes=batch_sizes,
-        device=device,
-        compile=compile,
-        windows=windows,
-        formats=formats,
-    )
-    return measured["network"]
+    measured: list[Throughput] = compare({"network": network}, example, **options)["network"]
+    return measured
 
 
 @flat(windows=Windows, formats=Formats)
@@ -117,7 +105,10 @@ def compare(
         For each network one entry per batch size, the number of examples in a forward pass.
     """
     setting = Setting(resolve_device("compare", device), formats)
-    _check_networks(networks)
+    found = networks.values() if isinstance(networks, Mapping) else ()
+    if not found or not all(isinstance(network, nn.Module) for network in found):
+        got = [type(n).__name__ for n in found] or type(networks).__name__
+        raise parameter_error("compare", "networks", "a dict from names to networks", got)
     if not isinstance(batch_sizes, Sequence) or isinstance(batch_sizes, str) or not batch_sizes:
         accepted = "a list of positive integers"
         raise parameter_error("compare", "batch_sizes", accepted, batch_sizes)
@@ -186,13 +177,20 @@ def time_share(
     check_value("time_share", "repeats", whole(), repeats)
     check_value("time_share", "warmup", whole(0), warmup)
     inputs = setting.inputs(example, batch_of("time_share", example))
+    known = {module: name for name, module in network.named_modules()}
     parts = {"part": part, "reference": reference}
-    names = {role: _name_in(network, module, role) for role, module in parts.items()}
+    for role, module in parts.items():
+        if module not in known:
+            got = type(module).__name__
+            raise parameter_error("time_share", role, "a module inside the network", got)
     shares = []
     with limited_threads(formats.threads), torch.no_grad():
         clock = Clock(setting.device)
         running = setting.network(network)
-        watches = {role: Stopwatch(running.get_submodule(n), clock) for role, n in names.items()}
+        watches = {
+            role: Stopwatch(running.get_submodule(known[module]), clock)
+            for role, module in parts.items()
+        }
         for turn in range(warmup + repeats):
             with setting.autocast():
                 call(running, inputs)
@@ -200,7 +198,7 @@ def time_share(
             for role, watch in watches.items():
                 if not watch.spans:
                     accepted = "a module that the forward pass calls"
-                    raise parameter_error("time_share", role, accepted, names[role])
+                    raise parameter_error("time_share", role, accepted, known[parts[role]])
             share = watches["part"].take() / watches["reference"].take()
             if turn >= warmup:
                 shares.append(share)
@@ -218,18 +216,3 @@ def _summary(runner: Runner) -> Throughput:
         runner.peak,
         str(runner.setting.device),
     )
-
-
-def _name_in(network: nn.Module, module: nn.Module, role: str) -> str:
-    for name, candidate in network.named_modules():
-        if candidate is module:
-            return str(name)
-    got = type(module).__name__
-    raise parameter_error("time_share", role, "a module inside the network", got)
-
-
-def _check_networks(networks: Any) -> None:
-    found = networks.values() if isinstance(networks, Mapping) else ()
-    if not found or not all(isinstance(network, nn.Module) for network in found):
-        got = [type(n).__name__ for n in found] or type(networks).__name__
-        raise parameter_error("compare", "networks", "a dict from names to networks", got)

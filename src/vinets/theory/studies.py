@@ -16,13 +16,12 @@ from vinets.nn.network import CutNetwork
 from vinets.options import flat
 from vinets.running import Inputs, call, evaluating, logits_of
 from vinets.settings import Advising
-from vinets.theory.advisor import Advice, advise
+from vinets.theory.advisor import Advice, Split, advise, split_at
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.generalisation import GeneralisationBound, compare
 from vinets.theory.layers import layers_of
 from vinets.theory.margins import collect_margins, network_width
 from vinets.theory.networks import CutComplexity, cut_complexity, spectral_complexity
-from vinets.theory.split import Split, split_at
 
 __all__ = ["Corollary", "Study", "study"]
 
