@@ -3,9 +3,13 @@
 from vinets.theory.advisor import Advice, Region, Split, advise, split_at
 from vinets.theory.bounds import PolynomialBounds, kappa, polynomial_bounds
 from vinets.theory.complexity import Complexity, LayerNorms
-from vinets.theory.generalisation import GeneralisationBound, compare
+from vinets.theory.generalisation import (
+    GeneralisationBound,
+    MarginDistribution,
+    collect_margins,
+    compare,
+)
 from vinets.theory.inex import InExEncoding, cancellation, encode
-from vinets.theory.margins import MarginDistribution, collect_margins
 from vinets.theory.networks import CutComplexity, cut_complexity, spectral_complexity
 from vinets.theory.studies import Corollary, Study, study
 
