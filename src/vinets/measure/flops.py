@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from math import prod
 from typing import Any
 
@@ -16,6 +15,13 @@ from vinets.measure.running import batch_of
 from vinets.running import Inputs, call, evaluating
 
 __all__ = ["flops"]
+
+# torch counts products of matrices only; these get shapes.
+VECTOR_PRODUCTS = {
+    torch.ops.aten.mv: lambda matrix, *_, **__: 2 * prod(matrix),
+    torch.ops.aten.dot: lambda vector, *_, **__: 2 * prod(vector),
+    torch.ops.aten.addmv: lambda added, matrix, *_, **__: 2 * prod(matrix),
+}
 
 
 def flops(network: nn.Module, example: Inputs) -> int:
@@ -37,37 +43,7 @@ def flops(network: nn.Module, example: Inputs) -> int:
     12
     """
     batch = batch_of("flops", example)
-    with evaluating(network), _products_visible(), _stated(network, batch) as stated:
-        counter = FlopCounterMode(display=False, custom_mapping=VECTOR_PRODUCTS)
-        with counter:
-            call(network, example)
-    return round(counter.get_total_flops() / batch) + sum(stated)
-
-
-# torch counts products of matrices only; these get shapes.
-VECTOR_PRODUCTS = {
-    torch.ops.aten.mv: lambda matrix, *_, **__: 2 * prod(matrix),
-    torch.ops.aten.dot: lambda vector, *_, **__: 2 * prod(vector),
-    torch.ops.aten.addmv: lambda added, matrix, *_, **__: 2 * prod(matrix),
-}
-
-
-@contextmanager
-def _products_visible() -> Iterator[None]:
-    """Run attention as plain matrix products: torch counts nothing for some fused kernels."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
-
-
-@contextmanager
-def _stated(network: nn.Module, batch: int) -> Iterator[list[int]]:
-    """Collect, call by call, the multiplications that submodules state."""
-    counts: list[int] = []
+    stated: list[int] = []
 
     def hook(module: nn.Module, args: Any, output: Any) -> None:
         if not isinstance(output, Tensor) or not output.ndim:
@@ -76,12 +52,18 @@ def _stated(network: nn.Module, batch: int) -> Iterator[list[int]]:
                 f"tensor with a row per position. Got {type(output).__name__} instead."
             )
         rows = prod(output.shape[:-1])
-        counts.append(round(int(module.multiplications) * rows / batch))  # type: ignore[arg-type]
+        stated.append(round(int(module.multiplications) * rows / batch))  # type: ignore[arg-type]
 
-    stating = [m for m in network.modules() if isinstance(getattr(m, "multiplications", None), int)]
-    handles = [module.register_forward_hook(hook) for module in stating]
-    try:
-        yield counts
-    finally:
-        for handle in handles:
-            handle.remove()
+    counter = FlopCounterMode(display=False, custom_mapping=VECTOR_PRODUCTS)
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    with evaluating(network), ExitStack() as stack:
+        for module in network.modules():
+            if isinstance(getattr(module, "multiplications", None), int):
+                stack.enter_context(module.register_forward_hook(hook))  # removed at the end
+        # Attention runs as plain matrix products: torch counts nothing for some fused kernels.
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
+        torch.backends.mha.set_fastpath_enabled(False)
+        stack.enter_context(counter)
+        call(network, example)
+    return round(counter.get_total_flops() / batch) + sum(stated)
