@@ -18,40 +18,21 @@ from vinets.running import Inputs, call, each, evaluating, logits_of, resolve_de
 
 __all__ = ["BINS", "Evaluation", "evaluate"]
 
-BINS = 15
+BINS = 15  # of equal width for the largest probability, in the expected calibration error
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a classifier does on labelled examples.
-
-    Attributes
-    ----------
-    accuracy : float
-        Share of examples whose label has the largest logit, in [0, 1].
-    top5 : float or None
-        Share of examples whose label is among the five largest logits; None below six classes.
-    loss : float
-        Mean cross-entropy in nats.
-    confusion : Tensor of shape (K, K), int64
-        Examples by label (row) and prediction (column).
-    per_class : Tensor of shape (K,), float64
-        Accuracy on the examples of each class; NaN for a class without examples.
-    calibration_error : float
-        Expected calibration error: ``sum_b (n_b / n) |accuracy_b - confidence_b|`` over 15 bins of
-        equal width for the largest probability.
-    seconds : float
-        Wall-clock time, with the loading of the batches.
-    """
+    """What a classifier does on labelled examples of K classes."""
 
     examples: int
-    accuracy: float
-    top5: float | None
-    loss: float
-    confusion: Tensor
-    per_class: Tensor
-    calibration_error: float
-    seconds: float
+    accuracy: float  # share of examples whose label has the largest logit, in [0, 1]
+    top5: float | None  # share of those with it among the five largest; None below six classes
+    loss: float  # mean cross-entropy in nats
+    confusion: Tensor  # (K, K), int64: examples by label (row) and prediction (column)
+    per_class: Tensor  # (K,), float64: accuracy on each class; NaN for one without examples
+    calibration_error: float  # sum_b (n_b / n) |accuracy_b - confidence_b|; see BINS
+    seconds: float  # wall-clock time, with the loading of the batches
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-able values; what is not a finite number becomes None."""

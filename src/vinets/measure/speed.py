@@ -28,29 +28,15 @@ __all__ = ["Throughput", "compare", "throughput", "time_share"]
 
 @dataclass(frozen=True)
 class Throughput:
-    """The speed of a network at one batch size.
-
-    Attributes
-    ----------
-    mean, std, median : float
-        Examples per second over the windows; ``std`` is the sample deviation, 0 for one window.
-    rates : tuple of float
-        Examples per second of each window. In :func:`compare` the windows of the same position lie
-        next to each other in time, so their ratios are fair.
-    latency_ms : float
-        Milliseconds of one forward pass that is waited for; the median over the windows.
-    peak_memory : int
-        Bytes of parameters, buffers, inputs and intermediate tensors at the fullest moment of one
-        pass; see :func:`vinets.measure.memory.peak_bytes`.
-    """
+    """The speed of a network at one batch size, in examples per second over the windows."""
 
     batch_size: int
     mean: float
-    std: float
+    std: float  # the sample deviation, 0 for one window
     median: float
-    rates: tuple[float, ...]
-    latency_ms: float
-    peak_memory: int
+    rates: tuple[float, ...]  # of each window, in compare next to those of the other networks
+    latency_ms: float  # of one forward pass that is waited for; the median over the windows
+    peak_memory: int  # bytes at the fullest moment of one pass; see memory.peak_bytes
     device: str
 
     def ratio_to(self, reference: Throughput) -> float:
@@ -86,6 +72,8 @@ def compare(
 ) -> dict[str, list[Throughput]]:
     """Measure networks side by side: their windows take turns, so that drift hits all alike.
 
+    For each network there is one result per batch size, the number of examples in a forward pass.
+
     Parameters
     ----------
     networks : dict of str to Module
@@ -98,11 +86,6 @@ def compare(
     windows, formats
         See :class:`~vinets.settings.Windows` and :class:`~vinets.settings.Formats`; their fields
         are keywords here, such as ``repeats=3`` and ``amp=True``.
-
-    Returns
-    -------
-    dict of str to list of Throughput
-        For each network one entry per batch size, the number of examples in a forward pass.
     """
     setting = Setting(resolve_device("compare", device), formats)
     found = networks.values() if isinstance(networks, Mapping) else ()
@@ -146,7 +129,7 @@ def time_share(
     device: str | torch.device = "auto",
     formats: Formats,
 ) -> float:
-    """Time in one part of a network relative to the time in another.
+    """Seconds in one part of a network divided by those in another; the median over the passes.
 
     Both are timed inside complete forward passes: what the part finds in the caches and in the
     queue of the GPU is what it finds in use.
@@ -161,11 +144,6 @@ def time_share(
         Forward passes that count, after ``warmup`` others.
     device, formats
         As in :func:`compare`.
-
-    Returns
-    -------
-    float
-        Seconds in ``part`` divided by seconds in ``reference``; the median over the passes.
 
     Examples
     --------

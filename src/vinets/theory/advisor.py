@@ -53,12 +53,6 @@ class Split:
     """The layers of an uncut network and of a VI-Net on it, up to the polynomials.
 
     The uncut network is ``kept + removed``. The VI-Net is ``kept + before + (W_M, W_C, W_F)``.
-
-    Examples
-    --------
-    >>> split = Split((), (LayerNorms("a", 10.0, 10.0), LayerNorms("b", 10.0, 10.0)))
-    >>> split.log10_removed
-    2.0
     """
 
     kept: tuple[LayerNorms, ...]  # may be empty
@@ -94,10 +88,8 @@ def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNor
     ``kept`` is the longest common start of equal layers. A cut may change its last layers: inside
     of a residual block a fork turns into a plain layer, and pooling behind the cut no longer
     counts in a Lipschitz constant. Such layers of the truncated network go to the front of
-    ``before``, and their counterparts to ``removed``. So ``kept + split.before`` are the layers of
-    the truncated network and then the ones given, and :func:`vinets.theory.bounds.kappa` of
-    ``kept``, ``removed`` and ``split.before`` with the head stays the exact quotient of the
-    complexities.
+    ``before``, and their counterparts to ``removed``, so that :func:`vinets.theory.bounds.kappa`
+    stays the exact quotient of the complexities.
 
     Both come from :func:`~vinets.theory.networks.spectral_complexity` with the same settings;
     ``before`` are layers between the cut and the polynomials, such as a projection.
@@ -306,7 +298,6 @@ def advise(
 
     Examples
     --------
-    >>> from vinets.theory.complexity import LayerNorms
     >>> removed = (*(LayerNorms(name, 1e3, 1e5) for name in "abc"), LayerNorms("fc", 3.0, 9.0))
     >>> print(advise(Split((), removed), classes=100))
     product of the norms removed: 10^9.48

@@ -113,18 +113,13 @@ def _around(
     fork = LayerNorms(
         first.name, found.value, two_one, upper=found.upper, converged=found.converged, role="fork"
     )
-    carries = [
-        replace(
-            layer,
-            spectral=max(1.0, layer.spectral),
-            two_one=layer.two_one + len(path),
-            role="carry",
-        )
-        for layer in layers[1:-1]
-    ]
-    two_one = float((final.matrix.square().sum(1) + 1).sqrt().sum())
+    stacked = [fork]
+    for layer in layers[1:-1]:
+        spectral, two_one = max(1.0, layer.spectral), layer.two_one + len(path)
+        stacked.append(replace(layer, spectral=spectral, two_one=two_one, role="carry"))
     spectral = math.hypot(layers[-1].spectral, 1)
-    return [fork, *carries, replace(layers[-1], spectral=spectral, two_one=two_one, role="join")]
+    two_one = float((final.matrix.square().sum(1) + 1).sqrt().sum())
+    return [*stacked, replace(layers[-1], spectral=spectral, two_one=two_one, role="join")]
 
 
 @dataclass(frozen=True)
