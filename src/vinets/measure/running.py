@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
-from vinets.measure.memory import peak_bytes
-from vinets.running import Inputs, call, each, tensors_of
+from vinets.running import Inputs, each
 from vinets.settings import Formats
 
-__all__ = ["Clock", "Runner", "Setting", "Stopwatch", "batch_of", "placed"]
+__all__ = ["Clock", "Setting", "Stopwatch", "batch_of", "placed"]
 
 
 def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
@@ -139,57 +137,3 @@ class Stopwatch:
         """Seconds in the calls since the last time; on a GPU, ``Clock.wait`` comes first."""
         spans, self.spans = self.spans, []
         return sum(self.clock.between(begin, end) for begin, end in spans)
-
-
-class Runner:
-    """One network with one batch, and what its windows measured.
-
-    Every window adds to ``rates`` its examples per second, and to ``latencies`` the seconds of a
-    pass that is waited for; ``peak`` is the peak memory of one pass in bytes.
-    """
-
-    def __init__(
-        self, network: nn.Module, inputs: Inputs, batch_size: int, setting: Setting, compile: bool
-    ) -> None:
-        self.plain = network
-        self.network = torch.compile(network, dynamic=False) if compile else network
-        self.inputs = inputs
-        self.batch_size = batch_size
-        self.setting = setting
-        self.clock = Clock(setting.device)
-        self.chunk, self.peak = 1, 0
-        self.rates: list[float] = []
-        self.latencies: list[float] = []
-
-    def prepare(self, warmup: int, seconds: float) -> None:
-        """Warm up, take the peak memory and choose how many passes run between two marks."""
-        self._run(self.network, warmup)
-        held = [*self.plain.parameters(), *self.plain.buffers(), *tensors_of(self.inputs)]
-        # What a compiled network allocates on the CPU cannot be followed.
-        network = self.network if self.clock.on_cuda else self.plain
-        self.peak = peak_bytes(lambda: self._run(network, 1), held, self.setting.device)
-        if self.clock.on_cuda:  # waiting after each pass would leave the GPU idle
-            alone = statistics.median(self._seconds_per_pass(1, 0.0) for _ in range(3))
-            # A quarter of a window between two marks, so that it ends soon after its time.
-            self.chunk = max(1, int(seconds / 4 / max(alone, 1e-6)))
-
-    def window(self, seconds: float) -> None:
-        """Run for at least that long; on a GPU then also for a fifth of it pass by pass."""
-        per_pass = self._seconds_per_pass(self.chunk, seconds)
-        self.rates.append(self.batch_size / per_pass)
-        if self.chunk > 1:
-            per_pass = self._seconds_per_pass(1, seconds / 5)
-        self.latencies.append(per_pass)
-
-    def _seconds_per_pass(self, chunk: int, seconds: float) -> float:
-        spent, passes = 0.0, 0
-        while not passes or spent < seconds:
-            spent += self.clock.seconds(lambda: self._run(self.network, chunk))
-            passes += chunk
-        return spent / passes
-
-    def _run(self, network: Callable[..., Any], passes: int) -> None:
-        for _ in range(passes):
-            # A context for each pass: inside of one, weights that were cast are kept for the next.
-            with self.setting.autocast():
-                call(network, self.inputs)

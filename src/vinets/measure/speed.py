@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +11,10 @@ import torch
 from torch import nn
 
 from vinets.checks import parameter_error
-from vinets.measure.running import (
-    Clock,
-    Runner,
-    Setting,
-    Stopwatch,
-    batch_of,
-    limited_threads,
-)
+from vinets.measure.cost import peak_bytes
+from vinets.measure.running import Clock, Setting, Stopwatch, batch_of, limited_threads
 from vinets.options import check_value, flat, whole
-from vinets.running import Inputs, call, resolve_device
+from vinets.running import Inputs, call, resolve_device, tensors_of
 from vinets.settings import Formats, Windows
 
 __all__ = ["Throughput", "compare", "throughput", "time_share"]
@@ -36,7 +30,7 @@ class Throughput:
     median: float
     rates: tuple[float, ...]  # of each window, in compare next to those of the other networks
     latency_ms: float  # of one forward pass that is waited for; the median over the windows
-    peak_memory: int  # bytes at the fullest moment of one pass; see memory.peak_bytes
+    peak_memory: int  # bytes at the fullest moment of one pass; see cost.peak_bytes
     device: str
 
     def ratio_to(self, reference: Throughput) -> float:
@@ -104,7 +98,7 @@ def compare(
         for batch_size in batch_sizes:
             inputs = setting.inputs(example, batch_size)
             runners = {
-                name: Runner(network, inputs, batch_size, setting, compile)
+                name: _Runner(network, inputs, batch_size, setting, compile)
                 for name, network in copies.items()
             }
             for runner in runners.values():
@@ -113,7 +107,7 @@ def compare(
                 for runner in runners.values():
                     runner.window(windows.seconds)
             for name, runner in runners.items():
-                results[name].append(_summary(runner))
+                results[name].append(runner.result())
     return results
 
 
@@ -183,14 +177,68 @@ def time_share(
     return statistics.median(shares)
 
 
-def _summary(runner: Runner) -> Throughput:
-    return Throughput(
-        runner.batch_size,
-        statistics.fmean(runner.rates),
-        statistics.stdev(runner.rates) if len(runner.rates) > 1 else 0.0,
-        statistics.median(runner.rates),
-        tuple(runner.rates),
-        1e3 * statistics.median(runner.latencies),
-        runner.peak,
-        str(runner.setting.device),
-    )
+class _Runner:
+    """One network with one batch, and what its windows measured.
+
+    Every window adds to ``rates`` its examples per second, and to ``latencies`` the seconds of a
+    pass that is waited for; ``peak`` is the peak memory of one pass in bytes.
+    """
+
+    def __init__(
+        self, network: nn.Module, inputs: Inputs, batch_size: int, setting: Setting, compile: bool
+    ) -> None:
+        self.plain = network
+        self.network = torch.compile(network, dynamic=False) if compile else network
+        self.inputs = inputs
+        self.batch_size = batch_size
+        self.setting = setting
+        self.clock = Clock(setting.device)
+        self.chunk, self.peak = 1, 0
+        self.rates: list[float] = []
+        self.latencies: list[float] = []
+
+    def prepare(self, warmup: int, seconds: float) -> None:
+        """Warm up, take the peak memory and choose how many passes run between two marks."""
+        self._run(self.network, warmup)
+        held = [*self.plain.parameters(), *self.plain.buffers(), *tensors_of(self.inputs)]
+        # What a compiled network allocates on the CPU cannot be followed.
+        network = self.network if self.clock.on_cuda else self.plain
+        self.peak = peak_bytes(lambda: self._run(network, 1), held, self.setting.device)
+        if self.clock.on_cuda:  # waiting after each pass would leave the GPU idle
+            alone = statistics.median(self._seconds_per_pass(1, 0.0) for _ in range(3))
+            # A quarter of a window between two marks, so that it ends soon after its time.
+            self.chunk = max(1, int(seconds / 4 / max(alone, 1e-6)))
+
+    def window(self, seconds: float) -> None:
+        """Run for at least that long; on a GPU then also for a fifth of it pass by pass."""
+        per_pass = self._seconds_per_pass(self.chunk, seconds)
+        self.rates.append(self.batch_size / per_pass)
+        if self.chunk > 1:
+            per_pass = self._seconds_per_pass(1, seconds / 5)
+        self.latencies.append(per_pass)
+
+    def _seconds_per_pass(self, chunk: int, seconds: float) -> float:
+        spent, passes = 0.0, 0
+        while not passes or spent < seconds:
+            spent += self.clock.seconds(lambda: self._run(self.network, chunk))
+            passes += chunk
+        return spent / passes
+
+    def _run(self, network: Callable[..., Any], passes: int) -> None:
+        for _ in range(passes):
+            # A context for each pass: inside of one, weights that were cast are kept for the next.
+            with self.setting.autocast():
+                call(network, self.inputs)
+
+    def result(self) -> Throughput:
+        """The windows in numbers."""
+        return Throughput(
+            self.batch_size,
+            statistics.fmean(self.rates),
+            statistics.stdev(self.rates) if len(self.rates) > 1 else 0.0,
+            statistics.median(self.rates),
+            tuple(self.rates),
+            1e3 * statistics.median(self.latencies),
+            self.peak,
+            str(self.setting.device),
+        )
