@@ -72,7 +72,7 @@ def plot_zero_sets(
         ax.scatter(cloud[:, 0], cloud[:, 1], s=8, color=INK, alpha=0.45, linewidths=0)
     for j in chosen:
         height = values[:, j].reshape(across.shape)
-        if height.min() < 0 < height.max():
+        if height.min() < 0 < height.max():  # contour would warn about a level without a line
             ax.contour(across, up, height, levels=[0.0], colors=[color_of(j)], linewidths=1.8)
     ax.set(xlim=window, ylim=window, aspect="equal", xlabel="$x_0$", ylabel="$x_1$")
     return ax
@@ -144,6 +144,7 @@ def zero_triangles(
     def cut(case: int, *edges: tuple[int, int]) -> NDArray[np.float64]:
         at = corners[negative == case]
         low, high = (at[:, list(end)] for end in zip(*edges, strict=True))  # (t, 3)
+        # Linear between the ends. They differ in sign, so that nothing is divided by zero.
         share = values[low] / (values[low] - values[high])
         cuts: NDArray[np.float64] = grid[low] + share[..., None] * (grid[high] - grid[low])
         return cuts
@@ -230,7 +231,8 @@ def plot_generators(
     shape = (len(classes), len(owners))
     means = _matrix(means, shape, "a row for every class and a column for every generator")
     ax = _new_axes() if ax is None else ax
-    order = owners.argsort(kind="stable")
+    order = owners.argsort(kind="stable")  # within a class as they came
+    # A generator that vanishes everywhere stays 0 instead of turning into NaN.
     relative = means / np.maximum(means.max(0), np.finfo(float).tiny)
     image = ax.imshow(
         relative[:, order], cmap="magma", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
@@ -256,6 +258,7 @@ def plot_scores(
     from matplotlib.ticker import LogLocator, NullFormatter
 
     every, chosen = (np.concatenate([np.ravel(s) for s in part]) for part in (scores, kept))
+    # One set of bins, so that what was kept lies on top of what was found.
     edges = np.histogram_bin_edges(every[np.isfinite(every)], bins=40).tolist()
     for values, color, label in ((every, color_of(1), "found"), (chosen, color_of(0), "kept")):
         ax.hist(values, edges, color=color, alpha=0.75, label=f"{label}: {len(values):,}")
@@ -292,6 +295,7 @@ def _positions(polynomials: Polynomials, n: int, index: int | Sequence[int] | No
 
 def _new_axes(**subplot: Any) -> Any:
     """Axes of a new figure."""
+    # Inside of functions, for matplotlib is an extra, and the package works without it.
     try:
         from matplotlib import pyplot
     except ImportError as error:

@@ -121,7 +121,7 @@ class _Tally:
         # The sum of hits minus confidences in a bin is n_b (accuracy_b - confidence_b), so that one
         # number a bin is enough. The inner edges put 0 and 1 into the first and the last bin.
         self.gaps.index_add_(0, torch.bucketize(confidence, inner), right.double() - confidence)
-        if self.classes > 5:
+        if self.classes > 5:  # with fewer, the five largest would be nearly all
             self.among_five += (logits.topk(5, dim=1).indices == labels[:, None]).sum()
 
     def result(self, begin: float) -> Evaluation:

@@ -173,9 +173,12 @@ def peak_bytes(run: Callable[[], Any], held: Iterable[Tensor], device: torch.dev
     12000
     """
     if device.type != "cuda":
+        # The allocator of the CPU keeps no statistics, and the memory of the process hardly
+        # shrinks; so every tensor is followed from its creation to its end.
         with LiveTensors(held) as live:
             run()
         return int(live.peak)
+    # Work that is still queued would count as that of the pass.
     torch.cuda.synchronize(device)
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)

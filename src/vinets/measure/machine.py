@@ -30,6 +30,10 @@ def machine(device: str | torch.device = "auto") -> dict[str, Any]:
     """
     device = resolve_device("machine", device)
     on_cuda = device.type == "cuda"
+    info = Path("/proc/cpuinfo")  # Linux alone has it, and names the processor better
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    processors = [*models, platform.processor(), platform.machine(), "unknown"]
     usable = getattr(os, "sched_getaffinity", None)  # Linux has it
     return {
         "python": platform.python_version(),
@@ -37,19 +41,10 @@ def machine(device: str | torch.device = "auto") -> dict[str, Any]:
         "numpy": np.__version__,
         # The package is loaded when this runs; an import from its top would go up the layers.
         "vinets": str(sys.modules[__name__.partition(".")[0]].__version__),
-        "processor": _processor(),
+        "processor": next(name for name in processors if name),
         "cores": len(usable(0)) if usable is not None else os.cpu_count() or 1,
         "torch_threads": torch.get_num_threads(),
         "device": str(device),
         "gpu": torch.cuda.get_device_name(device) if on_cuda else None,
         "cuda": torch.version.cuda if on_cuda else None,
     }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine() or "unknown"

@@ -34,7 +34,7 @@ def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
 def placed(network: nn.Module, device: torch.device) -> nn.Module:
     """The network itself if it lies on ``device``, else a copy that does."""
     tensors = [*network.parameters(), *network.buffers()]
-    if all(t.device == device for t in tensors):
+    if all(t.device == device for t in tensors):  # also without any, as for nn.Identity
         return network
     return copy.deepcopy(network).to(device)
 

@@ -94,6 +94,7 @@ def compare(
     batch_of("compare", example)
     results: dict[str, list[Throughput]] = {name: [] for name in networks}
     with limited_threads(formats.threads), torch.no_grad():
+        # One copy for all batch sizes; a compiled network is made anew for each, with its shapes.
         copies = {name: setting.network(network) for name, network in networks.items()}
         for batch_size in batch_sizes:
             inputs = setting.inputs(example, batch_size)
@@ -193,7 +194,7 @@ class _Runner:
         self.batch_size = batch_size
         self.setting = setting
         self.clock = Clock(setting.device)
-        self.chunk, self.peak = 1, 0
+        self.chunk, self.peak = 1, 0  # on the CPU each pass is timed by itself
         self.rates: list[float] = []
         self.latencies: list[float] = []
 

@@ -63,6 +63,7 @@ class Split:
         if not self.removed:
             remedy = "Cut the network before its last layer."
             raise parameter_error("Split", "removed", "at least one layer", self.removed, remedy)
+        # A layer of zeros makes R zero and its logarithm infinite, so that no quotient is left.
         for name in ("kept", "removed", "before"):
             for layer in getattr(self, name):
                 numbers = (layer.spectral, layer.two_one, layer.lipschitz)
@@ -365,7 +366,7 @@ def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> 
     >>> power_of_ten(1.4199), power_of_ten(7.09), power_of_ten(-0.3)
     ('26.2', '10^7.0', '0.501')
     """
-    if -4 <= log10 < 6:
+    if -4 <= log10 < 6:  # beyond, plain digits would not fit the columns of a table
         digit = 10.0 ** (math.floor(log10) - 2)
         return f"{rounded(10**log10 / digit) * digit:.3g}"
     return f"10^{rounded(10 * log10) / 10:.1f}"

@@ -32,6 +32,7 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.checks import parameter_error
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
+from vinets.options import check_value, whole
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import InExEncoding, encode
 from vinets.theory.norms import largest_of
@@ -59,6 +60,7 @@ def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> 
     if weight.ndim != 2 or not entries.isfinite().all():
         accepted, got = "a matrix of finite numbers", f"shape {tuple(weight.shape)}"
         raise parameter_error("matrix_norms", "matrix", accepted, got, "Look for nan and inf.")
+    # The ratio of both norms is undefined for zeros.
     if not entries.any():
         raise parameter_error("matrix_norms", "matrix", "a matrix that is not zero", "zeros")
     if not weight.is_sparse:
@@ -97,16 +99,7 @@ def kappa(
 
 @dataclass(frozen=True)
 class PolynomialSize:
-    r"""The four numbers that the bounds depend on, and the bounds.
-
-    Examples
-    --------
-    >>> size = PolynomialSize(degree=2, monomials=4, polynomials=9, tau=5.0)
-    >>> size.sums_spectral, size.coefficients_spectral
-    (8.0, 15.0)
-    >>> size.product(1.0), size.product(1.0, "stated")
-    (120.0, 240.0)
-    """
+    """The four numbers that the bounds depend on, and the bounds."""
 
     degree: int  # d, the highest
     monomials: int  # S
@@ -114,12 +107,11 @@ class PolynomialSize:
     tau: float  # bound on the l1 norm of every coefficient row
 
     def __post_init__(self) -> None:
+        owner = "PolynomialSize"
         for name in ("degree", "monomials", "polynomials"):
-            if getattr(self, name) < 1:
-                accepted = "a positive integer"
-                raise parameter_error("PolynomialSize", name, accepted, getattr(self, name))
-        if not (self.tau > 0 and math.isfinite(self.tau)):
-            raise parameter_error("PolynomialSize", "tau", "a positive number", self.tau)
+            check_value(owner, name, whole(), getattr(self, name))
+        if not 0 < self.tau < math.inf:
+            raise parameter_error(owner, "tau", "a positive number", self.tau)
 
     @property
     def sums_spectral(self) -> float:
@@ -242,7 +234,7 @@ def encode_polynomials(polynomials: Polynomials | InExEncoding) -> InExEncoding:
     if isinstance(polynomials, SharedPolynomials):
         return encode(polynomials.terms, polynomials.coefficients, polynomials.constants)
     if isinstance(polynomials, PolynomialLayer | BlockPolynomialLayer):
-        plain = polynomials.folded()
+        plain = polynomials.folded()  # a copy with the normalisation in its weights
         weight = plain.weight if isinstance(plain, PolynomialLayer) else plain.dense()
         return encode(plain.monomials.terms, weight, plain.bias)
     accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
@@ -280,6 +272,7 @@ def polynomial_bounds(
     if final is not None and (final.ndim != 2 or final.shape[1] != len(matrix)):
         accepted = f"a matrix of {len(matrix)} columns, one a polynomial"
         raise parameter_error("polynomial_bounds", "final", accepted, tuple(final.shape))
+    # The smallest tau with which the bounds hold for these very rows.
     tau = float(matrix.abs().sum(dim=1).max())
     size = PolynomialSize(encoded.degree, len(encoded.terms), len(matrix), tau)
     return PolynomialBounds(

@@ -66,6 +66,7 @@ class Complexity:
     @property
     def log10_product(self) -> float:
         """Decimal logarithm of the product, finite where that overflows."""
+        # fsum, so that the order of the layers does not show in the last digits.
         factors = [layer.lipschitz * layer.spectral for layer in self.layers]
         return math.fsum(map(math.log10, factors)) if all(f > 0 for f in factors) else -math.inf
 
@@ -84,6 +85,7 @@ class Complexity:
     def R(self) -> float:
         """The spectral complexity, or infinity where it does not fit a float."""
         log = self.log10_R
+        # Far inside of the range of floats, as the product alone may be larger or smaller than R.
         if abs(log) > 300:  # minus infinity where a layer is zero
             return math.inf if log > 0 else 0.0
         return self.product * float(self.total**1.5)

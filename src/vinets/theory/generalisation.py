@@ -74,6 +74,7 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
     if ((index < 0) | (index >= wide.shape[1])).any():
         got = f"labels from {int(index.min())} to {int(index.max())}"
         raise parameter_error("margins", "labels", f"from 0 to {wide.shape[1] - 1}", got)
+    # Out of place: the label's own logit must not win among the others, but is still needed.
     others = wide.scatter(1, index, -math.inf).amax(1)
     return wide.gather(1, index)[:, 0] - others
 
@@ -113,6 +114,7 @@ class MarginDistribution:
         wanted = np.asarray(q, dtype=np.float64)
         if not np.all((wanted >= 0) & (wanted <= 1)):
             raise parameter_error("MarginDistribution.quantiles", "q", "from 0 to 1", q)
+        # The same division as in loss(), so that loss(quantiles(q)) >= q holds to the last digit.
         shares = np.arange(1, len(self) + 1) / len(self)
         return _like_numbers(self.values[np.searchsorted(shares, wanted)])
 
@@ -185,6 +187,7 @@ def collect_margins(
                 )
             output = call(running, inputs.to(device))
             found.append(margins(logits_of(output), labels).cpu())
+            # In float64: there may be millions of squares.
             square += float(inputs.double().square().sum())
     values = torch.cat(found) if found else torch.empty(0)
     if not len(values):

@@ -78,6 +78,7 @@ def inex(sums: Tensor, degree: int) -> Tensor:
     if sums.shape[-1:] != (2**degree - 1,):
         accepted = f"a tensor of shape (..., {2**degree - 1}) at degree {degree}"
         raise parameter_error("inex", "sums", accepted, tuple(sums.shape))
+    # Powers first and signs last, as in the formula: it is this rounding that is to be measured.
     signs = torch.from_numpy(inex_signs(degree)).to(sums)
     return (sums**degree) @ signs / math.factorial(degree)
 

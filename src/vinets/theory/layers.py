@@ -99,6 +99,7 @@ def layers_of(network: nn.Module, example: Tensor) -> list[Layer]:
         ) from None
     with torch.no_grad():
         ShapeProp(traced).propagate(example)
+    # ShapeProp has left the shape of its result in the meta data of every node.
     (output,) = (node for node in traced.graph.nodes if node.op == "output")
     if not isinstance(output.args[0], fx.Node):
         raise ValueError("spectral complexity needs a network with one tensor as its output.")
@@ -131,7 +132,7 @@ def _block(total: fx.Node) -> tuple[list[list[fx.Node]], fx.Node]:
             f"the sum {total.name!r} is not a residual block that can be read: both terms must "
             "have one shape and come from one tensor, with no other sum in between."
         )
-    fork = shared[0]
+    fork = shared[0]  # paths run backwards, so that this is where they part last
     return sorted((path[: path.index(fork)][::-1] for path in paths), key=len), fork
 
 
@@ -226,7 +227,7 @@ class _Reader:
         reader = _Reader(self.modules)
         for node in nodes:
             reader.read(node)
-            if not reader.layers:
+            if not reader.layers:  # an activation in front belongs to no layer of the block
                 return None
         return reader.layers if not nodes or reader.bare is nodes[-1] else None
 

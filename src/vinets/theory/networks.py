@@ -108,6 +108,7 @@ def _around(
     rows = matrix.abs() if diagonal else matrix.norm(dim=1)
     # Both see the latents, so that the norm is that of one matrix above the other.
     top = (lambda z: matrix * z) if diagonal else (lambda z: matrix @ z)
+    # To nine digits, for heads are small, and their other norms are exact.
     found = stacked_norm([top, lambda z: path @ z], (matrix.shape[-1],), 1e-9)
     two_one = float(rows.sum() + path.norm(dim=1).sum())
     fork = LayerNorms(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -88,9 +88,9 @@ def spectral_norm(
         value = largest_of(matrices.permute(0, 3, 1, 2))
         return SpectralNorm(value, value, 0, True)
     found = largest_singular_value(forward, input_shape, tolerance, seed, layer.weight.device)
+    # The Frobenius norm bounds it for certain, and is the smaller one for operators of low rank.
     frobenius = float(rows.square().sum().sqrt())
-    upper = max(found.value, min(found.upper, frobenius))
-    return SpectralNorm(found.value, upper, found.iterations, found.converged)
+    return replace(found, upper=max(found.value, min(found.upper, frobenius)))
 
 
 def two_one_norm(layer: LinearLayer, input_shape: tuple[int, ...]) -> float:
@@ -180,24 +180,29 @@ def largest_singular_value(
     tolerance = bounded_float("largest_singular_value", "tolerance", tolerance, 1e-12, 1.0)
     generator = torch.Generator().manual_seed(seed)
     start = torch.randn(input_shape, generator=generator, dtype=torch.float64).to(device)
+    # The map is linear, so that its derivative at the start is its transpose everywhere.
     pull_back = torch.func.vjp(forward, start)[1]
     limit = min(start.numel(), MAX_ITERATIONS)
     basis = torch.empty(limit + 1, start.numel(), dtype=torch.float64, device=device)
     basis[0] = start.flatten() / start.norm()
+    # Tridiagonal, and on the CPU: its eigenvalues are wanted after every step.
     small = torch.zeros(limit + 1, limit + 1, dtype=torch.float64)
     theta, converged, exhausted, k = 0.0, False, False, 0
     while k < limit and not exhausted and not (converged and k >= MIN_ITERATIONS):
         image = forward(basis[k].reshape(input_shape)).detach()
-        # The map is linear, so that its derivative at the start is its transpose everywhere.
         w = pull_back(image)[0].detach().flatten()
         k += 1
         scale = float(w.norm())
         small[k - 1, k - 1] = float(basis[k - 1] @ w)
-        for _ in range(2):  # twice is enough for full orthogonality
+        # Against all directions, not the last two: rounding would bring back found eigenvectors as
+        # copies. Twice is enough for full orthogonality.
+        for _ in range(2):
             w = w - basis[:k].T @ (basis[:k] @ w)
         beta = float(w.norm())
         values, vectors = torch.linalg.eigh(small[:k, :k])
         theta = max(float(values[-1]), 0.0)
+        # The residual of a Ritz pair is beta times the last entry of its small eigenvector. Where
+        # no direction is left, the value is that of the whole space, and no bound is needed.
         exhausted = k == start.numel() or beta <= EXHAUSTED * scale
         converged = exhausted or beta * abs(float(vectors[-1, -1])) <= tolerance * theta
         small[k, k - 1] = small[k - 1, k] = beta

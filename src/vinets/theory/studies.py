@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from vinets.checks import optional_positive_int
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
 from vinets.nn.network import CutNetwork
-from vinets.options import flat
+from vinets.options import check_value, flat, whole
 from vinets.running import Inputs, call, evaluating, logits_of
 from vinets.settings import Advising
 from vinets.theory.advisor import Advice, Split, advise, split_at
@@ -45,6 +44,7 @@ class Corollary:
 
         The constant of the O(.) cancels. None where a margin at this quantile is not positive.
         """
+        # Too small a margin is a finding here, not a mistake of the caller.
         try:
             return compare(self.network, self.uncut, quantile)
         except ValueError:
@@ -165,7 +165,7 @@ def study(
         behind = None
         backbone = truncate(model, name, example)
         truncated = spectral_complexity(backbone, example, seed=seed)
-        optional_positive_int("study", "components", components)
+        check_value("study", "components", whole(), components)
         with evaluating(backbone):
             latents = LatentReader()(call(backbone, example[:1]))
         # Principal components are a matrix of orthonormal rows, no more than there are latents.
@@ -174,6 +174,7 @@ def study(
     else:
         behind = cut_complexity(network, example, seed=seed)
         truncated = behind.backbone
+        # The bound on kappa replaces the head from the polynomials on; a baseline has none.
         names = [layer.name for layer in behind.head.layers]
         before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
     split = split_at(uncut, truncated, before)
