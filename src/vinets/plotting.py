@@ -144,7 +144,7 @@ def zero_triangles(
     def cut(case: int, *edges: tuple[int, int]) -> NDArray[np.float64]:
         at = corners[negative == case]
         low, high = (at[:, list(end)] for end in zip(*edges, strict=True))  # (t, 3)
-        # Linear between the ends. They differ in sign, so that nothing is divided by zero.
+        # Linear between the ends. Only the lower is negative, so that nothing is divided by zero.
         share = values[low] / (values[low] - values[high])
         cuts: NDArray[np.float64] = grid[low] + share[..., None] * (grid[high] - grid[low])
         return cuts

@@ -16,7 +16,7 @@ from vinets.measure.dimension import (
     dimension_correlation,
     intrinsic_dimension,
 )
-from vinets.measure.machine import machine
+from vinets.measure.running import machine
 from vinets.measure.speed import Throughput, compare, throughput, time_share
 
 __all__ = [

@@ -21,15 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from vinets.measure.running import batch_of
 from vinets.running import Inputs, call, evaluating
 
-__all__ = [
-    "LiveTensors",
-    "Sizes",
-    "flops",
-    "peak_bytes",
-    "sizes",
-    "stored_indices",
-    "stored_numbers",
-]
+__all__ = ["Sizes", "flops", "peak_bytes", "sizes", "stored_indices", "stored_numbers"]
 
 # torch counts products of matrices only; these get shapes.
 VECTOR_PRODUCTS = {

@@ -226,9 +226,9 @@ def _series(name: str, values: Sequence[float] | NDArray[Any]) -> Floats:
     accepted = "at least 3 finite numbers that are not all equal"
     try:
         series = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise parameter_error("dimension_correlation", name, accepted, values) from error
-    finite = series.ndim == 1 and len(series) >= 3 and bool(np.isfinite(series).all())
-    if not finite or float(np.ptp(series)) == 0:
+    except (TypeError, ValueError):
+        series = np.empty(0)  # refused below, with all else that will not do
+    finite = series.ndim == 1 and len(series) >= 3 and np.isfinite(series).all()
+    if not finite or np.ptp(series) == 0:
         raise parameter_error("dimension_correlation", name, accepted, values)
     return series

@@ -37,15 +37,7 @@ from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import InExEncoding, encode
 from vinets.theory.norms import largest_of
 
-__all__ = [
-    "Bound",
-    "PolynomialBounds",
-    "PolynomialSize",
-    "encode_polynomials",
-    "kappa",
-    "matrix_norms",
-    "polynomial_bounds",
-]
+__all__ = ["PolynomialBounds", "encode_polynomials", "kappa", "polynomial_bounds"]
 
 Polynomials: TypeAlias = PolynomialLayer | BlockPolynomialLayer | SharedPolynomials
 

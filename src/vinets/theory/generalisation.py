@@ -13,8 +13,7 @@ probability at least :math:`1 - \delta`, for every :math:`\gamma > 0`,
 with spectral complexity R and width :math:`\omega`. This is the form ``theorem``, that of Bartlett,
 Foster and Telgarsky (2017), theorem 1.1. The paper prints :math:`\gamma\sqrt{m}` in the
 denominator, the form ``printed``. As :math:`\|X\|_{2,2}` grows as :math:`\sqrt{m}` itself, the
-printed term does not fall with more examples. With each example taken k times, it stays the same,
-while that of the theorem is divided by :math:`\sqrt{k}`.
+printed term does not fall with more examples.
 
 **What is compared, and what is not.** The O(.) hides a constant, and in the theorem logarithms
 too. Sums are taken with constant 1 here, so no value is a certificate, above 1 or below. The ratio
@@ -40,15 +39,7 @@ from vinets.checks import one_of, parameter_error
 from vinets.running import Inputs, call, device_of, evaluating, logits_of
 from vinets.theory.layers import Layer
 
-__all__ = [
-    "GeneralisationBound",
-    "MarginDistribution",
-    "Margins",
-    "collect_margins",
-    "compare",
-    "margins",
-    "network_width",
-]
+__all__ = ["GeneralisationBound", "MarginDistribution", "collect_margins", "compare"]
 
 FORMS = ("theorem", "printed")
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)

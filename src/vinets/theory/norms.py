@@ -24,18 +24,7 @@ from torch.nn import functional as F
 
 from vinets.checks import bounded_float, parameter_error
 
-__all__ = [
-    "LinearLayer",
-    "SpectralNorm",
-    "kernel_bound",
-    "largest_of",
-    "largest_singular_value",
-    "linear_map",
-    "row_norms",
-    "spectral_norm",
-    "stacked_norm",
-    "two_one_norm",
-]
+__all__ = ["LinearLayer", "SpectralNorm", "kernel_bound", "spectral_norm", "two_one_norm"]
 
 LinearLayer = nn.Linear | nn.Conv2d
 
