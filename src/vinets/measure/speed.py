@@ -30,7 +30,7 @@ class Throughput:
     median: float
     rates: tuple[float, ...]  # of each window, in compare next to those of the other networks
     latency_ms: float  # of one forward pass that is waited for; the median over the windows
-    peak_memory: int  # bytes at the fullest moment of one pass; see cost.peak_bytes
+    peak_memory: int  # bytes of weights, inputs and intermediate tensors at the fullest moment
     device: str
 
     def ratio_to(self, reference: Throughput) -> float:
