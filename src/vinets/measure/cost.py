@@ -68,12 +68,6 @@ def stored_numbers(module: nn.Module) -> int:
     """Count the entries of all parameters and floating-point buffers, a shared tensor once.
 
     Buffers that ``state_dict`` leaves out count too: the network holds them when it runs.
-
-    Examples
-    --------
-    >>> layer = nn.Linear(3, 3, bias=False)
-    >>> stored_numbers(nn.Sequential(layer, layer))
-    9
     """
     return _count([*module.parameters(), *(b for b in module.buffers() if not _is_index(b))])
 

@@ -120,10 +120,10 @@ class MarginDistribution:
         With the spectral complexity R and the scale :math:`\|X\|_{2,2} / m`, a factor on the
         last layer cancels, and margins of different networks have one unit.
         """
+        owner, accepted = "MarginDistribution.normalised", "a positive finite number"
+        remedy = "Where R overflows, compare() works in logarithms."
         for name, number in (("R", R), ("scale", scale)):
             if not 0 < number < math.inf:
-                remedy = "Where R overflows, compare() works in logarithms."
-                owner, accepted = "MarginDistribution.normalised", "a positive finite number"
                 raise parameter_error(owner, name, accepted, number, remedy)
         return MarginDistribution(self.values / R / scale)
 

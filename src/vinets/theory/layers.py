@@ -124,7 +124,11 @@ def layers_of(network: nn.Module, example: Tensor) -> list[Layer]:
 
 def _block(total: fx.Node) -> tuple[list[list[fx.Node]], fx.Node]:
     """Shortcut and branch, which meet in a sum, and the node at which they part."""
-    paths = [_path(node) for node in total.args[:2] if isinstance(node, fx.Node)]
+    # Each term and what it comes from, back to an input or to another sum.
+    paths = [[node] for node in total.args[:2] if isinstance(node, fx.Node)]
+    for path in paths:
+        while path[-1].op != "placeholder" and not _is_sum(path[-1]):
+            path.append(_source(path[-1]))
     shared = [node for node in paths[0] if node in paths[-1]]
     plain = len(paths) == 2 and not total.kwargs  # no alpha
     if not plain or not shared or _shape(paths[0][0]) != _shape(paths[1][0]):
@@ -134,14 +138,6 @@ def _block(total: fx.Node) -> tuple[list[list[fx.Node]], fx.Node]:
         )
     fork = shared[0]  # paths run backwards, so that this is where they part last
     return sorted((path[: path.index(fork)][::-1] for path in paths), key=len), fork
-
-
-def _path(node: fx.Node) -> list[fx.Node]:
-    """The node and what it comes from, back to an input or a sum."""
-    path = [node]
-    while path[-1].op != "placeholder" and not _is_sum(path[-1]):
-        path.append(_source(path[-1]))
-    return path
 
 
 def _source(node: fx.Node) -> fx.Node:
