@@ -161,16 +161,15 @@ def study(
             "the cut of the network."
         )
     uncut = spectral_complexity(model, example, seed=seed)
+    behind, corollary = None, None
     if network is None:
-        behind = None
         backbone = truncate(model, name, example)
         truncated = spectral_complexity(backbone, example, seed=seed)
         check_value("study", "components", whole(), components)
         with evaluating(backbone):
             latents = LatentReader()(call(backbone, example[:1]))
         # Principal components are a matrix of orthonormal rows, no more than there are latents.
-        rows = float(min(components, latents[0].numel()))
-        before = [LayerNorms("projection", 1.0, rows)]
+        before = [LayerNorms("projection", 1.0, float(min(components, latents[0].numel())))]
     else:
         behind = cut_complexity(network, example, seed=seed)
         truncated = behind.backbone
@@ -181,7 +180,6 @@ def study(
     with evaluating(model):
         classes = logits_of(call(model, example[:1])).shape[1]
     advice = advise(split, classes, advising=advising)
-    corollary = None
     if network is not None and behind is not None and batches is not None:
         width = network_width(layers_of(network.backbone, example), behind.head.sizes)
         corollary = Corollary(
