@@ -72,7 +72,7 @@ def plot_zero_sets(
         ax.scatter(cloud[:, 0], cloud[:, 1], s=8, color=INK, alpha=0.45, linewidths=0)
     for j in chosen:
         height = values[:, j].reshape(across.shape)
-        if height.min() < 0 < height.max():
+        if height.min() < 0 < height.max():  # contour would warn about a level without a line
             ax.contour(across, up, height, levels=[0.0], colors=[color_of(j)], linewidths=1.8)
     ax.set(xlim=window, ylim=window, aspect="equal", xlabel="$x_0$", ylabel="$x_1$")
     return ax
@@ -97,7 +97,18 @@ def plot_zero_surface(
         ax.scatter(*np.asarray(points).T, s=4, color=INK, alpha=0.5, linewidths=0)
     triangles = zero_triangles(polynomials, index=j, window=window, resolution=resolution)
     if len(triangles):
-        _add_surface(ax, triangles, color_of(j))
+        from matplotlib.colors import to_rgb
+        from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
+
+        # Triangles are darker where they turn away from the light; those without area have no side.
+        first, second = triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]
+        normals = np.cross(first, second)
+        lengths = np.linalg.norm(normals, axis=1)
+        solid = lengths > 0
+        light = np.abs(normals[solid] / lengths[solid, None] @ LIGHT)  # a surface has two sides
+        shades = (0.45 + 0.55 * light)[:, None] * to_rgb(color_of(j))
+        colors = np.c_[shades, np.full(len(light), 0.35)]
+        ax.add_collection3d(Poly3DCollection(triangles[solid], facecolors=colors, linewidths=0))
     ax.set(xlim=window, ylim=window, zlim=window)
     ax.set(xlabel="$x_0$", ylabel="$x_1$", zlabel="$x_2$")
     ax.locator_params(nbins=3)  # more labels run into each other at the corners
@@ -122,6 +133,7 @@ def zero_triangles(
     side = np.linspace(*window, resolution)
     grid = np.stack(np.meshgrid(side, side, side, indexing="ij"), axis=-1).reshape(-1, 3)
     values = polynomials.evaluate(grid)[:, j]
+    # Steps along the axes in the flat grid; in each order they lead from corner to far corner.
     stride = np.array([resolution**2, resolution, 1])
     cells = np.indices((resolution - 1,) * 3).reshape(3, -1).T @ stride
     paths = [np.cumsum([0, *stride[list(order)]]) for order in permutations(range(3))]
@@ -132,18 +144,15 @@ def zero_triangles(
     def cut(case: int, *edges: tuple[int, int]) -> NDArray[np.float64]:
         at = corners[negative == case]
         low, high = (at[:, list(end)] for end in zip(*edges, strict=True))  # (t, 3)
+        # Linear between the ends. Only the lower is negative, so that nothing is divided by zero.
         share = values[low] / (values[low] - values[high])
         cuts: NDArray[np.float64] = grid[low] + share[..., None] * (grid[high] - grid[low])
         return cuts
 
-    return np.concatenate(
-        [
-            cut(1, (0, 1), (0, 2), (0, 3)),
-            cut(2, (0, 2), (0, 3), (1, 3)),
-            cut(2, (0, 2), (1, 3), (1, 2)),
-            cut(3, (0, 3), (1, 3), (2, 3)),
-        ]
-    )
+    # The edges from a negative to another corner; four of them make two triangles.
+    one, three = cut(1, (0, 1), (0, 2), (0, 3)), cut(3, (0, 3), (1, 3), (2, 3))
+    two = [cut(2, (0, 2), (0, 3), (1, 3)), cut(2, (0, 2), (1, 3), (1, 2))]
+    return np.concatenate([one, *two, three])
 
 
 def values_by_class(ideals: ClassIdeals, points: Any, labels: ArrayLike) -> NDArray[np.float64]:
@@ -168,21 +177,15 @@ def plot_class_values(
     means: ArrayLike, classes: Sequence[Any] | NDArray[Any], ax: Axes | None = None
 ) -> Axes:
     """Draw the matrix of :func:`values_by_class`: dark is small, and belongs on the diagonal."""
-    means = np.asarray(means, dtype=float)
-    if means.shape != (len(classes), len(classes)):
-        raise ValueError(
-            f"means must have shape ({len(classes)}, {len(classes)}), one row and one column a "
-            f"class. Got {means.shape} instead. values_by_class makes such a matrix."
-        )
+    shape = (len(classes), len(classes))
+    means = _matrix(means, shape, "one row and one column a class, as values_by_class makes it")
     ax = _new_axes() if ax is None else ax
     image = ax.imshow(means, cmap="magma", vmin=0.0)
-    ticks = np.arange(len(classes))
     names = [str(label) for label in classes]
-    ax.set_xticks(ticks, names)
-    ax.set_yticks(ticks, names)
+    ax.set_xticks(range(len(names)), names)
+    ax.set_yticks(range(len(names)), names)
     ax.set(xlabel="class of the points", ylabel="class of the polynomials")
-    bar = ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04)
-    bar.set_label("mean |g(x)|")
+    ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04).set_label("mean |g(x)|")
     return ax
 
 
@@ -224,24 +227,22 @@ def plot_generators(
     owners : array of shape (N,)
         Position in ``classes`` of the class that each generator vanishes on.
     """
-    means, owners = np.asarray(means, dtype=float), np.asarray(owners)
-    if means.shape != (len(classes), len(owners)):
-        raise ValueError(
-            f"means must have shape ({len(classes)}, {len(owners)}), a row for every class and a "
-            f"column for every generator. Got {means.shape} instead."
-        )
+    owners = np.asarray(owners)
+    shape = (len(classes), len(owners))
+    means = _matrix(means, shape, "a row for every class and a column for every generator")
     ax = _new_axes() if ax is None else ax
-    order = owners.argsort(kind="stable")
+    order = owners.argsort(kind="stable")  # within a class as they came
+    # A generator that vanishes everywhere stays 0 instead of turning into NaN.
     relative = means / np.maximum(means.max(0), np.finfo(float).tiny)
     image = ax.imshow(
         relative[:, order], cmap="magma", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
     )
-    ends = np.cumsum(np.bincount(owners, minlength=len(classes)))
-    starts = np.r_[0, ends[:-1]]
+    counts = np.bincount(owners, minlength=len(classes))
+    ends = np.cumsum(counts)
     for end in ends[:-1]:
         ax.axvline(end - 0.5, color="white", linewidth=0.8)
     names = [str(name) for name in classes]
-    ax.set_xticks((starts + ends - 1) / 2, names)
+    ax.set_xticks(ends - (counts + 1) / 2, names)  # the middle of each group
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(length=0)
     ax.set(xlabel="class that the generators vanish on", ylabel="class of the points")
@@ -257,6 +258,7 @@ def plot_scores(
     from matplotlib.ticker import LogLocator, NullFormatter
 
     every, chosen = (np.concatenate([np.ravel(s) for s in part]) for part in (scores, kept))
+    # One set of bins, so that what was kept lies on top of what was found.
     edges = np.histogram_bin_edges(every[np.isfinite(every)], bins=40).tolist()
     for values, color, label in ((every, color_of(1), "found"), (chosen, color_of(0), "kept")):
         ax.hist(values, edges, color=color, alpha=0.75, label=f"{label}: {len(values):,}")
@@ -268,19 +270,11 @@ def plot_scores(
     return ax
 
 
-def _add_surface(ax: Any, triangles: NDArray[np.float64], color: str) -> None:
-    """Add triangles (t, 3, 3) to 3-D axes, darker where they turn away from the light."""
-    from matplotlib.colors import to_rgb
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
-
-    first, second = triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]
-    normals = np.cross(first, second)
-    lengths = np.linalg.norm(normals, axis=1)
-    solid = lengths > 0
-    normals = normals[solid] / lengths[solid, None]
-    light = np.abs(normals @ LIGHT)  # a surface has two sides
-    colors = np.c_[(0.45 + 0.55 * light)[:, None] * to_rgb(color), np.full(len(light), 0.35)]
-    ax.add_collection3d(Poly3DCollection(triangles[solid], facecolors=colors, linewidths=0))
+def _matrix(means: ArrayLike, shape: tuple[int, int], meaning: str) -> NDArray[np.float64]:
+    values = np.asarray(means, dtype=float)
+    if values.shape != shape:
+        raise ValueError(f"means must have shape {shape}, {meaning}. Got {values.shape} instead.")
+    return values
 
 
 def _positions(polynomials: Polynomials, n: int, index: int | Sequence[int] | None) -> list[int]:
@@ -301,6 +295,7 @@ def _positions(polynomials: Polynomials, n: int, index: int | Sequence[int] | No
 
 def _new_axes(**subplot: Any) -> Any:
     """Axes of a new figure."""
+    # Inside of functions, for matplotlib is an extra, and the package works without it.
     try:
         from matplotlib import pyplot
     except ImportError as error:

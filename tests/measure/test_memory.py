@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from vinets.measure.memory import LiveTensors, peak_bytes
+from vinets.measure.cost import LiveTensors, peak_bytes
 
 CPU = torch.device("cpu")
 

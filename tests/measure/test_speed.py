@@ -54,7 +54,7 @@ class Work(nn.Module):
 @pytest.fixture
 def clock(monkeypatch):
     fake = FakeTime()
-    monkeypatch.setattr("vinets.measure.timing.time", fake)
+    monkeypatch.setattr("vinets.measure.running.time", fake)
     return fake
 
 

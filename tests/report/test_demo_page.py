@@ -21,8 +21,7 @@ from vinets.report.demo_page import (
 from vinets.report.duels import duels_of
 from vinets.theory.bounds import Bound
 from vinets.theory.complexity import Complexity, LayerNorms
-from vinets.theory.heads import HeadNorms
-from vinets.theory.networks import CutComplexity
+from vinets.theory.networks import CutComplexity, HeadNorms
 from vinets.training.history import Epoch, History, Recipe
 
 TESTS = 100

@@ -12,8 +12,7 @@ from vinets.report.theory_charts import (
     margins_figure,
 )
 from vinets.theory import Advice, Complexity, LayerNorms, Split, advise
-from vinets.theory.generalisation import GeneralisationBound
-from vinets.theory.margins import MarginDistribution
+from vinets.theory.generalisation import GeneralisationBound, MarginDistribution
 from vinets.theory.studies import Corollary
 
 pytest.importorskip("matplotlib")

@@ -14,12 +14,11 @@ from vinets.algebra.terms import TermSet
 from vinets.latent.cut import truncate
 from vinets.models import digits_cnn
 from vinets.models.resnet import BasicBlock
-from vinets.theory.advisor import advise
+from vinets.theory.advisor import Region, Split, advise, split_at
 from vinets.theory.bounds import kappa, matrix_norms, polynomial_bounds
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import encode
 from vinets.theory.networks import spectral_complexity
-from vinets.theory.split import Region, Split, split_at
 
 numbers = st.floats(0.1, 10)
 some_layers = st.lists(st.builds(LayerNorms, st.just(""), numbers, numbers, numbers), max_size=4)
@@ -247,7 +246,7 @@ def test_the_grid_and_the_defaults():
     advice = advise(chain(3, 100.0), 10)
     assert len(advice.rows) == 5 * 7 * 9
     assert (advice.region.lambda_1, advice.region.lambda_2) == (3.0, 10.0)
-    assert advice.binding == pytest.approx(6 + math.log10(3))
+    assert advice.region.split.log10_removed == pytest.approx(6 + math.log10(3))
     own = advise(chain(3, 100.0), 10, degrees=[2, 1], polynomials=[7], monomials=(9, 9))
     assert [(r.degree, r.polynomials, r.monomials) for r in own.rows] == [(1, 7, 9), (2, 7, 9)]
     stated = advise(chain(3, 100.0), 10, constant="stated")
@@ -276,7 +275,7 @@ def test_the_record_is_plain_json_and_the_table_is_narrow(norm, classes):
     advice = advise(chain(3, norm), classes)
     told = json.loads(json.dumps(advice.to_dict(), allow_nan=False))
     assert [row["fits"] for row in told["rows"]] == [row.fits for row in advice.rows]
-    assert told["log10_removed"] == advice.binding
+    assert told["log10_removed"] == advice.region.split.log10_removed
     if advice.setting is not None:
         assert told["setting"]["log10_tau_max"] == advice.setting.log10_tau_max
     lines = str(advice).splitlines()

@@ -185,8 +185,8 @@ def test_the_printed_condition_on_the_final_layer_would_not_bound_the_sum():
 
 def test_proved_and_stated_product_differ_by_the_root_of_two_to_the_d():
     size = PolynomialSize(degree=4, monomials=3, polynomials=5, tau=2.0)
-    assert size.product_stated(7.0) == pytest.approx(2**4 * 4 * 2 * 7 * math.sqrt(15))
-    assert size.product_proved(7.0) == pytest.approx(2**2 * 4 * 2 * 7 * math.sqrt(15))
+    assert size.product(7.0, "stated") == pytest.approx(2**4 * 4 * 2 * 7 * math.sqrt(15))
+    assert size.product(7.0) == pytest.approx(2**2 * 4 * 2 * 7 * math.sqrt(15))
     assert size.sum_of_ratios(8.0) == pytest.approx(48 ** (2 / 3) + 5 ** (2 / 3) * 3 ** (1 / 3) + 4)
 
 

@@ -15,8 +15,7 @@ from vinets.nn.heads import Head, PolynomialHead, PooledHead
 from vinets.nn.network import VINet
 from vinets.pipeline import baselines, collect
 from vinets.theory.bounds import encode_polynomials, kappa
-from vinets.theory.heads import head_norms
-from vinets.theory.networks import cut_complexity, spectral_complexity
+from vinets.theory.networks import cut_complexity, head_norms, spectral_complexity
 from vinets.training import Recipe, fine_tune
 
 GLOBAL = {"components": 6, "keep": 4, "monomials": 30}

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.theory.layers import layers_of
-from vinets.theory.lipschitz import average_pool_constant, max_pool_constant
+from vinets.theory.layers import average_pool_constant, layers_of, max_pool_constant
 
 SHAPE = (2, 8, 8)
 AVERAGES = [

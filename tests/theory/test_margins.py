@@ -11,9 +11,15 @@ from torch import nn
 
 from vinets.models import digits_cnn
 from vinets.models.resnet import BasicBlock
-from vinets.theory.generalisation import GeneralisationBound, compare
+from vinets.theory.generalisation import (
+    GeneralisationBound,
+    MarginDistribution,
+    collect_margins,
+    compare,
+    margins,
+    network_width,
+)
 from vinets.theory.layers import layers_of
-from vinets.theory.margins import MarginDistribution, collect_margins, margins, network_width
 from vinets.theory.networks import spectral_complexity
 
 

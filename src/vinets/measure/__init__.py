@@ -1,6 +1,7 @@
 """How large, how fast and how accurate a network is, and how many dimensions its latents have."""
 
 from vinets.measure.accuracy import Evaluation, evaluate
+from vinets.measure.cost import Sizes, flops, peak_bytes, sizes, stored_indices, stored_numbers
 from vinets.measure.dimension import (
     Correlation,
     Dimensions,
@@ -8,10 +9,7 @@ from vinets.measure.dimension import (
     dimension_correlation,
     intrinsic_dimension,
 )
-from vinets.measure.flops import flops
-from vinets.measure.machine import machine
-from vinets.measure.memory import peak_bytes
-from vinets.measure.size import Sizes, sizes, stored_indices, stored_numbers
+from vinets.measure.running import machine
 from vinets.measure.speed import Throughput, compare, throughput, time_share
 
 __all__ = [

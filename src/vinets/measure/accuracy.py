@@ -18,40 +18,21 @@ from vinets.running import Inputs, call, each, evaluating, logits_of, resolve_de
 
 __all__ = ["BINS", "Evaluation", "evaluate"]
 
-BINS = 15
+BINS = 15  # of equal width for the largest probability, in the expected calibration error
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a classifier does on labelled examples.
-
-    Attributes
-    ----------
-    accuracy : float
-        Share of examples whose label has the largest logit, in [0, 1].
-    top5 : float or None
-        Share of examples whose label is among the five largest logits; None below six classes.
-    loss : float
-        Mean cross-entropy in nats.
-    confusion : Tensor of shape (K, K), int64
-        Examples by label (row) and prediction (column).
-    per_class : Tensor of shape (K,), float64
-        Accuracy on the examples of each class; NaN for a class without examples.
-    calibration_error : float
-        Expected calibration error: ``sum_b (n_b / n) |accuracy_b - confidence_b|`` over 15 bins of
-        equal width for the largest probability.
-    seconds : float
-        Wall-clock time, with the loading of the batches.
-    """
+    """What a classifier does on labelled examples of K classes."""
 
     examples: int
-    accuracy: float
-    top5: float | None
-    loss: float
-    confusion: Tensor
-    per_class: Tensor
-    calibration_error: float
-    seconds: float
+    accuracy: float  # share of examples whose label has the largest logit, in [0, 1]
+    top5: float | None  # share of those with it among the five largest; None below six classes
+    loss: float  # mean cross-entropy in nats
+    confusion: Tensor  # (K, K), int64: examples by label (row) and prediction (column)
+    per_class: Tensor  # (K,), float64: accuracy on each class; NaN for one without examples
+    calibration_error: float  # sum_b (n_b / n) |accuracy_b - confidence_b|; see BINS
+    seconds: float  # wall-clock time, with the loading of the batches
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-able values; what is not a finite number becomes None."""
@@ -92,7 +73,12 @@ def evaluate(
     with evaluating(running):
         for batch in batches:
             inputs, labels = _pair(batch)
-            logits = _logits(call(running, each(inputs, lambda t: t.to(device))), len(labels))
+            logits = logits_of(call(running, each(inputs, lambda t: t.to(device))))
+            if logits.ndim != 2 or len(logits) != len(labels):
+                raise ValueError(
+                    "The network given to evaluate must return logits of shape (B, K), here "
+                    f"({len(labels)}, K). Got {tuple(logits.shape)} instead."
+                )
             if tally is None:
                 tally = _Tally(logits.shape[1], device)
             tally.add(logits, labels)
@@ -114,20 +100,6 @@ class _Tally:
         self.among_five = torch.zeros((), dtype=torch.int64, device=device)
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        self._check(logits, labels)
-        labels = labels.to(logits.device, torch.int64)
-        log_p = logits.double().log_softmax(1)
-        confidence, predicted = log_p.amax(1).exp(), logits.argmax(1)
-        right = predicted == labels
-        self.loss -= log_p.gather(1, labels[:, None]).sum()
-        pairs = labels * self.classes + predicted
-        self.confusion += torch.bincount(pairs, minlength=self.classes**2)
-        inner = torch.linspace(0, 1, BINS + 1, dtype=torch.float64, device=logits.device)[1:-1]
-        self.gaps.index_add_(0, torch.bucketize(confidence, inner), right.double() - confidence)
-        if self.classes > 5:
-            self.among_five += (logits.topk(5, dim=1).indices == labels[:, None]).sum()
-
-    def _check(self, logits: Tensor, labels: Tensor) -> None:
         if logits.shape[1] != self.classes:
             raise ValueError(
                 f"The network must return logits for the same classes in every batch. "
@@ -137,6 +109,20 @@ class _Tally:
         if low < 0 or high >= self.classes:
             accepted = f"pairs of inputs and labels from 0 to {self.classes - 1}"
             raise parameter_error("evaluate", "batches", accepted, f"labels from {low} to {high}")
+        labels = labels.to(logits.device, torch.int64)
+        # In float64: half-precision logits would round the sums over many examples.
+        log_p = logits.double().log_softmax(1)
+        confidence, predicted = log_p.amax(1).exp(), logits.argmax(1)
+        right = predicted == labels
+        self.loss -= log_p.gather(1, labels[:, None]).sum()
+        pairs = labels * self.classes + predicted
+        self.confusion += torch.bincount(pairs, minlength=self.classes**2)
+        inner = torch.linspace(0, 1, BINS + 1, dtype=torch.float64, device=logits.device)[1:-1]
+        # The sum of hits minus confidences in a bin is n_b (accuracy_b - confidence_b), so that one
+        # number a bin is enough. The inner edges put 0 and 1 into the first and the last bin.
+        self.gaps.index_add_(0, torch.bucketize(confidence, inner), right.double() - confidence)
+        if self.classes > 5:  # with fewer, the five largest would be nearly all
+            self.among_five += (logits.topk(5, dim=1).indices == labels[:, None]).sum()
 
     def result(self, begin: float) -> Evaluation:
         confusion = self.confusion.view(self.classes, self.classes).cpu()
@@ -166,13 +152,3 @@ def _pair(batch: Any) -> tuple[Inputs, Tensor]:
             got = f"labels {tuple(labels.shape)} of {labels.dtype}"
         raise parameter_error("evaluate", "batches", accepted, f"{rows} inputs with {got}")
     return inputs, labels
-
-
-def _logits(output: Any, rows: int) -> Tensor:
-    logits = logits_of(output)
-    if logits.ndim != 2 or len(logits) != rows:
-        raise ValueError(
-            f"The network given to evaluate must return logits of shape (B, K), here ({rows}, K). "
-            f"Got {tuple(logits.shape)} instead."
-        )
-    return logits

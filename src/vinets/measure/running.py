@@ -1,31 +1,31 @@
-"""How a network is run while it is measured: its inputs, its device and its modes."""
+"""How a network is run while it is measured: its inputs, device and modes, clock and machine."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
-from vinets.running import Inputs, each
+from vinets.running import Inputs, each, resolve_device
 from vinets.settings import Formats
 
-__all__ = ["Setting", "batch_of", "placed"]
+__all__ = ["Clock", "Setting", "Stopwatch", "batch_of", "machine", "placed"]
 
 
 def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
-    """The number of examples in the inputs, at least one; raise for anything else.
-
-    Examples
-    --------
-    >>> batch_of("flops", {"pixels": torch.zeros(4, 3, 8, 8)})
-    4
-    """
+    """The number of examples in the inputs, at least one; raise for anything else."""
     accepted = "a tensor, or a dict of tensors, with one example a row and at least one row"
     tensors = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
     if not tensors or not all(isinstance(t, Tensor) and t.ndim for t in tensors):
@@ -39,7 +39,7 @@ def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
 def placed(network: nn.Module, device: torch.device) -> nn.Module:
     """The network itself if it lies on ``device``, else a copy that does."""
     tensors = [*network.parameters(), *network.buffers()]
-    if all(t.device == device for t in tensors):
+    if all(t.device == device for t in tensors):  # also without any, as for nn.Identity
         return network
     return copy.deepcopy(network).to(device)
 
@@ -86,3 +86,93 @@ class Setting:
         if not self.formats.amp:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+
+class Clock:
+    """Marks moments in the work of a device: by perf_counter on the CPU, by events on a GPU.
+
+    A mark on a GPU lies in the current stream: it is taken when the work before it is done, and
+    the program does not wait for it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.on_cuda = device.type == "cuda"
+
+    def mark(self) -> Any:
+        """The present moment."""
+        if not self.on_cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def wait(self) -> None:
+        """Return when the device has done its work."""
+        if self.on_cuda:
+            torch.cuda.synchronize(self.device)
+
+    def between(self, begin: Any, end: Any) -> float:
+        """Seconds between two marks; on a GPU, ``wait`` comes first."""
+        return float(begin.elapsed_time(end)) / 1e3 if self.on_cuda else float(end - begin)
+
+    def seconds(self, work: Callable[[], Any]) -> float:
+        """Seconds until the work is done, from an idle device on."""
+        self.wait()
+        begin = self.mark()
+        work()
+        end = self.mark()
+        self.wait()
+        return self.between(begin, end)
+
+
+class Stopwatch:
+    """Collects the seconds that calls of one module take, as long as the module lives."""
+
+    def __init__(self, module: nn.Module, clock: Clock) -> None:
+        self.clock = clock
+        self.spans: list[tuple[Any, Any]] = []
+        # A stack, for a module may run inside its own call. The hooks return None, as append
+        # does: torch would take anything else for the input or the output of the module.
+        begun: list[Any] = []
+        module.register_forward_pre_hook(lambda *_: begun.append(clock.mark()))
+        module.register_forward_hook(lambda *_: self.spans.append((begun.pop(), clock.mark())))
+
+    def take(self) -> float:
+        """Seconds in the calls since the last time; on a GPU, ``Clock.wait`` comes first."""
+        spans, self.spans = self.spans, []
+        return sum(self.clock.between(begin, end) for begin, end in spans)
+
+
+def machine(device: str | torch.device = "auto") -> dict[str, Any]:
+    """Versions and hardware that a reader needs to judge a number, JSON-able.
+
+    Nothing in it names the host, a user or a path. ``cores`` is how many this process may use,
+    ``torch_threads`` the threads inside one operation; ``gpu`` and ``cuda`` are None on the CPU.
+
+    Examples
+    --------
+    >>> facts = machine("cpu")
+    >>> facts["device"], facts["gpu"]
+    ('cpu', None)
+    """
+    device = resolve_device("machine", device)
+    on_cuda = device.type == "cuda"
+    info = Path("/proc/cpuinfo")  # Linux alone has it, and names the processor better
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    processors = [*models, platform.processor(), platform.machine(), "unknown"]
+    usable = getattr(os, "sched_getaffinity", None)  # Linux has it
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        # The package is loaded when this runs; an import from its top would go up the layers.
+        "vinets": str(sys.modules[__name__.partition(".")[0]].__version__),
+        "processor": next(name for name in processors if name),
+        "cores": len(usable(0)) if usable is not None else os.cpu_count() or 1,
+        "torch_threads": torch.get_num_threads(),
+        "device": str(device),
+        "gpu": torch.cuda.get_device_name(device) if on_cuda else None,
+        "cuda": torch.version.cuda if on_cuda else None,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from vinets.checks import parameter_error
-from vinets.measure.running import Setting, batch_of, limited_threads
-from vinets.measure.timing import Clock, Runner, Stopwatch
+from vinets.measure.cost import peak_bytes
+from vinets.measure.running import Clock, Setting, Stopwatch, batch_of, limited_threads
 from vinets.options import check_value, flat, whole
-from vinets.running import Inputs, call, resolve_device
+from vinets.running import Inputs, call, resolve_device, tensors_of
 from vinets.settings import Formats, Windows
 
 __all__ = ["Throughput", "compare", "throughput", "time_share"]
@@ -22,29 +22,15 @@ __all__ = ["Throughput", "compare", "throughput", "time_share"]
 
 @dataclass(frozen=True)
 class Throughput:
-    """The speed of a network at one batch size.
-
-    Attributes
-    ----------
-    mean, std, median : float
-        Examples per second over the windows; ``std`` is the sample deviation, 0 for one window.
-    rates : tuple of float
-        Examples per second of each window. In :func:`compare` the windows of the same position lie
-        next to each other in time, so their ratios are fair.
-    latency_ms : float
-        Milliseconds of one forward pass that is waited for; the median over the windows.
-    peak_memory : int
-        Bytes of parameters, buffers, inputs and intermediate tensors at the fullest moment of one
-        pass; see :func:`vinets.measure.memory.peak_bytes`.
-    """
+    """The speed of a network at one batch size, in examples per second over the windows."""
 
     batch_size: int
     mean: float
-    std: float
+    std: float  # the sample deviation, 0 for one window
     median: float
-    rates: tuple[float, ...]
-    latency_ms: float
-    peak_memory: int
+    rates: tuple[float, ...]  # of each window, in compare next to those of the other networks
+    latency_ms: float  # of one forward pass that is waited for; the median over the windows
+    peak_memory: int  # bytes of weights, inputs and intermediate tensors at the fullest moment
     device: str
 
     def ratio_to(self, reference: Throughput) -> float:
@@ -53,18 +39,8 @@ class Throughput:
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
-@flat(windows=Windows, formats=Formats)
-def throughput(
-    network: nn.Module,
-    example: Inputs,
-    *,
-    batch_sizes: Sequence[int] = (1, 32, 256),
-    device: str | torch.device = "auto",
-    compile: bool = False,
-    windows: Windows,
-    formats: Formats,
-) -> list[Throughput]:
-    """Measure one network; the parameters are those of :func:`compare`.
+def throughput(network: nn.Module, example: Inputs, **options: Any) -> list[Throughput]:
+    """Measure one network; the options are those of :func:`compare`.
 
     Examples
     --------
@@ -73,16 +49,8 @@ def throughput(
     >>> fast[0].batch_size, len(fast[0].rates), fast[0].peak_memory  # 288 + 3 * 128
     (4, 5, 672)
     """
-    measured = compare(
-        {"network": network},
-        example,
-        batch_sizes=batch_sizes,
-        device=device,
-        compile=compile,
-        windows=windows,
-        formats=formats,
-    )
-    return measured["network"]
+    measured: list[Throughput] = compare({"network": network}, example, **options)["network"]
+    return measured
 
 
 @flat(windows=Windows, formats=Formats)
@@ -98,6 +66,8 @@ def compare(
 ) -> dict[str, list[Throughput]]:
     """Measure networks side by side: their windows take turns, so that drift hits all alike.
 
+    For each network there is one result per batch size, the number of examples in a forward pass.
+
     Parameters
     ----------
     networks : dict of str to Module
@@ -110,14 +80,12 @@ def compare(
     windows, formats
         See :class:`~vinets.settings.Windows` and :class:`~vinets.settings.Formats`; their fields
         are keywords here, such as ``repeats=3`` and ``amp=True``.
-
-    Returns
-    -------
-    dict of str to list of Throughput
-        For each network one entry per batch size, the number of examples in a forward pass.
     """
     setting = Setting(resolve_device("compare", device), formats)
-    _check_networks(networks)
+    found = networks.values() if isinstance(networks, Mapping) else ()
+    if not found or not all(isinstance(network, nn.Module) for network in found):
+        got = [type(n).__name__ for n in found] or type(networks).__name__
+        raise parameter_error("compare", "networks", "a dict from names to networks", got)
     if not isinstance(batch_sizes, Sequence) or isinstance(batch_sizes, str) or not batch_sizes:
         accepted = "a list of positive integers"
         raise parameter_error("compare", "batch_sizes", accepted, batch_sizes)
@@ -126,11 +94,12 @@ def compare(
     batch_of("compare", example)
     results: dict[str, list[Throughput]] = {name: [] for name in networks}
     with limited_threads(formats.threads), torch.no_grad():
+        # One copy for all batch sizes; a compiled network is made anew for each, with its shapes.
         copies = {name: setting.network(network) for name, network in networks.items()}
         for batch_size in batch_sizes:
             inputs = setting.inputs(example, batch_size)
             runners = {
-                name: Runner(network, inputs, batch_size, setting, compile)
+                name: _Runner(network, inputs, batch_size, setting, compile)
                 for name, network in copies.items()
             }
             for runner in runners.values():
@@ -139,7 +108,7 @@ def compare(
                 for runner in runners.values():
                     runner.window(windows.seconds)
             for name, runner in runners.items():
-                results[name].append(_summary(runner))
+                results[name].append(runner.result())
     return results
 
 
@@ -155,7 +124,7 @@ def time_share(
     device: str | torch.device = "auto",
     formats: Formats,
 ) -> float:
-    """Time in one part of a network relative to the time in another.
+    """Seconds in one part of a network divided by those in another; the median over the passes.
 
     Both are timed inside complete forward passes: what the part finds in the caches and in the
     queue of the GPU is what it finds in use.
@@ -171,11 +140,6 @@ def time_share(
     device, formats
         As in :func:`compare`.
 
-    Returns
-    -------
-    float
-        Seconds in ``part`` divided by seconds in ``reference``; the median over the passes.
-
     Examples
     --------
     >>> net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
@@ -186,13 +150,20 @@ def time_share(
     check_value("time_share", "repeats", whole(), repeats)
     check_value("time_share", "warmup", whole(0), warmup)
     inputs = setting.inputs(example, batch_of("time_share", example))
+    known = {module: name for name, module in network.named_modules()}
     parts = {"part": part, "reference": reference}
-    names = {role: _name_in(network, module, role) for role, module in parts.items()}
+    for role, module in parts.items():
+        if module not in known:
+            got = type(module).__name__
+            raise parameter_error("time_share", role, "a module inside the network", got)
     shares = []
     with limited_threads(formats.threads), torch.no_grad():
         clock = Clock(setting.device)
         running = setting.network(network)
-        watches = {role: Stopwatch(running.get_submodule(n), clock) for role, n in names.items()}
+        watches = {
+            role: Stopwatch(running.get_submodule(known[module]), clock)
+            for role, module in parts.items()
+        }
         for turn in range(warmup + repeats):
             with setting.autocast():
                 call(running, inputs)
@@ -200,36 +171,75 @@ def time_share(
             for role, watch in watches.items():
                 if not watch.spans:
                     accepted = "a module that the forward pass calls"
-                    raise parameter_error("time_share", role, accepted, names[role])
+                    raise parameter_error("time_share", role, accepted, known[parts[role]])
             share = watches["part"].take() / watches["reference"].take()
             if turn >= warmup:
                 shares.append(share)
     return statistics.median(shares)
 
 
-def _summary(runner: Runner) -> Throughput:
-    return Throughput(
-        runner.batch_size,
-        statistics.fmean(runner.rates),
-        statistics.stdev(runner.rates) if len(runner.rates) > 1 else 0.0,
-        statistics.median(runner.rates),
-        tuple(runner.rates),
-        1e3 * statistics.median(runner.latencies),
-        runner.peak,
-        str(runner.setting.device),
-    )
+class _Runner:
+    """One network with one batch, and what its windows measured.
 
+    Every window adds to ``rates`` its examples per second, and to ``latencies`` the seconds of a
+    pass that is waited for; ``peak`` is the peak memory of one pass in bytes.
+    """
 
-def _name_in(network: nn.Module, module: nn.Module, role: str) -> str:
-    for name, candidate in network.named_modules():
-        if candidate is module:
-            return str(name)
-    got = type(module).__name__
-    raise parameter_error("time_share", role, "a module inside the network", got)
+    def __init__(
+        self, network: nn.Module, inputs: Inputs, batch_size: int, setting: Setting, compile: bool
+    ) -> None:
+        self.plain = network
+        self.network = torch.compile(network, dynamic=False) if compile else network
+        self.inputs = inputs
+        self.batch_size = batch_size
+        self.setting = setting
+        self.clock = Clock(setting.device)
+        self.chunk, self.peak = 1, 0  # on the CPU each pass is timed by itself
+        self.rates: list[float] = []
+        self.latencies: list[float] = []
 
+    def prepare(self, warmup: int, seconds: float) -> None:
+        """Warm up, take the peak memory and choose how many passes run between two marks."""
+        self._run(self.network, warmup)
+        held = [*self.plain.parameters(), *self.plain.buffers(), *tensors_of(self.inputs)]
+        # What a compiled network allocates on the CPU cannot be followed.
+        network = self.network if self.clock.on_cuda else self.plain
+        self.peak = peak_bytes(lambda: self._run(network, 1), held, self.setting.device)
+        if self.clock.on_cuda:  # waiting after each pass would leave the GPU idle
+            alone = statistics.median(self._seconds_per_pass(1, 0.0) for _ in range(3))
+            # A quarter of a window between two marks, so that it ends soon after its time.
+            self.chunk = max(1, int(seconds / 4 / max(alone, 1e-6)))
 
-def _check_networks(networks: Any) -> None:
-    found = networks.values() if isinstance(networks, Mapping) else ()
-    if not found or not all(isinstance(network, nn.Module) for network in found):
-        got = [type(n).__name__ for n in found] or type(networks).__name__
-        raise parameter_error("compare", "networks", "a dict from names to networks", got)
+    def window(self, seconds: float) -> None:
+        """Run for at least that long; on a GPU then also for a fifth of it pass by pass."""
+        per_pass = self._seconds_per_pass(self.chunk, seconds)
+        self.rates.append(self.batch_size / per_pass)
+        if self.chunk > 1:
+            per_pass = self._seconds_per_pass(1, seconds / 5)
+        self.latencies.append(per_pass)
+
+    def _seconds_per_pass(self, chunk: int, seconds: float) -> float:
+        spent, passes = 0.0, 0
+        while not passes or spent < seconds:
+            spent += self.clock.seconds(lambda: self._run(self.network, chunk))
+            passes += chunk
+        return spent / passes
+
+    def _run(self, network: Callable[..., Any], passes: int) -> None:
+        for _ in range(passes):
+            # A context for each pass: inside of one, weights that were cast are kept for the next.
+            with self.setting.autocast():
+                call(network, self.inputs)
+
+    def result(self) -> Throughput:
+        """The windows in numbers."""
+        return Throughput(
+            self.batch_size,
+            statistics.fmean(self.rates),
+            statistics.stdev(self.rates) if len(self.rates) > 1 else 0.0,
+            statistics.median(self.rates),
+            tuple(self.rates),
+            1e3 * statistics.median(self.latencies),
+            self.peak,
+            str(self.setting.device),
+        )

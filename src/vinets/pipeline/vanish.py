@@ -13,7 +13,7 @@ from vinets.algebra.shared import SharedPolynomials, count_monomials, term_momen
 from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning, VanishingIdeal
 from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
 from vinets.ideals.pruning import PrunedIdeals, PruningScores, as_polynomials, prune, score
-from vinets.measure.timing import Clock
+from vinets.measure.running import Clock
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.pipeline.variables import Variables

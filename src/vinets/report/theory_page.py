@@ -31,7 +31,7 @@ from vinets.report.values import (
 )
 from vinets.theory.advisor import Advice, power_of_ten
 from vinets.theory.complexity import Complexity
-from vinets.theory.margins import QUANTILES
+from vinets.theory.generalisation import QUANTILES
 from vinets.theory.networks import CutComplexity
 from vinets.theory.studies import Corollary, Study
 

@@ -21,7 +21,7 @@ from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.nn.heads import HEADS, Head
 from vinets.nn.network import CutNetwork, Record, VINet, input_fields, network_of
-from vinets.theory.heads import head_norms
+from vinets.theory.networks import head_norms
 
 __all__ = ["HeadContract", "lived", "stored"]
 

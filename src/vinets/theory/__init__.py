@@ -1,13 +1,16 @@
 """The theory behind VI-Nets: spectral complexity, encodings and bounds."""
 
-from vinets.theory.advisor import Advice, advise
+from vinets.theory.advisor import Advice, Region, Split, advise, split_at
 from vinets.theory.bounds import PolynomialBounds, kappa, polynomial_bounds
 from vinets.theory.complexity import Complexity, LayerNorms
-from vinets.theory.generalisation import GeneralisationBound, compare
+from vinets.theory.generalisation import (
+    GeneralisationBound,
+    MarginDistribution,
+    collect_margins,
+    compare,
+)
 from vinets.theory.inex import InExEncoding, cancellation, encode
-from vinets.theory.margins import MarginDistribution, collect_margins
 from vinets.theory.networks import CutComplexity, cut_complexity, spectral_complexity
-from vinets.theory.split import Region, Split, split_at
 from vinets.theory.studies import Corollary, Study, study
 
 __all__ = [

@@ -1,7 +1,20 @@
-"""Which sizes of a VI-Net have no larger spectral complexity than the uncut, for certain.
+r"""Which heads behind a cut have no larger spectral complexity than what they replace, for certain.
 
-The bound behind it is that of :class:`vinets.theory.split.Region`. Here it is laid out over a grid
-of sizes, and one size is recommended by a simple rule.
+With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d`, coefficient rows of
+:math:`\ell_1` norm at most :math:`\tau`, and a final layer with :math:`\|W_F\|_2 \le \lambda_1`
+and :math:`\|W_F^T\|_{2,1} \le \lambda_2 \|W_F\|_2`, the main theorem gives
+
+.. math::
+   \kappa = \frac{R_{\tilde\phi}}{R_\phi} \le
+   d \cdot 2^{d/2} d \tau \lambda_1 \sqrt{NS} \cdot \frac{\prod_B \rho\|W\|_2}{\prod_R \rho\|W\|_2}
+   \Bigl(\frac{\Sigma_K + \Sigma_B + (2^d S)^{2/3} + (N \sqrt{S})^{2/3} + \lambda_2^{2/3}}
+   {\Sigma_K + \Sigma_R}\Bigr)^{3/2}
+
+with the kept layers K, the removed ones R and those before the polynomials B of a :class:`Split`,
+and :math:`\Sigma` the sums of :math:`(\|W^T\|_{2,1} / \|W\|_2)^{2/3}`. The constant
+:math:`2^{d/2}` is the proved one; the theorem states :math:`2^d`. The bound is linear in
+:math:`\tau`, so the region :math:`\kappa \le 1` is :math:`\tau \le \tau_{\max}(d, N, S)`, in
+closed form. :func:`advise` lays it out over a grid of sizes, and recommends one by a simple rule.
 
 Polynomials with leading coefficient 1, or with a coefficient vector of unit length, have an
 l1 norm of at least 1. Where the largest certified tau is below 1, no such head is certified. That
@@ -15,22 +28,133 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from itertools import product
-from numbers import Integral
+from itertools import product, takewhile
+from numbers import Integral, Real
 from typing import Any
 
-from vinets.checks import parameter_error
-from vinets.options import flat
+from vinets.checks import bounded_float, one_of, parameter_error
+from vinets.options import check_value, flat, whole
 from vinets.settings import Advising
+from vinets.theory.bounds import PolynomialSize
+from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import MAX_DEGREE
-from vinets.theory.split import Region, Split
 
-__all__ = ["Advice", "AdviceRow", "advise", "power_of_ten"]
+__all__ = ["Advice", "AdviceRow", "Region", "Split", "advise", "power_of_ten", "split_at"]
 
+CONSTANTS = ("proved", "stated")
 DEGREES = (1, 2, 3, 4, 5)
 PER_CLASS = (1, 4, 16, 32, 64, 128, 256)
 MONOMIALS = (16, 32, 64, 128, 256, 512, 1024, 2048, 8192)
 FEWEST_MONOMIALS = 16  # the recommendation goes no lower
+
+
+@dataclass(frozen=True)
+class Split:
+    """The layers of an uncut network and of a VI-Net on it, up to the polynomials.
+
+    The uncut network is ``kept + removed``. The VI-Net is ``kept + before + (W_M, W_C, W_F)``.
+    """
+
+    kept: tuple[LayerNorms, ...]  # may be empty
+    removed: tuple[LayerNorms, ...]  # at least one
+    before: tuple[LayerNorms, ...] = ()  # between the kept ones and the polynomials
+
+    def __post_init__(self) -> None:
+        if not self.removed:
+            remedy = "Cut the network before its last layer."
+            raise parameter_error("Split", "removed", "at least one layer", self.removed, remedy)
+        # A layer of zeros makes R zero and its logarithm infinite, so that no quotient is left.
+        for name in ("kept", "removed", "before"):
+            for layer in getattr(self, name):
+                numbers = (layer.spectral, layer.two_one, layer.lipschitz)
+                if not all(0 < number < math.inf for number in numbers):
+                    accepted = "layers with positive, finite norms and Lipschitz constants"
+                    remedy = "A network with a layer of zeros has the complexity 0."
+                    raise parameter_error("Split", name, accepted, layer, remedy)
+
+    @property
+    def log10_removed(self) -> float:
+        """Decimal logarithm of the product of norms and Lipschitz constants that the cut frees."""
+        return Complexity(self.removed).log10_product
+
+    @property
+    def log10_before(self) -> float:
+        """Decimal logarithm of the same product for the layers before the polynomials."""
+        return Complexity(self.before).log10_product
+
+
+def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNorms] = ()) -> Split:
+    """Split the layers of ``uncut`` by those of the network that a cut leaves.
+
+    ``kept`` is the longest common start of equal layers. A cut may change its last layers: inside
+    of a residual block a fork turns into a plain layer, and pooling behind the cut no longer
+    counts in a Lipschitz constant. Such layers of the truncated network go to the front of
+    ``before``, and their counterparts to ``removed``, so that :func:`vinets.theory.bounds.kappa`
+    stays the exact quotient of the complexities.
+
+    Both come from :func:`~vinets.theory.networks.spectral_complexity` with the same settings;
+    ``before`` are layers between the cut and the polynomials, such as a projection.
+
+    Examples
+    --------
+    >>> a, b, c = (LayerNorms(name, 2.0, 3.0) for name in "abc")
+    >>> pooled = LayerNorms("b", 2.0, 3.0, lipschitz=0.5)
+    >>> split = split_at(Complexity((a, pooled, c)), Complexity((a, b)))
+    >>> split == Split(kept=(a,), removed=(pooled, c), before=(b,))
+    True
+    """
+    pairs = zip(uncut.layers, truncated.layers, strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    added = (*truncated.layers[common:], *before)
+    return Split(uncut.layers[:common], uncut.layers[common:], added)
+
+
+@dataclass(frozen=True)
+class Region:
+    r"""The set of (d, N, S, tau) for which the bound on :math:`\kappa` is at most 1.
+
+    The final layer has :math:`\|W_F\|_2 \le \lambda_1` and
+    :math:`\|W_F^T\|_{2,1} \le \lambda_2 \|W_F\|_2`; the constant is the factor :math:`2^{d/2}`
+    of the proof, or the :math:`2^d` that is stated.
+
+    Examples
+    --------
+    >>> region = Region(Split((), (LayerNorms("a", 1e6, 1e7),)), lambda_1=1.0, lambda_2=10.0)
+    >>> round(10 ** region.log10_tau_max(degree=2, polynomials=10, monomials=16), 1)
+    537.4
+    """
+
+    split: Split
+    lambda_1: float
+    lambda_2: float
+    constant: str = "proved"
+
+    def __post_init__(self) -> None:
+        _positive("Region", "lambda_1", self.lambda_1)
+        remedy = "No matrix has a smaller ratio of these norms."
+        bounded_float("Region", "lambda_2", self.lambda_2, 1, math.inf, remedy=remedy)
+        one_of("Region", "constant", self.constant, CONSTANTS)
+
+    def log10_kappa(self, degree: int, polynomials: int, monomials: int, tau: float) -> float:
+        r"""Decimal logarithm of the bound on :math:`\kappa`; products alone might overflow."""
+        _positive("Region", "tau", tau)
+        return math.log10(tau) - self.log10_tau_max(degree, polynomials, monomials)
+
+    def log10_tau_max(self, degree: int, polynomials: int, monomials: int) -> float:
+        """Decimal logarithm of the largest tau with which a head of this size is certified."""
+        split, size = self.split, PolynomialSize(degree, monomials, polynomials, tau=1.0)
+        product = size.product(1.0, self.constant)  # lambda_1 apart, for it may be huge or tiny
+        head = math.log10(degree * product) + math.log10(self.lambda_1)
+        uncut = Complexity((*split.kept, *split.removed)).total
+        front = Complexity((*split.kept, *split.before)).total
+        growth = 1.5 * math.log10((front + size.sum_of_ratios(self.lambda_2)) / uncut)
+        return split.log10_removed - split.log10_before - head - growth
+
+
+def _positive(owner: str, name: str, value: Any) -> None:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 0 < float(value) < math.inf:
+        raise parameter_error(owner, name, "a positive, finite number", value)
 
 
 @dataclass(frozen=True)
@@ -71,21 +195,17 @@ class Advice:
         return next((r for r in reversed(fitting) if r.size == fitting[0].size), None)
 
     @property
-    def binding(self) -> float:
-        """Decimal logarithm of the product of norms removed: the head has to stay below it."""
-        return self.region.split.log10_removed
-
-    @property
     def sentence(self) -> str:
         """The recommendation, or why there is none."""
         if self.setting is None:
             last = min(self.path, key=lambda row: (*row.size, row.degree))
+            removed = self.region.split.log10_removed
             return (
                 f"No head is certified at tau = {self.tau:g}, down to {last.polynomials} "
                 f"polynomials over {last.monomials} monomials of degree {last.degree}: the "
-                f"removed layers have a product of norms of 10^{self.binding:.2f} only, and that "
-                f"head needs tau <= {power_of_ten(last.log10_tau_max)}. Cut earlier, or bound the "
-                f"final layer below lambda_1 = {self.region.lambda_1:.4g}."
+                f"removed layers have a product of norms of 10^{removed:.2f} only, and that head "
+                f"needs tau <= {power_of_ten(last.log10_tau_max)}. Cut earlier, or bound the final "
+                f"layer below lambda_1 = {self.region.lambda_1:.4g}."
             )
         found, wanted = self.setting, self.path[0]
         smaller = found.polynomials < wanted.polynomials or found.monomials < wanted.monomials
@@ -104,7 +224,7 @@ class Advice:
             "lambda_1": region.lambda_1,
             "lambda_2": region.lambda_2,
             "tau": self.tau,
-            "log10_removed": self.binding,
+            "log10_removed": region.split.log10_removed,
             "log10_before": region.split.log10_before,
             "rows": [asdict(row) | {"fits": row.fits} for row in self.rows],
             "path": [asdict(row) | {"fits": row.fits} for row in self.path],
@@ -113,9 +233,15 @@ class Advice:
         }
 
     def __str__(self) -> str:
-        region, sizes = self.region, self._columns()
+        region = self.region
+        sizes = list(dict.fromkeys(row.size for row in self.path))
+        # At most five sizes, so that the table stays narrow: spread evenly, and the recommended.
+        chosen = {0, len(sizes) // 3, 2 * len(sizes) // 3, len(sizes) - 1}
+        if self.setting is not None:
+            chosen.add(sizes.index(self.setting.size))
+        sizes = [sizes[i] for i in sorted(chosen)]
         lines = [
-            f"product of the norms removed: 10^{self.binding:.2f}",
+            f"product of the norms removed: 10^{region.split.log10_removed:.2f}",
             f"largest tau with kappa <= 1 by the {region.constant} bound (* from {self.tau:g} on)",
             f"(lambda_1 = {region.lambda_1:.4g}, lambda_2 = {region.lambda_2:.4g})",
             "",
@@ -129,14 +255,6 @@ class Advice:
             lines.append(f"degree {degree:<4}" + "".join(text))
         lines = [line.rstrip() for line in lines]
         return "\n".join([*lines, "", textwrap.fill(self.sentence, 80)])
-
-    def _columns(self) -> list[tuple[int, int]]:
-        """At most five sizes of the path: spread evenly, and the recommended one."""
-        sizes = list(dict.fromkeys(row.size for row in self.path))
-        chosen = {0, len(sizes) // 3, 2 * len(sizes) // 3, len(sizes) - 1}
-        if self.setting is not None:
-            chosen.add(sizes.index(self.setting.size))
-        return [sizes[i] for i in sorted(chosen)]
 
 
 @flat(advising=Advising)
@@ -181,7 +299,6 @@ def advise(
 
     Examples
     --------
-    >>> from vinets.theory.complexity import LayerNorms
     >>> removed = (*(LayerNorms(name, 1e3, 1e5) for name in "abc"), LayerNorms("fc", 3.0, 9.0))
     >>> print(advise(Split((), removed), classes=100))
     product of the norms removed: 10^9.48
@@ -199,7 +316,7 @@ def advise(
     Take 12800 polynomials over 512 monomials of degree up to 3: kappa <= 0.38 at
     tau = 10, and kappa <= 1 up to tau = 26.3.
     """
-    classes = _counts("classes", [classes])[0]
+    check_value("advise", "classes", whole(), classes)
     if polynomials is None:
         polynomials = [classes * count for count in PER_CLASS]
     last, tau = split.removed[-1].spectral, advising.tau
@@ -211,38 +328,30 @@ def advise(
     )
     powers = _counts("degrees", degrees, MAX_DEGREE)
     grid = list(product(_counts("polynomials", polynomials), _counts("monomials", monomials)))
-    wanted = _halvings(classes, advising.per_class, advising.monomials_wanted)
-    return Advice(region, tau, *(_rows(region, tau, powers, sizes) for sizes in (grid, wanted)))
+    # The wanted size and its halvings, down to a polynomial a class and a few monomials.
+    count, terms = advising.per_class, advising.monomials_wanted
+    fewest = min(FEWEST_MONOMIALS, terms)
+    path = [(classes * count, terms)]
+    while (count, terms) != (1, fewest):
+        count, terms = max(1, count // 2), max(fewest, terms // 2)
+        path.append((classes * count, terms))
+
+    def rows(sizes: list[tuple[int, int]]) -> tuple[AdviceRow, ...]:
+        return tuple(
+            AdviceRow(d, n, s, region.log10_tau_max(d, n, s), region.log10_kappa(d, n, s, tau))
+            for n, s in sizes
+            for d in powers
+        )
+
+    return Advice(region, tau, rows(grid), rows(path))
 
 
-def _halvings(classes: int, per_class: int, monomials: int) -> list[tuple[int, int]]:
-    """The wanted size and its halvings, down to a polynomial a class and a few monomials."""
-    fewest = min(FEWEST_MONOMIALS, monomials)
-    sizes = [(per_class, monomials)]
-    while sizes[-1] != (1, fewest):
-        count, terms = sizes[-1]
-        sizes.append((max(1, count // 2), max(fewest, terms // 2)))
-    return [(classes * count, terms) for count, terms in sizes]
-
-
-def _rows(
-    region: Region, tau: float, degrees: list[int], sizes: list[tuple[int, int]]
-) -> tuple[AdviceRow, ...]:
-    """One row a size and degree, the degrees of a size together."""
-    return tuple(
-        AdviceRow(d, n, s, region.log10_tau_max(d, n, s), region.log10_kappa(d, n, s, tau))
-        for n, s in sizes
-        for d in degrees
-    )
-
-
-def _counts(name: str, values: Iterable[int], most: int | None = None) -> list[int]:
+def _counts(name: str, values: Iterable[int], most: float = math.inf) -> list[int]:
     """Positive integers in ascending order, each once."""
     found = list(values)
-    accepted = "positive integers" if most is None else f"integers from 1 to {most}"
+    accepted = "positive integers" if most == math.inf else f"integers from 1 to {most}"
     for value in found:
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not whole or value < 1 or (most is not None and value > most):
+        if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= most:
             raise parameter_error("advise", name, accepted, value)
     if not found:
         raise parameter_error("advise", name, f"one or more {accepted}", found)
@@ -257,7 +366,7 @@ def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> 
     >>> power_of_ten(1.4199), power_of_ten(7.09), power_of_ten(-0.3)
     ('26.2', '10^7.0', '0.501')
     """
-    if -4 <= log10 < 6:
+    if -4 <= log10 < 6:  # beyond, plain digits would not fit the columns of a table
         digit = 10.0 ** (math.floor(log10) - 2)
         return f"{rounded(10**log10 / digit) * digit:.3g}"
     return f"10^{rounded(10 * log10) / 10:.1f}"

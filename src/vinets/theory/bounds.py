@@ -32,19 +32,12 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.checks import parameter_error
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
+from vinets.options import check_value, whole
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import InExEncoding, encode
 from vinets.theory.norms import largest_of
 
-__all__ = [
-    "Bound",
-    "PolynomialBounds",
-    "PolynomialSize",
-    "encode_polynomials",
-    "kappa",
-    "matrix_norms",
-    "polynomial_bounds",
-]
+__all__ = ["PolynomialBounds", "encode_polynomials", "kappa", "polynomial_bounds"]
 
 Polynomials: TypeAlias = PolynomialLayer | BlockPolynomialLayer | SharedPolynomials
 
@@ -52,38 +45,26 @@ ROUNDING = 1e-9  # bounds may be attained; norms carry rounding errors
 
 
 def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> LayerNorms:
-    """Both norms of a dense or sparse matrix that is not zero, in float64.
-
-    Examples
-    --------
-    >>> import torch
-    >>> norms = matrix_norms(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
-    >>> norms.spectral, norms.two_one
-    (5.0, 5.0)
-    """
+    """Both norms of a dense matrix, or of a sparse one of few columns; not zero, in float64."""
     weight = matrix.detach().double().cpu()
     weight = weight.coalesce() if weight.is_sparse else weight
     entries = weight.values() if weight.is_sparse else weight
     if weight.ndim != 2 or not entries.isfinite().all():
         accepted, got = "a matrix of finite numbers", f"shape {tuple(weight.shape)}"
         raise parameter_error("matrix_norms", "matrix", accepted, got, "Look for nan and inf.")
+    # The ratio of both norms is undefined for zeros.
     if not entries.any():
         raise parameter_error("matrix_norms", "matrix", "a matrix that is not zero", "zeros")
-    if weight.is_sparse:
-        spectral, two_one = _sparse_norms(weight)
-    else:
-        spectral, two_one = largest_of(weight[None]), float(weight.norm(dim=1).sum())
-    return LayerNorms(name, spectral, two_one, lipschitz)
-
-
-def _sparse_norms(weight: Tensor) -> tuple[float, float]:
-    """Both norms of a matrix of many sparse rows and few columns."""
-    values, index = weight.values().numpy(), tuple(weight.indices().numpy())
-    rows = csr_array((values, index), shape=tuple(weight.shape))
+    if not weight.is_sparse:
+        two_one = float(weight.norm(dim=1).sum())
+        return LayerNorms(name, largest_of(weight[None]), two_one, lipschitz)
+    index = tuple(weight.indices().numpy())
+    rows = csr_array((entries.numpy(), index), shape=tuple(weight.shape))
     # The Gram matrix is small, and W_M holds small integers, so that it is even exact. Squaring
     # costs the small singular values their digits, but not the largest.
     spectral = np.sqrt(np.linalg.eigvalsh((rows.T @ rows).toarray())[-1])
-    return float(spectral), float(np.sqrt(rows.power(2).sum(axis=1)).sum())
+    two_one = float(np.sqrt(rows.power(2).sum(axis=1)).sum())
+    return LayerNorms(name, float(spectral), two_one, lipschitz)
 
 
 def kappa(
@@ -103,7 +84,6 @@ def kappa(
     """
     if not kept and not removed:
         raise parameter_error("kappa", "removed", "the layers of an uncut network", [])
-
     before, after = Complexity((*kept, *removed)), Complexity((*kept, *added))
     products = Complexity(tuple(added)).product / Complexity(tuple(removed)).product
     return products * (after.total / before.total) ** 1.5
@@ -111,16 +91,7 @@ def kappa(
 
 @dataclass(frozen=True)
 class PolynomialSize:
-    r"""The four numbers that the bounds depend on, and the bounds.
-
-    Examples
-    --------
-    >>> size = PolynomialSize(degree=2, monomials=4, polynomials=9, tau=5.0)
-    >>> size.sums_spectral, size.coefficients_spectral
-    (8.0, 15.0)
-    >>> size.product_stated(1.0), size.product_proved(1.0)
-    (240.0, 120.0)
-    """
+    """The four numbers that the bounds depend on, and the bounds."""
 
     degree: int  # d, the highest
     monomials: int  # S
@@ -128,12 +99,11 @@ class PolynomialSize:
     tau: float  # bound on the l1 norm of every coefficient row
 
     def __post_init__(self) -> None:
+        owner = "PolynomialSize"
         for name in ("degree", "monomials", "polynomials"):
-            if getattr(self, name) < 1:
-                accepted = "a positive integer"
-                raise parameter_error("PolynomialSize", name, accepted, getattr(self, name))
-        if not (self.tau > 0 and math.isfinite(self.tau)):
-            raise parameter_error("PolynomialSize", "tau", "a positive number", self.tau)
+            check_value(owner, name, whole(), getattr(self, name))
+        if not 0 < self.tau < math.inf:
+            raise parameter_error(owner, "tau", "a positive number", self.tau)
 
     @property
     def sums_spectral(self) -> float:
@@ -155,16 +125,14 @@ class PolynomialSize:
         r"""Bound :math:`N \sqrt{S}` on :math:`\|W_C^T\|_{2,1} / \|W_C\|_2`."""
         return self.polynomials * math.sqrt(self.monomials)
 
-    def product_proved(self, lambda_1: float) -> float:
-        r"""Bound on the three spectral norms, as proved: :math:`2^{d/2} d\tau\lambda_1\sqrt{NS}`.
+    def product(self, lambda_1: float, constant: str = "proved") -> float:
+        r"""Bound :math:`2^{d/2} d\tau\lambda_1\sqrt{NS}` on the three spectral norms.
 
-        The Lipschitz constant ``d`` of the activation comes on top of it in the complexity.
+        As stated, it has :math:`2^d`. The Lipschitz constant ``d`` of the activation comes on top
+        of it in the complexity.
         """
-        return self.sums_spectral * self.coefficients_spectral * lambda_1
-
-    def product_stated(self, lambda_1: float) -> float:
-        r"""Bound on the three spectral norms, as stated: :math:`2^d d \tau \lambda_1 \sqrt{NS}`."""
-        return 2 ** (self.degree / 2) * self.product_proved(lambda_1)
+        proved = self.sums_spectral * self.coefficients_spectral * lambda_1
+        return proved if constant == "proved" else 2 ** (self.degree / 2) * proved
 
     def sum_of_ratios(self, lambda_2: float) -> float:
         r"""Bound :math:`(2^d S)^{2/3} + (N \sqrt{S})^{2/3} + \lambda_2^{2/3}` on the sum."""
@@ -204,8 +172,8 @@ class PolynomialBounds:
     @property
     def layers(self) -> tuple[LayerNorms, ...]:
         """What :func:`kappa` takes as ``added``: W_M, W_C and, where known, W_F."""
-        head = (self.sums, self.coefficients)
-        return head if self.final is None else (*head, self.final)
+        known = (self.sums, self.coefficients, self.final)
+        return tuple(layer for layer in known if layer is not None)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
@@ -218,17 +186,14 @@ class PolynomialBounds:
             Bound("||W_C||_2", wc, coefficients.spectral, size.coefficients_spectral),
             Bound("||W_C^T||_2,1 / ||W_C||_2", wc, coefficients.ratio, size.coefficients_ratio),
         ]
-        if self.final is None:
-            return tuple(found)
-        product = math.prod(layer.spectral for layer in self.layers)
-        shares = Complexity(self.layers).total
-        lambda_1, lambda_2 = self.final.spectral, self.final.ratio
-        norms = "product of ||W||_2"
-        found += [
-            Bound(norms, "theorem, as proved", product, size.product_proved(lambda_1)),
-            Bound(norms, "theorem, as stated", product, size.product_stated(lambda_1)),
-            Bound("sum of ratios^(2/3)", "theorem", shares, size.sum_of_ratios(lambda_2)),
-        ]
+        if self.final is not None:
+            product = math.prod(layer.spectral for layer in self.layers)
+            for constant in ("proved", "stated"):
+                bound = size.product(self.final.spectral, constant)
+                source = f"theorem, as {constant}"
+                found.append(Bound("product of ||W||_2", source, product, bound))
+            shares, bound = Complexity(self.layers).total, size.sum_of_ratios(self.final.ratio)
+            found.append(Bound("sum of ratios^(2/3)", "theorem", shares, bound))
         return tuple(found)
 
     @property
@@ -248,10 +213,9 @@ class PolynomialBounds:
             f"tau {size.tau:.4g}",
             f"{'quantity':<26} {'actual':>11} {'bound':>11} {'ratio':>9}  source",
         ]
-        lines += [
-            f"{b.quantity:<26} {b.actual:>11.4g} {b.bound:>11.4g} {b.tightness:>9.2g}  {b.source}"
-            for b in self.bounds
-        ]
+        for b in self.bounds:
+            numbers = f"{b.actual:>11.4g} {b.bound:>11.4g} {b.tightness:>9.2g}"
+            lines.append(f"{b.quantity:<26} {numbers}  {b.source}")
         return "\n".join(lines)
 
 
@@ -262,7 +226,7 @@ def encode_polynomials(polynomials: Polynomials | InExEncoding) -> InExEncoding:
     if isinstance(polynomials, SharedPolynomials):
         return encode(polynomials.terms, polynomials.coefficients, polynomials.constants)
     if isinstance(polynomials, PolynomialLayer | BlockPolynomialLayer):
-        plain = polynomials.folded()
+        plain = polynomials.folded()  # a copy with the normalisation in its weights
         weight = plain.weight if isinstance(plain, PolynomialLayer) else plain.dense()
         return encode(plain.monomials.terms, weight, plain.bias)
     accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
@@ -300,6 +264,7 @@ def polynomial_bounds(
     if final is not None and (final.ndim != 2 or final.shape[1] != len(matrix)):
         accepted = f"a matrix of {len(matrix)} columns, one a polynomial"
         raise parameter_error("polynomial_bounds", "final", accepted, tuple(final.shape))
+    # The smallest tau with which the bounds hold for these very rows.
     tau = float(matrix.abs().sum(dim=1).max())
     size = PolynomialSize(encoded.degree, len(encoded.terms), len(matrix), tau)
     return PolynomialBounds(

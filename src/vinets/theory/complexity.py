@@ -13,15 +13,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import Any
 
+from vinets.plain import as_plain
 from vinets.theory.layers import RESIDUAL_RULE, Layer
-from vinets.theory.norms import (
-    kernel_bound,
-    linear_map,
-    row_norms,
-    spectral_norm,
-    stacked_norm,
-)
+from vinets.theory.norms import kernel_bound, linear_map, row_norms, spectral_norm, stacked_norm
 
 __all__ = ["Complexity", "LayerNorms", "layer_norms"]
 
@@ -61,7 +57,6 @@ class Complexity:
     """
 
     layers: tuple[LayerNorms, ...]
-    residual_rule: str = RESIDUAL_RULE
 
     @property
     def product(self) -> float:
@@ -71,6 +66,7 @@ class Complexity:
     @property
     def log10_product(self) -> float:
         """Decimal logarithm of the product, finite where that overflows."""
+        # fsum, so that the order of the layers does not show in the last digits.
         factors = [layer.lipschitz * layer.spectral for layer in self.layers]
         return math.fsum(map(math.log10, factors)) if all(f > 0 for f in factors) else -math.inf
 
@@ -89,10 +85,9 @@ class Complexity:
     def R(self) -> float:
         """The spectral complexity, or infinity where it does not fit a float."""
         log = self.log10_R
-        if log > 300:
-            return math.inf
-        if log < -300:  # also where a layer is zero
-            return 0.0
+        # Far inside of the range of floats, as the product alone may be larger or smaller than R.
+        if abs(log) > 300:  # minus infinity where a layer is zero
+            return math.inf if log > 0 else 0.0
         return self.product * float(self.total**1.5)
 
     @property
@@ -106,15 +101,13 @@ class Complexity:
         """Whether every spectral norm reached its tolerance."""
         return all(layer.converged for layer in self.layers)
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain numbers and names, for JSON."""
-        rows = [
-            asdict(layer) | {"share": share}
-            for layer, share in zip(self.layers, self.shares, strict=True)
-        ]
-        log = self.log10_R if math.isfinite(self.log10_R) else None
-        value = self.R if math.isfinite(self.R) else None
-        return {"R": value, "log10_R": log, "residual_rule": self.residual_rule, "layers": rows}
+        shares = zip(self.layers, self.shares, strict=True)
+        rows = [asdict(layer) | {"share": share} for layer, share in shares]
+        found = {"R": self.R, "log10_R": self.log10_R, "residual_rule": RESIDUAL_RULE}
+        plain: dict[str, Any] = as_plain(found | {"layers": rows})
+        return plain
 
     def __str__(self) -> str:
         width = max([5, *(len(layer.name) for layer in self.layers)])
@@ -135,34 +128,27 @@ class Complexity:
 
 def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNorms:
     """Both norms of a layer, with the shortcut that a fork, a carry or a join holds beside it."""
-    rows = row_norms(layer.operator, layer.input_shape)
+    operator, shape, role = layer.operator, layer.input_shape, layer.role
+    rows, cheap = row_norms(operator, shape), kernel_bound(operator)
     two_one = float(rows.sum())
-    cheap = kernel_bound(layer.operator)
-    if layer.role == "fork" and layer.shortcut is not None:
-        shortcut, shape = layer.shortcut, layer.input_shape
-        maps = [linear_map(part, shape) for part in (layer.operator, shortcut)]
-        found = stacked_norm(maps, shape, tolerance, seed, layer.operator.weight.device)
-        two_one += float(row_norms(shortcut, layer.input_shape).sum())
-        cheap = math.hypot(cheap, kernel_bound(shortcut))
-        value, upper = found.value, min(found.upper, cheap)
+    if layer.shortcut is not None:  # of a fork, one above the other
+        maps = [linear_map(part, shape) for part in (operator, layer.shortcut)]
+        found = stacked_norm(maps, shape, tolerance, seed, operator.weight.device)
+        two_one += float(row_norms(layer.shortcut, shape).sum())
+        cheap = math.hypot(cheap, kernel_bound(layer.shortcut))
     else:
-        found = spectral_norm(layer.operator, layer.input_shape, tolerance, seed)
-        value, upper = found.value, min(found.upper, cheap)
-        if layer.role in ("fork", "join"):
-            value, upper, cheap = (math.hypot(norm, 1.0) for norm in (value, upper, cheap))
-        elif layer.role == "carry":
-            value, upper, cheap = (max(norm, 1.0) for norm in (value, upper, cheap))
-        if layer.role == "join":
-            two_one = float((rows.square() + 1).sqrt().sum())
-        else:
-            two_one += layer.carried
+        found = spectral_norm(operator, shape, tolerance, seed)
+        two_one += layer.carried
+    value, upper = found.value, min(found.upper, cheap)
+    # The identity beside the operator; its norms are closed forms.
+    if role == "carry":
+        value, upper, cheap = (max(norm, 1.0) for norm in (value, upper, cheap))
+    elif role in ("fork", "join") and layer.shortcut is None:
+        value, upper, cheap = (math.hypot(norm, 1.0) for norm in (value, upper, cheap))
+    if role == "join":
+        two_one = float((rows.square() + 1).sqrt().sum())
+    # Where both agree but for rounding, the bound must not lie below the value.
+    upper = max(value, upper)
     return LayerNorms(
-        layer.name,
-        value,
-        two_one,
-        layer.lipschitz,
-        cheap,
-        max(value, upper),
-        found.converged,
-        layer.role,
+        layer.name, value, two_one, layer.lipschitz, cheap, upper, found.converged, role
     )

@@ -8,7 +8,7 @@ inclusion and exclusion:
 
 The partial sums are the rows of :math:`W_M`, the signed powers are the activation
 :math:`\alpha^d`. The encoding serves proofs, not speed: it has :math:`2^d - 1` rows a term, and
-the sum cancels badly as :math:`d` grows. :func:`cancellation` measures how badly.
+the sum cancels badly as :math:`d` grows; :func:`cancellation` measures it.
 
 The printed definition sums over :math:`j_{k-1} \le j \le j_k`, so that neighbouring sizes share an
 index. Here every non-empty subset counts once, with the sign of its size.
@@ -30,29 +30,14 @@ from torch import Tensor
 from vinets.algebra.terms import TermSet
 from vinets.checks import parameter_error, point_shape
 
-__all__ = [
-    "Cancellation",
-    "InExEncoding",
-    "cancellation",
-    "encode",
-    "inex",
-    "inex_signs",
-    "subsets",
-    "sums_matrix",
-]
+__all__ = ["Cancellation", "InExEncoding", "cancellation", "encode"]
 
 MAX_ENTRIES = 2**27  # of W_M before merging, about 3 GiB of indices and values
 MAX_DEGREE = 20
 
 
 def subsets(degree: int) -> NDArray[np.bool_]:
-    """The non-empty subsets of ``degree`` elements, smallest first: (2^d - 1, d) masks.
-
-    Examples
-    --------
-    >>> subsets(2).astype(int).tolist()
-    [[1, 0], [0, 1], [1, 1]]
-    """
+    """The non-empty subsets of ``degree`` elements, smallest first: (2^d - 1, d) masks."""
     masks = np.zeros((2**degree - 1, degree), dtype=np.bool_)
     members = (c for size in range(1, degree + 1) for c in combinations(range(degree), size))
     for mask, chosen in zip(masks, members, strict=True):
@@ -61,17 +46,9 @@ def subsets(degree: int) -> NDArray[np.bool_]:
 
 
 def inex_signs(degree: int) -> NDArray[np.int64]:
-    """The sign (-1)^(d - |I|) of every subset, in the order of :func:`subsets`.
-
-    Examples
-    --------
-    >>> inex_signs(3).tolist()
-    [1, 1, 1, -1, -1, -1, 1]
-    """
-    sizes = range(1, degree + 1)
-    return np.repeat(
-        [(-1) ** (degree - size) for size in sizes], [math.comb(degree, size) for size in sizes]
-    )
+    """The sign (-1)^(d - |I|) of every subset, in the order of :func:`subsets`."""
+    sizes = np.arange(1, degree + 1)
+    return np.repeat((-1) ** (degree - sizes), [math.comb(degree, size) for size in sizes])
 
 
 def inex(sums: Tensor, degree: int) -> Tensor:
@@ -92,6 +69,7 @@ def inex(sums: Tensor, degree: int) -> Tensor:
     if sums.shape[-1:] != (2**degree - 1,):
         accepted = f"a tensor of shape (..., {2**degree - 1}) at degree {degree}"
         raise parameter_error("inex", "sums", accepted, tuple(sums.shape))
+    # Powers first and signs last, as in the formula: it is this rounding that is to be measured.
     signs = torch.from_numpy(inex_signs(degree)).to(sums)
     return (sums**degree) @ signs / math.factorial(degree)
 
@@ -102,13 +80,19 @@ def sums_matrix(terms: TermSet) -> Tensor:
     A power repeats its variable, so that entries are small integers. The rows of a term lie
     together, in the order of :func:`subsets`. The matrix (s, n) is sparse (COO, coalesced,
     float64), with ``s`` the sum of 2^d - 1 over the degrees ``d`` of the terms.
-
-    Examples
-    --------
-    >>> sums_matrix(TermSet.from_exponents([[2, 1]])).to_dense().int().tolist()
-    [[1, 0], [1, 0], [0, 1], [2, 0], [1, 1], [1, 1], [2, 1]]
     """
-    _check_terms(terms)
+    if len(terms) == 0 or len(terms.blocks[0]):
+        raise ValueError(
+            "the encoding takes terms of degree 1 and more; pass the constants on their own."
+        )
+    # A term of degree d has d 2^(d-1) entries: each of its factors lies in half of the subsets.
+    entries = sum(len(block) * d * 2**d // 2 for d, block in enumerate(terms.blocks))
+    if entries > MAX_ENTRIES:
+        raise ValueError(
+            f"the encoding of {len(terms)} terms up to degree {len(terms.blocks) - 1} needs "
+            f"{entries:,} entries; at most {MAX_ENTRIES:,} are built. "
+            "Use fewer terms or a lower degree."
+        )
     rows, columns, height = [], [], 0
     for degree, block in enumerate(terms.blocks[1:], 1):
         if len(block) == 0:
@@ -122,6 +106,7 @@ def sums_matrix(terms: TermSet) -> Tensor:
     index = torch.from_numpy(np.stack([np.concatenate(rows), np.concatenate(columns)]))
     ones = torch.ones(index.shape[1], dtype=torch.float64)
     shape = (height, terms.n_variables)
+    # Coalescing adds up the ones of a variable that a term holds several times.
     return torch.sparse_coo_tensor(index, ones, shape, check_invariants=True).coalesce()
 
 
@@ -161,10 +146,7 @@ class InExEncoding:
         return values @ self.coefficients.to(values).mT + self.constants.to(values)
 
     def evaluate_exact(self, points: Sequence[Sequence[Fraction]]) -> list[list[Fraction]]:
-        """Values at rational points, by the same matrices, without rounding.
-
-        Coefficients are taken as the binary fractions that floats are. Slow: meant for proof.
-        """
+        """Values at rational points, by the same matrices, without rounding. Slow: for proof."""
         if not points:
             return []
         x = np.array(points, dtype=object)  # numpy multiplies and adds fractions as they are
@@ -176,6 +158,7 @@ class InExEncoding:
             part = sums[:, start : start + len(signs)]
             values.append(part**degree @ signs / math.factorial(degree))
             start += len(signs)
+        # Coefficients are the binary fractions that floats are.
         exact = np.vectorize(Fraction, otypes=[object])
         matrix, shifts = exact(self.coefficients.numpy()), exact(self.constants.numpy())
         results: list[list[Fraction]] = (np.stack(values, 1) @ matrix.T + shifts).tolist()
@@ -195,7 +178,6 @@ def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None
     >>> encoded.evaluate(torch.tensor([[3.0, 2.0]], dtype=torch.float64))
     tensor([[-20.5000]], dtype=torch.float64)
     """
-    _check_terms(terms)
     if coefficients.ndim != 2 or coefficients.shape[1] != len(terms):
         accepted = f"a matrix of {len(terms)} columns, one a term"
         raise parameter_error("encode", "coefficients", accepted, tuple(coefficients.shape))
@@ -225,11 +207,7 @@ class Cancellation:
 
 
 def cancellation(
-    degrees: Sequence[int],
-    *,
-    points: int = 64,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
+    degrees: Sequence[int], *, points: int = 64, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> tuple[Cancellation, ...]:
     """Measure the relative error of the encoding of x_1 x_2 ... x_d against ``d``.
 
@@ -248,23 +226,21 @@ def cancellation(
     if dtype not in (torch.float32, torch.float64):
         accepted = "torch.float32 or torch.float64"
         raise parameter_error("cancellation", "dtype", accepted, dtype)
-    return tuple(_cancellation(degree, points, seed, dtype) for degree in degrees)
-
-
-def _cancellation(degree: int, points: int, seed: int, dtype: torch.dtype) -> Cancellation:
-    _check_degree("cancellation", degree)
-    generator = torch.Generator().manual_seed(seed)
-    x = (2 * torch.rand(points, degree, generator=generator, dtype=torch.float64) - 1).to(dtype)
-    masks = torch.from_numpy(subsets(degree)).to(x)
-    errors = []
-    for point in x:  # one at a time: 2^d partial sums each
-        exact = math.prod(map(Fraction, point.tolist()), start=Fraction(1))
-        value = Fraction(float(inex(masks @ point, degree)))
-        errors.append(float(abs(value - exact) / abs(exact)))
-    total = sum(math.comb(degree, k) * k**degree for k in range(1, degree + 1))
-    return Cancellation(
-        degree, float(np.median(errors)), max(errors), total / math.factorial(degree)
-    )
+    found = []
+    for degree in degrees:
+        _check_degree("cancellation", degree)
+        generator = torch.Generator().manual_seed(seed)
+        x = (2 * torch.rand(points, degree, generator=generator, dtype=torch.float64) - 1).to(dtype)
+        masks = torch.from_numpy(subsets(degree)).to(x)
+        errors = []
+        for point in x:  # one at a time: 2^d partial sums each
+            exact = math.prod(map(Fraction, point.tolist()), start=Fraction(1))
+            value = Fraction(float(inex(masks @ point, degree)))
+            errors.append(float(abs(value - exact) / abs(exact)))
+        total = sum(math.comb(degree, k) * k**degree for k in range(1, degree + 1))
+        amplification = total / math.factorial(degree)
+        found.append(Cancellation(degree, float(np.median(errors)), max(errors), amplification))
+    return tuple(found)
 
 
 def _check_degree(owner: str, degree: int) -> None:
@@ -272,17 +248,3 @@ def _check_degree(owner: str, degree: int) -> None:
         remedy = "The encoding needs 2^d rows a term."
         accepted = f"an integer from 1 to {MAX_DEGREE}"
         raise parameter_error(owner, "degree", accepted, degree, remedy)
-
-
-def _check_terms(terms: TermSet) -> None:
-    if len(terms) == 0 or len(terms.blocks[0]):
-        raise ValueError(
-            "the encoding takes terms of degree 1 and more; pass the constants on their own."
-        )
-    entries = sum(len(block) * d * 2**d // 2 for d, block in enumerate(terms.blocks))
-    if entries > MAX_ENTRIES:
-        raise ValueError(
-            f"the encoding of {len(terms)} terms up to degree {len(terms.blocks) - 1} needs "
-            f"{entries:,} entries; at most {MAX_ENTRIES:,} are built. "
-            "Use fewer terms or a lower degree."
-        )

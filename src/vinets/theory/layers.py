@@ -7,7 +7,7 @@ is traced, and its parts are read so:
 * batch normalisation in eval mode scales each channel. Right behind a layer it is folded into the
   rows of :math:`W_i`; elsewhere it is a diagonal layer of its own;
 * activations, pooling and flattening belong to :math:`\sigma_i`, with the product of their
-  Lipschitz constants;
+  Lipschitz constants; those of pooling depend on the input size;
 * residual blocks :math:`x \mapsto f(x) + S x` follow the rule ``stacked``. The shortcut travels
   beside the branch, so the block *is* a plain sequence of wider layers, and both norms of these
   are exact. For a branch :math:`f = W_k \sigma \cdots \sigma W_1`:
@@ -26,22 +26,38 @@ is traced, and its parts are read so:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import operator
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
+from torch.nn import functional as F
 
-from vinets.theory.lipschitz import is_sum, lipschitz_constant
 from vinets.theory.norms import LinearLayer
 
-__all__ = ["RESIDUAL_RULE", "Layer", "layers_of"]
+__all__ = ["RESIDUAL_RULE", "Layer", "average_pool_constant", "layers_of", "max_pool_constant"]
 
 RESIDUAL_RULE = "stacked"
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
+SUMS = (operator.add, operator.iadd, torch.add)
+
+# Lipschitz constants, for the Euclidean norm of one example in eval mode.
+ONE: tuple[type[nn.Module], ...] = (nn.ReLU, nn.ReLU6, nn.Tanh, nn.Hardtanh, nn.Softplus)
+ONE += (nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout2d)
+ONE_BY_NAME = {"relu", "relu_", "tanh", "tanh_", "abs", "absolute", "flatten", "contiguous"}
+ONE_BY_NAME |= {"dropout", "view", "reshape", "squeeze"}
+SLOPES: dict[type[nn.Module], float] = {nn.GELU: 1.13, nn.SiLU: 1.1}  # rounded upwards
+AVERAGES = (nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+AVERAGES_BY_NAME: dict[str, Callable[..., Any]] = {
+    "avg_pool2d": F.avg_pool2d,
+    "adaptive_avg_pool2d": F.adaptive_avg_pool2d,
+    "mean": torch.mean,
+}
 
 
 @dataclass(frozen=True)
@@ -83,42 +99,36 @@ def layers_of(network: nn.Module, example: Tensor) -> list[Layer]:
         ) from None
     with torch.no_grad():
         ShapeProp(traced).propagate(example)
+    # ShapeProp has left the shape of its result in the meta data of every node.
     (output,) = (node for node in traced.graph.nodes if node.op == "output")
     if not isinstance(output.args[0], fx.Node):
         raise ValueError("spectral complexity needs a network with one tensor as its output.")
+    # From the output back to the input, a residual block in one step.
+    steps: list[tuple[fx.Node, list[list[fx.Node]]]] = []
+    node = output.args[0]
+    while node.op != "placeholder":
+        paths, source = _block(node) if _is_sum(node) else ([], _source(node))
+        steps.append((node, paths))
+        node = source
     reader = _Reader(dict(traced.named_modules()))
-    for item in _sequence(output.args[0]):
-        reader.read(item)
+    for node, paths in reversed(steps):
+        if paths:
+            reader.read_block(node, *paths)
+        else:
+            reader.read(node)
     layers = reader.layers
     if not layers:
         raise ValueError("spectral complexity needs a network with a linear layer. Got none.")
     return [replace(layers[0], lipschitz=reader.before * layers[0].lipschitz), *layers[1:]]
 
 
-@dataclass(frozen=True)
-class _Block:
-    name: str
-    branch: list[fx.Node]
-    shortcut: list[fx.Node]
-
-
-def _sequence(last: fx.Node) -> list[fx.Node | _Block]:
-    """Nodes and residual blocks from the input to ``last``."""
-    items: list[fx.Node | _Block] = []
-    node = last
-    while node.op != "placeholder":
-        if is_sum(node):
-            block, node = _block(node)
-            items.append(block)
-        else:
-            items.append(node)
-            node = _source(node)
-    return items[::-1]
-
-
-def _block(total: fx.Node) -> tuple[_Block, fx.Node]:
-    """The two paths that meet in a sum, and the node at which they part."""
-    paths = [_path(node) for node in total.args[:2] if isinstance(node, fx.Node)]
+def _block(total: fx.Node) -> tuple[list[list[fx.Node]], fx.Node]:
+    """Shortcut and branch, which meet in a sum, and the node at which they part."""
+    # Each term and what it comes from, back to an input or to another sum.
+    paths = [[node] for node in total.args[:2] if isinstance(node, fx.Node)]
+    for path in paths:
+        while path[-1].op != "placeholder" and not _is_sum(path[-1]):
+            path.append(_source(path[-1]))
     shared = [node for node in paths[0] if node in paths[-1]]
     plain = len(paths) == 2 and not total.kwargs  # no alpha
     if not plain or not shared or _shape(paths[0][0]) != _shape(paths[1][0]):
@@ -126,17 +136,8 @@ def _block(total: fx.Node) -> tuple[_Block, fx.Node]:
             f"the sum {total.name!r} is not a residual block that can be read: both terms must "
             "have one shape and come from one tensor, with no other sum in between."
         )
-    fork = shared[0]
-    shortcut, branch = sorted((path[: path.index(fork)][::-1] for path in paths), key=len)
-    return _Block(total.name, branch, shortcut), fork
-
-
-def _path(node: fx.Node) -> list[fx.Node]:
-    """The node and what it comes from, back to an input or a sum."""
-    path = [node]
-    while path[-1].op != "placeholder" and not is_sum(path[-1]):
-        path.append(_source(path[-1]))
-    return path
+    fork = shared[0]  # paths run backwards, so that this is where they part last
+    return sorted((path[: path.index(fork)][::-1] for path in paths), key=len), fork
 
 
 def _source(node: fx.Node) -> fx.Node:
@@ -159,49 +160,52 @@ class _Reader:
         self.before = 1.0
         self.bare: fx.Node | None = None
 
-    def read(self, item: fx.Node | _Block) -> None:
-        if isinstance(item, _Block):
-            self.layers += self._residual(item)
-            self.bare = None
-            return
-        module = self.modules.get(str(item.target)) if item.op == "call_module" else None
+    def read(self, node: fx.Node) -> None:
+        """Read one step, which is no sum."""
+        module = self.modules.get(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, nn.Linear | nn.Conv2d):
-            shapes = _shape(_source(item)), _shape(item)
-            self.layers.append(Layer(str(item.target), deepcopy(module).double(), *shapes))
-            self.bare = item
+            shapes = _shape(_source(node)), _shape(node)
+            self.layers.append(Layer(str(node.target), deepcopy(module).double(), *shapes))
+            self.bare = node
         elif isinstance(module, NORMALISATIONS):
-            self._normalise(item, module)
+            self._normalise(node, module)
+            self.bare = node
         else:
-            self._multiply(lipschitz_constant(item, self.modules))
+            constant = _lipschitz_constant(node, module)
+            if self.layers:
+                last = self.layers[-1]
+                self.layers[-1] = replace(last, lipschitz=constant * last.lipschitz)
+            else:
+                self.before *= constant
             self.bare = None
 
     def _normalise(self, node: fx.Node, module: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
-        gain, shape = _gain(module, str(node.target)), _shape(node)
+        if module.running_var is None:
+            raise ValueError(
+                f"the batch normalisation {str(node.target)!r} keeps no running statistics, so it "
+                "is no linear layer in eval mode. Train it with track_running_stats=True."
+            )
+        gain = (module.running_var.double() + module.eps).rsqrt()
+        if module.weight is not None:
+            gain = gain * module.weight.detach().double()
+        shape = _shape(node)
         last = self.layers[-1].operator if self.bare is _source(node) else None
         # Behind a linear layer of sequences, the channels are not the features.
         if isinstance(last, nn.Conv2d) or (isinstance(last, nn.Linear) and len(shape) == 1):
             # In place: the operator is a copy of the network's own module.
             last.weight.data *= gain.reshape(-1, *(1 for _ in last.weight.shape[1:]))
         else:
-            size = (*shape, 1, 1)[:3]
+            size = (*shape, 1, 1)[:3]  # a diagonal, as a convolution with a channel a group
             diagonal = nn.Conv2d(len(gain), len(gain), 1, groups=len(gain), bias=False).double()
             diagonal.weight.data = gain.reshape(-1, 1, 1, 1)
             self.layers.append(Layer(str(node.target), diagonal, size, size))
-        self.bare = node
 
-    def _multiply(self, constant: float) -> None:
-        if self.layers:
-            last = self.layers[-1]
-            self.layers[-1] = replace(last, lipschitz=constant * last.lipschitz)
-        else:
-            self.before *= constant
-
-    def _residual(self, block: _Block) -> list[Layer]:
-        """Layers of a block by the rule ``stacked``."""
-        branch, shortcut = self._chain(block.branch), self._chain(block.shortcut)
+    def read_block(self, total: fx.Node, beside: list[fx.Node], along: list[fx.Node]) -> None:
+        """Read a residual block by the rule ``stacked``."""
+        branch, shortcut = self._chain(along), self._chain(beside)
         if branch is None or shortcut is None or len(branch) < 2 or len(shortcut) > 1:
             raise ValueError(
-                f"the residual block at {block.name!r} cannot be read: the branch must start and "
+                f"the residual block at {total.name!r} cannot be read: the branch must start and "
                 "end in one of two or more layers, and the shortcut must be the identity or one "
                 "layer."
             )
@@ -211,14 +215,15 @@ class _Reader:
         middle = [replace(layer, role="carry", carried=carried) for layer in branch[1:-1]]
         # Beside the activations of the branch, the shortcut passes through the identity.
         inner = [replace(layer, lipschitz=max(1.0, layer.lipschitz)) for layer in (first, *middle)]
-        return [*inner, replace(branch[-1], role="join")]
+        self.layers += [*inner, replace(branch[-1], role="join")]
+        self.bare = None
 
     def _chain(self, nodes: Sequence[fx.Node]) -> list[Layer] | None:
         """Layers of a path in a block, or None unless it starts and ends in one."""
         reader = _Reader(self.modules)
         for node in nodes:
             reader.read(node)
-            if not reader.layers:
+            if not reader.layers:  # an activation in front belongs to no layer of the block
                 return None
         return reader.layers if not nodes or reader.bare is nodes[-1] else None
 
@@ -227,12 +232,66 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
     return tuple(node.meta["tensor_meta"].shape[1:])
 
 
-def _gain(module: nn.BatchNorm1d | nn.BatchNorm2d, name: str) -> Tensor:
-    """What batch normalisation in eval mode multiplies each channel by."""
-    if module.running_var is None:
-        raise ValueError(
-            f"the batch normalisation {name!r} keeps no running statistics, so it is no linear "
-            "layer in eval mode. Train it with track_running_stats=True."
-        )
-    gain = (module.running_var.double() + module.eps).rsqrt()
-    return gain if module.weight is None else gain * module.weight.detach().double()
+def _is_sum(node: fx.Node) -> bool:
+    if node.op == "call_method":
+        return node.target in ("add", "add_")
+    return node.op == "call_function" and node.target in SUMS
+
+
+def _lipschitz_constant(node: fx.Node, module: nn.Module | None) -> float:
+    """Lipschitz constant of a node that is not a linear layer, from its module or function."""
+    shape = _shape(_source(node))
+    if module is not None:
+        name, kind = str(node.target), type(module).__name__
+        if isinstance(module, ONE):
+            return 1.0
+        if isinstance(module, nn.LeakyReLU):
+            return max(1.0, abs(module.negative_slope))
+        if isinstance(module, nn.ELU):
+            return max(1.0, module.alpha)
+        if isinstance(module, AVERAGES):
+            return average_pool_constant(module, shape)
+        if isinstance(module, nn.MaxPool2d):
+            return max_pool_constant(module, shape)
+        if type(module) in SLOPES:
+            return SLOPES[type(module)]
+    else:
+        name, kind = node.name, getattr(node.target, "__name__", str(node.target))
+        if kind in AVERAGES_BY_NAME:
+            pool = AVERAGES_BY_NAME[kind]
+            return average_pool_constant(lambda x: pool(x, *node.args[1:], **node.kwargs), shape)
+        if kind in ONE_BY_NAME:
+            return 1.0
+    raise ValueError(
+        f"spectral complexity is defined for linear and Conv2d layers with batch normalisation, "
+        f"Lipschitz activations, pooling and sums of residual blocks. Got {kind} at {name!r} "
+        "instead. Cut the network in front of it, or replace it."
+    )
+
+
+def average_pool_constant(pool: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> float:
+    r"""Bound on the norm of a linear map with non-negative entries, by Schur's test.
+
+    :math:`\|A\|_2 \le \sqrt{\max_i \sum_j A_{ij} \cdot \max_j \sum_i A_{ij}}`, an equality for
+    windows of one size that do not overlap: 1/k for k x k windows.
+    """
+    ones = torch.ones(1, *shape, dtype=torch.float64)
+    # The map sends ones to the sums of its rows, and its transpose to those of its columns.
+    rows, pull_back = torch.func.vjp(pool, ones)[:2]
+    (columns,) = pull_back(torch.ones_like(rows))
+    return math.sqrt(float(rows.max()) * float(columns.max()))
+
+
+def max_pool_constant(pool: nn.MaxPool2d, shape: tuple[int, ...]) -> float:
+    r"""Square root of the number of windows that an input may lie in.
+
+    A maximum moves by no more than the largest change in its window, so the squared change of all
+    outputs is at most the squared change of the inputs, each counted once per window.
+    """
+    outputs = pool(torch.zeros(1, *shape)).shape[-2:]
+    windows = 1
+    for axis, size in enumerate(outputs):
+        sizes = (pool.kernel_size, pool.stride, pool.dilation)  # each one number, or one an axis
+        k, s, d = (v if isinstance(v, int) else v[axis] for v in sizes)
+        windows *= min(size, math.ceil(k * math.gcd(s, d) / s))
+    return math.sqrt(windows)

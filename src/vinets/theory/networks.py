@@ -1,20 +1,126 @@
-"""Spectral complexity of whole networks: plain ones, and a backbone with a head behind a cut."""
+r"""Spectral complexity of whole networks: plain ones, and a backbone with a head behind a cut.
+
+A head says itself which linear maps it consists of; see :mod:`vinets.nn.heads.maps`. Polynomials
+between them are :math:`W_M` with the InEx activation and :math:`W_C` with the absolute value. The
+paper counts these and :math:`W_F` only; rescaling and projection are there as well, so they count.
+
+Where a matrix acts at all :math:`P` positions, :math:`I_P \otimes W`, the spectral norm is that of
+:math:`W`, the (2,1) norm :math:`P` times that of :math:`W`. Means over positions divide both by
+:math:`\sqrt{P}`. The weighted sum over the positions of a local head belongs to :math:`W_F`.
+
+A linear path beside the others is a shortcut around them and follows the rule ``stacked`` of
+:mod:`vinets.theory.layers`: the logits of the path are computed in the first layer and carried
+beside the others.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor, nn
 
 from vinets.latent.reader import first_tensor
+from vinets.nn.heads import Head, LinearMap
 from vinets.nn.network import CutNetwork, example_inputs
 from vinets.running import call, device_of, evaluating
-from vinets.theory.complexity import Complexity, layer_norms
-from vinets.theory.heads import HeadNorms, head_norms
-from vinets.theory.layers import layers_of
-from vinets.theory.lipschitz import average_pool_constant
+from vinets.theory.bounds import (
+    PolynomialBounds,
+    encode_polynomials,
+    matrix_norms,
+    polynomial_bounds,
+)
+from vinets.theory.complexity import Complexity, LayerNorms, layer_norms
+from vinets.theory.layers import average_pool_constant, layers_of
+from vinets.theory.norms import stacked_norm
 
-__all__ = ["CutComplexity", "cut_complexity", "spectral_complexity"]
+__all__ = ["CutComplexity", "HeadNorms", "cut_complexity", "head_norms", "spectral_complexity"]
+
+
+@dataclass(frozen=True)
+class HeadNorms:
+    r"""The layers of a head, from the latents to the logits.
+
+    ``variables_bound`` bounds the absolute values of the polynomials' variables, whatever the
+    input. The theorem assumes 1. Above, the InEx activation has the Lipschitz constant
+    :math:`d\,B^{d-1}` instead of :math:`d`; see :meth:`guaranteed`.
+    """
+
+    layers: tuple[LayerNorms, ...]
+    sizes: tuple[int, ...]  # how many numbers enter the head, and how many every layer returns
+    bounds: PolynomialBounds | None = None  # at one position, for a head of polynomials
+    variables_bound: float = 1.0
+
+    def guaranteed(self) -> tuple[LayerNorms, ...]:
+        """The layers with a Lipschitz constant that holds for variables beyond 1, too."""
+        if self.bounds is None or self.variables_bound <= 1:
+            return self.layers
+        growth = self.variables_bound ** (self.bounds.size.degree - 1)
+        return tuple(
+            replace(layer, lipschitz=layer.lipschitz * growth) if layer.name == "W_M" else layer
+            for layer in self.layers
+        )
+
+
+@torch.no_grad()
+def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
+    """Norms of every layer of ``head`` on latents of C channels at P positions, its ``shape``.
+
+    The head is not changed. A copy is folded first, so that batch normalisation counts in the
+    matrices around it.
+    """
+    maps = head.folded().double().cpu().maps(shape)
+    layers = [_norms(each) for each in maps.before]
+    sizes = [shape[0] * shape[1], *(len(each.matrix) * each.copies for each in maps.before)]
+    bounds, reach = None, 1.0
+    if maps.polynomials is not None:
+        positions, reach = maps.polynomials.positions, maps.polynomials.reach
+        encoded = encode_polynomials(maps.polynomials.layer)
+        bounds = polynomial_bounds(encoded, maps.polynomials.weight)
+        for layer in (bounds.sums, bounds.coefficients):
+            layers.append(replace(layer, two_one=layer.two_one * positions))
+        sizes += [positions * encoded.sums.shape[0], positions * len(encoded.coefficients)]
+    layers.append(_norms(maps.final))
+    sizes.append(len(maps.final.matrix))
+    if maps.path is not None:
+        layers = _around(layers, maps.before[0], maps.final, maps.path)
+    return HeadNorms(tuple(layers), tuple(sizes), bounds, reach)
+
+
+def _norms(linear: LinearMap) -> LayerNorms:
+    if linear.matrix.ndim == 1:  # a diagonal
+        size = linear.matrix.abs()
+        norms = LayerNorms(linear.name, float(size.max()), float(size.sum()))
+    else:
+        norms = matrix_norms(linear.matrix, linear.name)
+    shrink = 1 / math.sqrt(linear.averaged)
+    spectral, two_one = norms.spectral * shrink, norms.two_one * shrink
+    return replace(norms, spectral=spectral, two_one=two_one * linear.copies)
+
+
+def _around(
+    layers: list[LayerNorms], first: LinearMap, final: LinearMap, path: Tensor
+) -> list[LayerNorms]:
+    """The layers with a path (K, C P) beside them: a fork, carries and a join."""
+    matrix = first.matrix
+    diagonal = matrix.ndim == 1
+    rows = matrix.abs() if diagonal else matrix.norm(dim=1)
+    # Both see the latents, so that the norm is that of one matrix above the other.
+    top = (lambda z: matrix * z) if diagonal else (lambda z: matrix @ z)
+    # To nine digits, for heads are small, and their other norms are exact.
+    found = stacked_norm([top, lambda z: path @ z], (matrix.shape[-1],), 1e-9)
+    two_one = float(rows.sum() + path.norm(dim=1).sum())
+    fork = LayerNorms(
+        first.name, found.value, two_one, upper=found.upper, converged=found.converged, role="fork"
+    )
+    stacked = [fork]
+    for layer in layers[1:-1]:
+        spectral, two_one = max(1.0, layer.spectral), layer.two_one + len(path)
+        stacked.append(replace(layer, spectral=spectral, two_one=two_one, role="carry"))
+    spectral = math.hypot(layers[-1].spectral, 1)
+    two_one = float((final.matrix.square().sum(1) + 1).sqrt().sum())
+    return [*stacked, replace(layers[-1], spectral=spectral, two_one=two_one, role="join")]
 
 
 @dataclass(frozen=True)
@@ -53,7 +159,6 @@ def spectral_complexity(
 
     Examples
     --------
-    >>> import torch
     >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
     >>> _ = nn.init.eye_(net[0].weight)
     >>> round(spectral_complexity(net, torch.zeros(1, 2)).R, 6)
@@ -76,11 +181,12 @@ def cut_complexity(
         if not isinstance(known, Tensor):
             raise ValueError("spectral complexity needs a network with one tensor as its input.")
         example = known
-    layers = layers_of(network.backbone, example)
-    norms = [layer_norms(layer, tolerance, seed) for layer in layers]
+    alone = spectral_complexity(network.backbone, example, tolerance=tolerance, seed=seed)
     with evaluating(network.backbone):
         output = first_tensor(call(network.backbone, example[:1]))
+    # The reader may pool: its constant belongs to what follows the last layer of the backbone.
+    *norms, last = alone.layers
     constant = average_pool_constant(network.reader, tuple(output.shape[1:]))
-    norms[-1] = replace(norms[-1], lipschitz=norms[-1].lipschitz * constant)
+    backbone = Complexity((*norms, replace(last, lipschitz=last.lipschitz * constant)))
     channels, positions = network.reader(output).shape[1:]
-    return CutComplexity(Complexity(tuple(norms)), head_norms(network.head, (channels, positions)))
+    return CutComplexity(backbone, head_norms(network.head, (channels, positions)))

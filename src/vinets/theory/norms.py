@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,18 +24,7 @@ from torch.nn import functional as F
 
 from vinets.checks import bounded_float, parameter_error
 
-__all__ = [
-    "LinearLayer",
-    "SpectralNorm",
-    "kernel_bound",
-    "largest_of",
-    "largest_singular_value",
-    "linear_map",
-    "row_norms",
-    "spectral_norm",
-    "stacked_norm",
-    "two_one_norm",
-]
+__all__ = ["LinearLayer", "SpectralNorm", "kernel_bound", "spectral_norm", "two_one_norm"]
 
 LinearLayer = nn.Linear | nn.Conv2d
 
@@ -74,26 +63,27 @@ def spectral_norm(
     >>> round(spectral_norm(layer, (1, 8, 8)).value, 6)
     3.0
     """
-    forward = linear_map(layer, input_shape)
-    if isinstance(layer, nn.Conv2d) and _is_diagonal_in_fourier(layer):
-        value = _fourier_norm(layer, input_shape)
+    forward, rows = linear_map(layer, input_shape), row_norms(layer, input_shape)
+    if (
+        isinstance(layer, nn.Conv2d)
+        and layer.padding_mode == "circular"
+        and layer.stride == (1, 1)
+        and rows.shape[1:] == input_shape[1:]
+    ):
+        # One channel matrix a frequency; half of the frequencies are conjugates of the others.
+        spectrum = torch.fft.rfft2(_kernel_on_torus(layer, input_shape))
+        outputs, inputs = spectrum.shape[:2]
+        matrices = spectrum.reshape(layer.groups, outputs // layer.groups, inputs, -1)
+        value = largest_of(matrices.permute(0, 3, 1, 2))
         return SpectralNorm(value, value, 0, True)
     found = largest_singular_value(forward, input_shape, tolerance, seed, layer.weight.device)
-    frobenius = float(row_norms(layer, input_shape).square().sum().sqrt())
-    upper = max(found.value, min(found.upper, frobenius))
-    return SpectralNorm(found.value, upper, found.iterations, found.converged)
+    # The Frobenius norm bounds it for certain, and is the smaller one for operators of low rank.
+    frobenius = float(rows.square().sum().sqrt())
+    return replace(found, upper=max(found.value, min(found.upper, frobenius)))
 
 
 def two_one_norm(layer: LinearLayer, input_shape: tuple[int, ...]) -> float:
-    r"""The norm :math:`\|W^T\|_{2,1}`: the sum of :func:`row_norms`, exact up to rounding.
-
-    Examples
-    --------
-    >>> layer = nn.Linear(2, 2)
-    >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
-    >>> two_one_norm(layer, (2,))
-    6.0
-    """
+    r"""The norm :math:`\|W^T\|_{2,1}`: the sum of :func:`row_norms`, exact up to rounding."""
     return float(row_norms(layer, input_shape).sum())
 
 
@@ -111,7 +101,7 @@ def row_norms(layer: LinearLayer, input_shape: tuple[int, ...]) -> Tensor:
     if layer.padding_mode == "circular":
         norms = _kernel_on_torus(layer, input_shape).square().sum((1, 2, 3)).sqrt()
         return norms[:, None, None].expand_as(forward(ones))
-    return _convolve(layer, ones, _weight(layer).square()).sqrt()
+    return layer._conv_forward(ones[None], _weight(layer).square(), None)[0].sqrt()
 
 
 def kernel_bound(layer: LinearLayer) -> float:
@@ -156,7 +146,8 @@ def linear_map(layer: LinearLayer, input_shape: tuple[int, ...]) -> Callable[[Te
     weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         return lambda x: F.linear(x, weight)
-    return lambda x: _convolve(layer, x, weight)
+    # What the layer does itself, but in float64 and without a bias; circular padding needs a batch.
+    return lambda x: layer._conv_forward(x[None], weight, None)[0]
 
 
 def largest_singular_value(
@@ -178,10 +169,12 @@ def largest_singular_value(
     tolerance = bounded_float("largest_singular_value", "tolerance", tolerance, 1e-12, 1.0)
     generator = torch.Generator().manual_seed(seed)
     start = torch.randn(input_shape, generator=generator, dtype=torch.float64).to(device)
+    # The map is linear, so that its derivative at the start is its transpose everywhere.
     pull_back = torch.func.vjp(forward, start)[1]
     limit = min(start.numel(), MAX_ITERATIONS)
     basis = torch.empty(limit + 1, start.numel(), dtype=torch.float64, device=device)
     basis[0] = start.flatten() / start.norm()
+    # Tridiagonal, and on the CPU: its eigenvalues are wanted after every step.
     small = torch.zeros(limit + 1, limit + 1, dtype=torch.float64)
     theta, converged, exhausted, k = 0.0, False, False, 0
     while k < limit and not exhausted and not (converged and k >= MIN_ITERATIONS):
@@ -190,17 +183,24 @@ def largest_singular_value(
         k += 1
         scale = float(w.norm())
         small[k - 1, k - 1] = float(basis[k - 1] @ w)
-        for _ in range(2):  # twice is enough for full orthogonality
+        # Against all directions, not the last two: rounding would bring back found eigenvectors as
+        # copies. Twice is enough for full orthogonality.
+        for _ in range(2):
             w = w - basis[:k].T @ (basis[:k] @ w)
         beta = float(w.norm())
         values, vectors = torch.linalg.eigh(small[:k, :k])
         theta = max(float(values[-1]), 0.0)
+        # The residual of a Ritz pair is beta times the last entry of its small eigenvector. Where
+        # no direction is left, the value is that of the whole space, and no bound is needed.
         exhausted = k == start.numel() or beta <= EXHAUSTED * scale
         converged = exhausted or beta * abs(float(vectors[-1, -1])) <= tolerance * theta
         small[k, k - 1] = small[k - 1, k] = beta
         basis[k] = w / beta if beta > 0 else w
-    value = math.sqrt(theta)
-    upper = value if exhausted else value * _excess(k, start.numel())
+    value = upper = math.sqrt(theta)
+    if not exhausted:
+        # The epsilon at which the probability is FAILURE; from 1 on it bounds nothing.
+        epsilon = (math.log(1.648 * math.sqrt(start.numel()) / FAILURE) / (2 * k - 1)) ** 2
+        upper = value * (1 / math.sqrt(1 - epsilon)) if epsilon < 1 else math.inf
     return SpectralNorm(value, upper, k, converged)
 
 
@@ -215,49 +215,8 @@ def stacked_norm(
     return largest_singular_value(every, input_shape, *how)
 
 
-def _excess(steps: int, n: int) -> float:
-    """Factor from the value to the upper bound of Kuczyński and Woźniakowski."""
-    epsilon = (math.log(1.648 * math.sqrt(n) / FAILURE) / (2 * steps - 1)) ** 2
-    return 1 / math.sqrt(1 - epsilon) if epsilon < 1 else math.inf
-
-
 def _weight(layer: LinearLayer) -> Tensor:
     return layer.weight.detach().double()
-
-
-def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
-    (top, bottom), (left, right) = _paddings(layer)
-    mode = "circular" if layer.padding_mode == "circular" else "constant"
-    x = F.pad(x[None], (left, right, top, bottom), mode=mode)[0]
-    return F.conv2d(x, weight, None, layer.stride, 0, layer.dilation, layer.groups)
-
-
-def _spans(layer: nn.Conv2d) -> list[int]:
-    """How far the kernel reaches from its first entry to its last, for both axes."""
-    return [d * (k - 1) for k, d in zip(layer.kernel_size, layer.dilation, strict=True)]
-
-
-def _paddings(layer: nn.Conv2d) -> list[tuple[int, int]]:
-    """Rows or columns in front and behind, for both axes."""
-    if isinstance(layer.padding, str):
-        spans = _spans(layer) if layer.padding == "same" else [0, 0]
-        return [(span // 2, span - span // 2) for span in spans]
-    return [(p, p) for p in layer.padding]
-
-
-def _is_diagonal_in_fourier(layer: nn.Conv2d) -> bool:
-    if layer.padding_mode != "circular":
-        return False
-    keeps = [sum(pair) for pair in _paddings(layer)] == _spans(layer)
-    return keeps and layer.stride == (1, 1)
-
-
-def _fourier_norm(layer: nn.Conv2d, input_shape: tuple[int, ...]) -> float:
-    """Largest norm of the channel matrices at all frequencies; half of them are conjugates."""
-    spectrum = torch.fft.rfft2(_kernel_on_torus(layer, input_shape))
-    outputs, inputs = spectrum.shape[:2]
-    matrices = spectrum.reshape(layer.groups, outputs // layer.groups, inputs, -1)
-    return largest_of(matrices.permute(0, 3, 1, 2))
 
 
 def _kernel_on_torus(layer: nn.Conv2d, input_shape: tuple[int, ...]) -> Tensor:

@@ -9,20 +9,22 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from vinets.checks import optional_positive_int
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
 from vinets.nn.network import CutNetwork
-from vinets.options import flat
+from vinets.options import check_value, flat, whole
 from vinets.running import Inputs, call, evaluating, logits_of
 from vinets.settings import Advising
-from vinets.theory.advisor import Advice, advise
+from vinets.theory.advisor import Advice, Split, advise, split_at
 from vinets.theory.complexity import Complexity, LayerNorms
-from vinets.theory.generalisation import GeneralisationBound, compare
+from vinets.theory.generalisation import (
+    GeneralisationBound,
+    collect_margins,
+    compare,
+    network_width,
+)
 from vinets.theory.layers import layers_of
-from vinets.theory.margins import collect_margins, network_width
 from vinets.theory.networks import CutComplexity, cut_complexity, spectral_complexity
-from vinets.theory.split import Split, split_at
 
 __all__ = ["Corollary", "Study", "study"]
 
@@ -42,6 +44,7 @@ class Corollary:
 
         The constant of the O(.) cancels. None where a margin at this quantile is not positive.
         """
+        # Too small a margin is a finding here, not a mistake of the caller.
         try:
             return compare(self.network, self.uncut, quantile)
         except ValueError:
@@ -89,14 +92,13 @@ class Study:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        network = self.network
         facts = None
-        if network is not None:
-            bounds = network.head.bounds
-            facts = network.whole.to_dict() | {
-                "log10_R_guaranteed": network.guaranteed.log10_R,
-                "variables_bound": network.head.variables_bound,
-                "bounds": None if bounds is None else bounds.to_dict(),
+        if self.network is not None:
+            head = self.network.head
+            facts = self.network.whole.to_dict() | {
+                "log10_R_guaranteed": self.network.guaranteed.log10_R,
+                "variables_bound": head.variables_bound,
+                "bounds": None if head.bounds is None else head.bounds.to_dict(),
             }
         return {
             "cut": self.cut,
@@ -159,50 +161,36 @@ def study(
             "the cut of the network."
         )
     uncut = spectral_complexity(model, example, seed=seed)
+    behind, corollary = None, None
     if network is None:
-        behind = None
         backbone = truncate(model, name, example)
         truncated = spectral_complexity(backbone, example, seed=seed)
-        before = [_components(backbone, example, components)]
+        check_value("study", "components", whole(), components)
+        with evaluating(backbone):
+            latents = LatentReader()(call(backbone, example[:1]))
+        # Principal components are a matrix of orthonormal rows, no more than there are latents.
+        before = [LayerNorms("projection", 1.0, float(min(components, latents[0].numel())))]
     else:
         behind = cut_complexity(network, example, seed=seed)
         truncated = behind.backbone
+        # The bound on kappa replaces the head from the polynomials on; a baseline has none.
         names = [layer.name for layer in behind.head.layers]
         before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
     split = split_at(uncut, truncated, before)
     with evaluating(model):
         classes = logits_of(call(model, example[:1])).shape[1]
     advice = advise(split, classes, advising=advising)
-    corollary = None
     if network is not None and behind is not None and batches is not None:
-        corollary = _corollary(model, network, example, (uncut, behind), batches)
+        width = network_width(layers_of(network.backbone, example), behind.head.sizes)
+        corollary = Corollary(
+            _bound(model, uncut, network_width(layers_of(model, example)), batches()),
+            _bound(network, behind.whole, width, batches()),
+        )
     return Study(name, uncut, split, advice, behind, corollary)
 
 
-def _components(backbone: nn.Module, example: Tensor, wanted: int) -> LayerNorms:
-    """Principal components of the latents: a matrix of orthonormal rows."""
-    optional_positive_int("study", "components", wanted)
-    with evaluating(backbone):
-        latents = LatentReader()(call(backbone, example[:1]))
-    return LayerNorms("projection", 1.0, float(min(wanted, latents[0].numel())))
-
-
-def _corollary(
-    model: nn.Module,
-    network: CutNetwork,
-    example: Tensor,
-    found: tuple[Complexity, CutComplexity],
-    batches: Batches,
-) -> Corollary:
-    uncut, behind = found
-
-    def bound(net: nn.Module, complexity: Complexity, width: int) -> GeneralisationBound:
-        margins = collect_margins(net, batches())
-        log = complexity.log10_R
-        return GeneralisationBound(margins.distribution, log, margins.input_norm, width)
-
-    width = network_width(layers_of(network.backbone, example), behind.head.sizes)
-    return Corollary(
-        bound(model, uncut, network_width(layers_of(model, example))),
-        bound(network, behind.whole, width),
-    )
+def _bound(
+    network: nn.Module, complexity: Complexity, width: int, batches: Iterable[tuple[Inputs, Tensor]]
+) -> GeneralisationBound:
+    found = collect_margins(network, batches)
+    return GeneralisationBound(found.distribution, complexity.log10_R, found.input_norm, width)

@@ -1,0 +1,211 @@
+"""What a network costs, however fast the machine: numbers stored, operations, peak memory."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from vinets.measure.running import batch_of
+from vinets.running import Inputs, call, evaluating
+
+__all__ = ["Sizes", "flops", "peak_bytes", "sizes", "stored_indices", "stored_numbers"]
+
+# torch counts products of matrices only; these get shapes.
+VECTOR_PRODUCTS = {
+    torch.ops.aten.mv: lambda matrix, *_, **__: 2 * prod(matrix),
+    torch.ops.aten.dot: lambda vector, *_, **__: 2 * prod(vector),
+    torch.ops.aten.addmv: lambda added, matrix, *_, **__: 2 * prod(matrix),
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many numbers a network stores."""
+
+    total: int  # all parameters and all floating-point buffers
+    parameters: int  # papers usually report this one
+    indices: int  # of integer and boolean buffers, such as the index tables of monomials
+    by_part: dict[str, int]  # {"network": total} if the network names no parts
+
+
+def sizes(network: nn.Module) -> Sizes:
+    """Count what a network stores, as a whole and by part.
+
+    A network may offer a method ``parts()`` that returns a dict from the name of a part to the
+    module that is this part, or to its count of stored numbers. Parts need not cover the network.
+
+    Examples
+    --------
+    >>> sizes(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+    Sizes(total=16, parameters=12, indices=1, by_part={'network': 16})
+    """
+    total = stored_numbers(network)
+    offered = getattr(network, "parts", None)
+    parts: Mapping[str, nn.Module | int] = {"network": total}
+    if callable(offered) and not isinstance(offered, nn.Module):  # a child may have this name
+        parts = offered()
+    by_part = {
+        name: stored_numbers(part) if isinstance(part, nn.Module) else int(part)
+        for name, part in parts.items()
+    }
+    return Sizes(total, _count(network.parameters()), stored_indices(network), by_part)
+
+
+def stored_numbers(module: nn.Module) -> int:
+    """Count the entries of all parameters and floating-point buffers, a shared tensor once.
+
+    Buffers that ``state_dict`` leaves out count too: the network holds them when it runs.
+    """
+    return _count([*module.parameters(), *(b for b in module.buffers() if not _is_index(b))])
+
+
+def stored_indices(module: nn.Module) -> int:
+    """Count the entries of all integer and boolean buffers, a shared tensor once."""
+    return _count(b for b in module.buffers() if _is_index(b))
+
+
+def _is_index(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _count(tensors: Iterable[Tensor]) -> int:
+    """Entries of the tensors; two tensors that show the same memory in the same way count once."""
+    distinct: dict[Any, int] = {}
+    for tensor in tensors:
+        if is_lazy(tensor):
+            raise ValueError(
+                "The network has parameters without a shape. Run one forward pass before counting."
+            )
+        # By address: views of one memory that differ in shape or strides are different tensors.
+        where = tensor.untyped_storage()._cdata, tensor.storage_offset()
+        distinct[*where, tensor.shape, tensor.stride(), tensor.dtype] = tensor.numel()
+    return sum(distinct.values())
+
+
+def flops(network: nn.Module, example: Inputs) -> int:
+    """Count the floating-point operations of one forward pass, per example.
+
+    A matrix product of shapes (m, k) and (k, n) counts ``2 m k n``, a convolution alike; this
+    covers attention. Additions of biases, activations, normalisation and pooling count nothing,
+    nor do recurrent layers, which run as one kernel. A submodule may state an integer attribute
+    ``multiplications``, the element-wise products behind one row of its output, as in monomials
+    evaluated by gathering. It counts once per row: an output of shape (B, ..., k) has
+    ``numel / (B k)`` rows per example.
+
+    The network is not changed, and runs in eval mode on the device where it lies, as the example
+    does: a batch of inputs. Work that does not depend on the batch is shared out.
+
+    Examples
+    --------
+    >>> flops(nn.Linear(3, 2), torch.zeros(5, 3))
+    12
+    """
+    batch = batch_of("flops", example)
+    stated: list[int] = []
+
+    def hook(module: nn.Module, args: Any, output: Any) -> None:
+        if not isinstance(output, Tensor) or not output.ndim:
+            raise ValueError(
+                f"{type(module).__name__} states its multiplications, so it must return one "
+                f"tensor with a row per position. Got {type(output).__name__} instead."
+            )
+        rows = prod(output.shape[:-1])
+        stated.append(round(int(module.multiplications) * rows / batch))  # type: ignore[arg-type]
+
+    counter = FlopCounterMode(display=False, custom_mapping=VECTOR_PRODUCTS)
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    with evaluating(network), ExitStack() as stack:
+        for module in network.modules():
+            if isinstance(getattr(module, "multiplications", None), int):
+                stack.enter_context(module.register_forward_hook(hook))  # removed at the end
+        # Attention runs as plain matrix products: torch counts nothing for some fused kernels.
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
+        torch.backends.mha.set_fastpath_enabled(False)
+        stack.enter_context(counter)
+        call(network, example)
+    return round(counter.get_total_flops() / batch) + sum(stated)
+
+
+def peak_bytes(run: Callable[[], Any], held: Iterable[Tensor], device: torch.device) -> int:
+    """The most bytes that tensors take at once while ``run()`` works.
+
+    Parameters
+    ----------
+    held : iterable of Tensor
+        What exists before and counts: parameters, buffers and inputs. Other tensors that exist
+        already count nothing.
+    device : torch.device
+        On a CUDA device the count includes the scratch space of kernels, and resets the peak
+        statistics of torch. On the CPU it does not see scratch space inside an operation.
+
+    Examples
+    --------
+    >>> x = torch.zeros(1000)  # 4,000 bytes, then 4,000 for x + 1 and for its square
+    >>> peak_bytes(lambda: (x + 1).square(), [x], torch.device("cpu"))
+    12000
+    """
+    if device.type != "cuda":
+        # The allocator of the CPU keeps no statistics, and the memory of the process hardly
+        # shrinks; so every tensor is followed from its creation to its end.
+        with LiveTensors(held) as live:
+            run()
+        return int(live.peak)
+    # Work that is still queued would count as that of the pass.
+    torch.cuda.synchronize(device)
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    run()
+    torch.cuda.synchronize(device)
+    return LiveTensors(held).bytes + torch.cuda.max_memory_allocated(device) - before
+
+
+class LiveTensors(TorchDispatchMode):
+    """While active, follows the memory of the tensors that operations return.
+
+    ``held`` counts from the beginning; ``bytes`` and ``peak`` are what the tensors take now, and
+    the most that they took at once. Views share memory, which counts once.
+    """
+
+    def __init__(self, held: Iterable[Tensor] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+        self.peak = 0
+        self._live: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._follow(held)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        output = func(*args, **(kwargs or {}))
+        self._follow(t for t in tree_leaves(output) if isinstance(t, Tensor))
+        return output
+
+    def _follow(self, tensors: Iterable[Tensor]) -> None:
+        for tensor in tensors:
+            if tensor.layout != torch.strided:  # others have no single storage
+                continue
+            storage = tensor.untyped_storage()
+            key, count = id(storage), storage.nbytes()
+            if key not in self._live:
+                # A weak reference, so that following a tensor does not keep its memory alive.
+                self._live[key] = weakref.ref(storage, partial(self._release, key, count))
+                self.bytes += count
+        self.peak = max(self.peak, self.bytes)
+
+    def _release(self, key: int, count: int, _: object) -> None:
+        del self._live[key]
+        self.bytes -= count
