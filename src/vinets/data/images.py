@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vinets.checks import one_of, parameter_error
-from vinets.data.interface import Batches, CheckedSource, DataSplit
+from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device
 from vinets.data.labels import as_labels, class_names, positive_int
 from vinets.data.pixels import read_image
 from vinets.plain import as_plain, from_plain
@@ -49,6 +49,7 @@ class Preprocessing:
         """The statistics of uint8 images (N, C, H, W); a constant channel is not scaled."""
         levels = torch.arange(256, dtype=torch.float64) / 255
         mean, std = [], []
+        # By counting the 256 levels: exact, and without a copy of all pixels as floats.
         for channel in images.unbind(1):
             counts = torch.bincount(channel.flatten(), minlength=256).double().cpu()
             shares = counts / counts.sum()
@@ -61,18 +62,15 @@ class Preprocessing:
     def __call__(self, images: Tensor) -> Tensor:
         """Normalise images (..., C, H, W) to float32: uint8, or floats in [0, 1]."""
         if images.ndim < 3 or images.shape[-3] != self.channels:
-            accepted = f"images (..., {self.channels}, H, W)"
-            got = f"shape {tuple(images.shape)}"
+            accepted, got = f"images (..., {self.channels}, H, W)", f"shape {tuple(images.shape)}"
             raise parameter_error("Preprocessing", "images", accepted, got)
         if images.dtype != torch.uint8 and not images.is_floating_point():
             raise parameter_error("Preprocessing", "images", "uint8 or floating", images.dtype)
         # Dividing by tensors rounds alike on all devices; CUDA takes reciprocals of numbers.
         scale = 255 if images.dtype == torch.uint8 else 1
-        mean, std = (
-            torch.tensor([scale * v for v in values], dtype=torch.float32, device=images.device)
-            for values in (self.mean, self.std)
-        )
-        return (images.float() - mean[:, None, None]).div_(std[:, None, None])
+        scaled = [[scale * v for v in values] for values in (self.mean, self.std)]
+        mean, std = torch.tensor(scaled, dtype=torch.float32, device=images.device)[..., None, None]
+        return (images.float() - mean).div_(std)
 
     def read(self, path: str | Path) -> Tensor:
         """An image file as a normalised batch (1, C, H, W), resized where the size differs."""
@@ -113,10 +111,8 @@ class Augmentation:
         ``top`` and ``left`` in 0..2*padding are the corner of the crop in the padded image.
         """
         if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
-            remedy = "Make one by torch.Generator()."
-            raise parameter_error(
-                "Augmentation", "generator", "a torch.Generator on the CPU", generator, remedy
-            )
+            accepted, remedy = "a torch.Generator on the CPU", "Make one by torch.Generator()."
+            raise parameter_error("Augmentation", "generator", accepted, generator, remedy)
         corners = torch.randint(2 * self.padding + 1, (count, 2), generator=generator)
         flipped = torch.randint(2, (count, 1), generator=generator) * int(self.flip)
         return torch.cat([corners, flipped], dim=1)
@@ -184,35 +180,27 @@ class ImageSource(CheckedSource):
     def _subset(self, index: Tensor) -> ImageSource:
         return self._with(self.images[index.to(self.images.device)], self.labels[index])
 
-    def _batches(
-        self,
-        chunks: tuple[Tensor, ...],
-        augment: torch.Generator | None,
-        device: torch.device | str,
-    ) -> Batches:
-        # Here and not in the generator below, which runs when the first batch is asked for.
+    def _with(self, images: Tensor, labels: Tensor) -> ImageSource:
+        return ImageSource(images, labels, self.classes, self.preprocessing, self.augmentation)
+
+    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+        # Drawn here and not in the generator, which runs when the first batch is asked for.
         draws = None
         if augment is not None and self.augmentation is not None and chunks:
-            draws = self.augmentation.draw(sum(map(len, chunks)), augment)
+            draws = self.augmentation.draw(sum(map(len, chunks)), augment).to(device)
         return self._pass(chunks, draws, device)
 
-    def _pass(
-        self, chunks: tuple[Tensor, ...], draws: Tensor | None, device: torch.device | str
-    ) -> Batches:
+    def _pass(self, chunks: Chunks, draws: Tensor | None, device: Device) -> Batches:
         if not chunks:
             return
         # Positions, labels and draws travel once a pass, not once a batch.
         order, size = torch.cat(chunks), len(chunks[0])
         labels = self.labels[order].to(device).split(size)
-        draws_by_batch = None if draws is None else draws.to(device).split(size)
         for i, chunk in enumerate(order.to(self.images.device).split(size)):
             images = self.images[chunk].to(device)
-            if self.augmentation is not None and draws_by_batch is not None:
-                images = self.augmentation.apply(images, draws_by_batch[i])
+            if self.augmentation is not None and draws is not None:
+                images = self.augmentation.apply(images, draws[i * size : (i + 1) * size])
             yield self.preprocessing(images), labels[i]
-
-    def _with(self, images: Tensor, labels: Tensor) -> ImageSource:
-        return ImageSource(images, labels, self.classes, self.preprocessing, self.augmentation)
 
 
 def image_split(
@@ -228,8 +216,7 @@ def image_split(
 
     Without a preprocessing, the images are normalised by the statistics of the training part.
     """
-    if preprocessing is None:
-        preprocessing = Preprocessing.from_images(train[0])
+    preprocessing = preprocessing or Preprocessing.from_images(train[0])
     training = ImageSource(*train, classes, preprocessing, augmentation)
     return DataSplit(name, training, ImageSource(*test, training.classes, preprocessing))
 

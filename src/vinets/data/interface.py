@@ -17,7 +17,12 @@ from torch import Tensor
 from vinets.data.labels import as_positions, positive_int
 from vinets.running import Inputs
 
-__all__ = ["Batches", "CheckedSource", "DataSplit", "Inputs", "Source"]
+__all__ = ["Batches", "CheckedSource", "Chunks", "DataSplit", "Device", "Inputs", "Source"]
+
+Device: TypeAlias = torch.device | str
+
+Chunks: TypeAlias = tuple[Tensor, ...]
+"""Valid positions, one tensor a batch."""
 
 Batches: TypeAlias = Iterator[tuple[Inputs, Tensor]]
 """Inputs and labels, one pair a batch."""
@@ -42,7 +47,7 @@ class Source(Protocol):
         *,
         order: Tensor | None = None,
         augment: torch.Generator | None = None,
-        device: torch.device | str = "cpu",
+        device: Device = "cpu",
     ) -> Batches:
         """Batches of inputs and labels on ``device``; the last one may be short.
 
@@ -73,7 +78,7 @@ class CheckedSource(Source):
         *,
         order: Tensor | None = None,
         augment: torch.Generator | None = None,
-        device: torch.device | str = "cpu",
+        device: Device = "cpu",
     ) -> Batches:
         owner = f"{type(self).__name__}.batches"
         size = positive_int(owner, "batch_size", batch_size)
@@ -95,13 +100,8 @@ class CheckedSource(Source):
         """The examples at positions that are known to be valid."""
 
     @abstractmethod
-    def _batches(
-        self,
-        chunks: tuple[Tensor, ...],
-        augment: torch.Generator | None,
-        device: torch.device | str,
-    ) -> Batches:
-        """One batch for each chunk of positions."""
+    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+        """One batch for each chunk."""
 
 
 @dataclass(frozen=True)

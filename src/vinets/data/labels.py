@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.checks import bounded_float, optional_positive_int, parameter_error
+from vinets.options import check_value, whole
 
 __all__ = [
     "as_labels",
@@ -34,7 +33,15 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
     accepted = "a list of integers 0..K-1, one for each example"
     remedy = "Encode the classes as 0, 1, 2 and so on."
     try:
-        labels = values.detach() if isinstance(values, Tensor) else torch.from_numpy(_copy(values))
+        if isinstance(values, Tensor):
+            labels = values.detach()
+        else:
+            array = np.asarray(values)
+            # Torch reads no foreign byte order, and does little with wide unsigned integers.
+            unsigned = array.dtype.kind == "u"
+            labels = torch.from_numpy(
+                array.astype(np.int64 if unsigned else array.dtype.newbyteorder("="))
+            )
     except (TypeError, ValueError):
         raise parameter_error(owner, "labels", accepted, _brief(values), remedy) from None
     if labels.ndim != 1:
@@ -46,8 +53,8 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
         raise parameter_error(
             owner, "labels", f"as many as the examples ({count})", f"{len(labels)} labels"
         )
-    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= MOST_CLASSES):
-        low, high = int(labels.min()), int(labels.max())
+    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+    if low < 0 or high >= MOST_CLASSES:
         raise parameter_error(owner, "labels", accepted, f"labels from {low} to {high}", remedy)
     return labels
 
@@ -85,9 +92,7 @@ def as_positions(owner: str, name: str, index: Any, length: int) -> Tensor:
 
 def positive_int(owner: str, name: str, value: Any, least: int = 1) -> int:
     """Return ``value`` as a positive int, or one of at least ``least``, or raise."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-        accepted = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise parameter_error(owner, name, accepted, value)
+    check_value(owner, name, whole(least), value)
     return int(value)
 
 
@@ -107,10 +112,9 @@ def choose_per_class(labels: Tensor, count: int | None, seed: int) -> Tensor:
     labels = as_labels("choose_per_class", labels)
     if limit is None:
         return torch.arange(len(labels))
-    drawn = [
-        _shuffled(members, seed, k)[:limit] for k, members in enumerate(_members_by_class(labels))
-    ]
-    return torch.cat([labels[:0], *drawn]).sort().values
+    members = _members_by_class(labels)
+    drawn = [_shuffled(some, seed, k)[:limit] for k, some in enumerate(members)]
+    return torch.cat([labels[:0], *drawn]).sort().values  # labels[:0] where there are none
 
 
 def split_positions(
@@ -126,7 +130,12 @@ def split_positions(
     seed = positive_int(owner, "seed", seed, least=0)
     members = _members_by_class(labels)
     sizes = np.array([len(m) for m in members], dtype=np.int64)
-    quotas = _quotas(sizes, share)
+    exact = share * sizes
+    quotas = np.floor(exact).astype(np.int64)
+    missing = round(share * int(sizes.sum())) - int(quotas.sum())
+    by_remainder = np.argsort(quotas - exact, kind="stable")
+    open_to_more = [k for k in by_remainder if quotas[k] + 1 < sizes[k]]
+    quotas[open_to_more[: max(0, missing)]] += 1
     if share > 0 and not quotas.sum():
         remedy = f"{share:g} of {len(labels)} examples holds out none."
         raise parameter_error(owner, name, "large enough for one example", share, remedy)
@@ -145,32 +154,15 @@ def split_pair(
     return (values[rest], labels[rest]), (values[held], labels[held])
 
 
-def _quotas(sizes: NDArray[np.int64], share: float) -> NDArray[np.int64]:
-    """Held-out examples per class: floors, then the largest remainders."""
-    exact = share * sizes
-    quotas: NDArray[np.int64] = np.floor(exact).astype(np.int64)
-    missing = round(share * int(sizes.sum())) - int(quotas.sum())
-    by_remainder = np.argsort(quotas - exact, kind="stable")
-    open_to_more = [k for k in by_remainder if quotas[k] + 1 < sizes[k]]
-    quotas[open_to_more[: max(0, missing)]] += 1
-    return quotas
-
-
 def _members_by_class(labels: Tensor) -> list[Tensor]:
     counts = torch.bincount(labels).tolist()
     return list(torch.argsort(labels, stable=True).split(counts)) if counts else []
 
 
 def _shuffled(members: Tensor, seed: int, k: int) -> Tensor:
+    # A stream for each class: what is drawn of it does not depend on the other classes.
     permutation = np.random.default_rng([seed, k]).permutation(len(members))
     return members[torch.from_numpy(permutation)]
-
-
-def _copy(values: Any) -> Any:
-    array = np.asarray(values)
-    if array.dtype.kind == "u":  # torch does little with wide unsigned integers
-        array = array.astype(np.int64)
-    return array.astype(array.dtype.newbyteorder("="))
 
 
 def _brief(value: Any) -> Any:

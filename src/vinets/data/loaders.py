@@ -11,14 +11,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from vinets.checks import parameter_error
-from vinets.data.interface import Batches, CheckedSource, Inputs
+from vinets.data.interface import Batches, CheckedSource, Chunks, Device, Inputs
 from vinets.data.labels import as_labels, class_names
 from vinets.data.tensors import TensorSource
 from vinets.running import each
 
 __all__ = ["LoaderSource", "can_be_reread", "read_once"]
-
-ACCEPTED_BATCH = "batches (inputs, labels), or mappings with the key 'labels' or 'label'"
 
 
 class LoaderSource(CheckedSource):
@@ -48,7 +46,13 @@ class LoaderSource(CheckedSource):
         self._loader, self._workers = loader, loader.num_workers
         self._positions = torch.arange(len(loader.dataset))  # type: ignore[arg-type]
         labels = _stored_labels(loader.dataset)
-        self.labels = self._read_labels() if labels is None else labels
+        if labels is None:
+            chunks = self._positions.split(loader.batch_size or 64) if len(self._positions) else ()
+            read = [_inputs_and_labels(batch)[1] for batch in self._read(chunks, None)]
+            joined = torch.cat([self._positions[:0], *read])
+            self.labels = as_labels("LoaderSource", joined, count=len(self._positions))
+        else:
+            self.labels = labels
         names = _stored_classes(loader.dataset, self.labels) if classes is None else classes
         self.classes = class_names("LoaderSource", names, self.labels)
         if labels is not None and len(labels):
@@ -64,12 +68,7 @@ class LoaderSource(CheckedSource):
         alone._workers = 0  # processes take longer to start than a batch to read
         return super(LoaderSource, alone).example(count)
 
-    def _batches(
-        self,
-        chunks: tuple[Tensor, ...],
-        augment: torch.Generator | None,
-        device: torch.device | str,
-    ) -> Batches:
+    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
         for chunk, batch in zip(chunks, self._read(chunks, augment), strict=True):
             inputs, labels = _inputs_and_labels(batch)
             if not torch.equal(labels, self.labels[chunk]):
@@ -80,16 +79,7 @@ class LoaderSource(CheckedSource):
                 )
             yield each(inputs, lambda tensor: tensor.to(device)), labels.to(device)
 
-    def _read_labels(self) -> Tensor:
-        chunks = self._positions.split(self._loader.batch_size or 64)
-        batches = self._read(chunks if len(self._positions) else (), None)
-        parts = [_inputs_and_labels(batch)[1] for batch in batches]
-        labels = torch.cat([self._positions[:0], *parts])
-        return as_labels("LoaderSource", labels, count=len(self._positions))
-
-    def _read(self, chunks: tuple[Tensor, ...], augment: torch.Generator | None) -> Iterator[Any]:
-        # The loader draws a seed for its workers. Its own generator keeps the global one still.
-        seeds = torch.Generator().manual_seed(0) if augment is None else augment
+    def _read(self, chunks: Chunks, augment: torch.Generator | None) -> Iterator[Any]:
         loader = self._loader
         return iter(
             DataLoader(
@@ -99,7 +89,8 @@ class LoaderSource(CheckedSource):
                 num_workers=self._workers,
                 worker_init_fn=loader.worker_init_fn,
                 multiprocessing_context=loader.multiprocessing_context if self._workers else None,
-                generator=seeds,
+                # It draws a seed for its workers, which must not come from the global generator.
+                generator=torch.Generator().manual_seed(0) if augment is None else augment,
             )
         )
 
@@ -115,45 +106,41 @@ def read_once(loader: DataLoader[Any], classes: Sequence[str] | None = None) -> 
     if not pairs:
         raise parameter_error("as_source", "data", "at least one example", "none")
     labels = torch.cat([labels for _, labels in pairs])
-    return TensorSource(_joined([inputs for inputs, _ in pairs]), labels, classes)
-
-
-def _joined(parts: list[Inputs]) -> Inputs:
     accepted = "batches of one kind, whose inputs differ in the first dimension only"
-    named = [{"": part} if isinstance(part, Tensor) else part for part in parts]
-    if any(part.keys() != named[0].keys() for part in named):
+    parts = [{"": inputs} if isinstance(inputs, Tensor) else inputs for inputs, _ in pairs]
+    if any(part.keys() != parts[0].keys() for part in parts):
         raise parameter_error("as_source", "data", accepted, "batches of several kinds")
     try:
-        joined = {name: torch.cat([part[name] for part in named]) for name in named[0]}
+        joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     except RuntimeError as error:
         raise parameter_error("as_source", "data", accepted, str(error)) from None
-    return joined[""] if isinstance(parts[0], Tensor) else joined
+    return TensorSource(joined[""] if isinstance(pairs[0][0], Tensor) else joined, labels, classes)
 
 
 def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
-    if isinstance(batch, Mapping):
+    """A batch of a loader as tensors: a pair, or a mapping with the labels among the inputs."""
+    inputs: Any
+    if isinstance(batch, Mapping) and ("labels" in batch or "label" in batch):
         key = "labels" if "labels" in batch else "label"
-        if key in batch:
-            inputs: Any = {str(k): value for k, value in batch.items() if k != key}
-            return _checked_inputs(inputs), as_labels("LoaderSource", batch[key])
+        inputs = {str(name): value for name, value in batch.items() if name != key}
+        labels = batch[key]
     elif isinstance(batch, tuple | list) and len(batch) == 2:
-        return _checked_inputs(batch[0]), as_labels("LoaderSource", batch[1])
-    found = sorted(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
-    raise parameter_error("LoaderSource", "data", f"a loader of {ACCEPTED_BATCH}", found)
-
-
-def _checked_inputs(inputs: Any) -> Inputs:
-    if isinstance(inputs, Tensor):
-        return inputs
+        inputs, labels = batch
+    else:
+        accepted = "batches (inputs, labels), or mappings with the key 'labels' or 'label'"
+        found = sorted(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
+        raise parameter_error("LoaderSource", "data", f"a loader of {accepted}", found)
     got = f"inputs of type {type(inputs).__name__}"
     remedy = "Convert the examples in the data set or in collate_fn."
     if isinstance(inputs, Mapping) and inputs:
         others = [name for name, value in inputs.items() if not isinstance(value, Tensor)]
         if not others:
-            return dict(inputs)
+            return dict(inputs), as_labels("LoaderSource", labels)
         got = f"no tensor under {', '.join(map(repr, others))}"
         remedy = "Leave such columns out of the data set, or convert them in collate_fn."
-    raise parameter_error("LoaderSource", "data", "a loader of tensors", got, remedy)
+    if not isinstance(inputs, Tensor):
+        raise parameter_error("LoaderSource", "data", "a loader of tensors", got, remedy)
+    return inputs, as_labels("LoaderSource", labels)
 
 
 def _stored_labels(dataset: Any) -> Tensor | None:
@@ -177,8 +164,7 @@ def _stored_classes(dataset: Any, labels: Tensor) -> Sequence[str] | None:
         return _stored_classes(dataset.dataset, labels)
     names = getattr(dataset, "classes", None)
     try:
-        return (
-            class_names("LoaderSource", names, labels) if isinstance(names, list | tuple) else None
-        )
+        known = names if isinstance(names, list | tuple) else None
+        return class_names("LoaderSource", known, labels)
     except ValueError:  # something else of that name
         return None

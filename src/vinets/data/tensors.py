@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vinets.checks import parameter_error
-from vinets.data.interface import Batches, CheckedSource, Inputs
+from vinets.data.interface import Batches, CheckedSource, Chunks, Device, Inputs
 from vinets.data.labels import as_labels, class_names
 from vinets.running import each, tensors_of
 
@@ -43,12 +43,7 @@ class TensorSource(CheckedSource):
     def _subset(self, index: Tensor) -> TensorSource:
         return TensorSource(_take(self.inputs, index), self.labels[index], self.classes)
 
-    def _batches(
-        self,
-        chunks: tuple[Tensor, ...],
-        augment: torch.Generator | None,
-        device: torch.device | str,
-    ) -> Batches:
+    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
         for chunk in chunks:
             taken = each(_take(self.inputs, chunk), lambda tensor: tensor.to(device))
             yield taken, self.labels[chunk].to(device)
@@ -59,11 +54,6 @@ def as_inputs(owner: str, values: Any) -> Inputs:
     if isinstance(values, dict):
         return {str(name): _as_tensor(owner, value) for name, value in values.items()}
     return _as_tensor(owner, values)
-
-
-def _take(inputs: Inputs, index: Tensor) -> Inputs:
-    """The examples at ``index``."""
-    return each(inputs, lambda tensor: tensor[index.to(tensor.device)])
 
 
 def _as_tensor(owner: str, values: Any) -> Tensor:
@@ -77,5 +67,9 @@ def _as_tensor(owner: str, values: Any) -> Tensor:
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         got = f"{type(values).__name__} of dtype {array.dtype} and shape {array.shape}"
         raise parameter_error(owner, "inputs", accepted, got)
-    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    # Torch takes neither negative strides nor a foreign byte order, and warns of read-only memory.
+    return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
+
+
+def _take(inputs: Inputs, index: Tensor) -> Inputs:
+    return each(inputs, lambda tensor: tensor[index.to(tensor.device)])
