@@ -66,15 +66,13 @@ def share_removed(
     '20.0%, 26.7%'
     """
     part = truncated.model if isinstance(truncated, StoppedNetwork) else truncated
-    kept = [name for name, module in part.named_modules() if counted(name, module)]
-    return _share_removed(dict(model.named_modules()), kept, counted)
+    every = [name for name, module in model.named_modules() if counted(name, module)]
+    kept = {name for name, module in part.named_modules() if counted(name, module)}
+    return _share_outside(every, kept)
 
 
-def _share_removed(
-    layers: Mapping[str, nn.Module], kept: Collection[str], counted: Counting
-) -> float:
-    every = [name for name, module in layers.items() if counted(name, module)]
-    return 1 - sum(name in kept for name in every) / len(every) if every else 0.0
+def _share_outside(names: Collection[str], kept: Collection[str]) -> float:
+    return 1 - sum(name in kept for name in names) / len(names) if names else 0.0
 
 
 @dataclass(frozen=True)
@@ -109,21 +107,15 @@ def cut_points(
     shapes, macs = _shapes(model, example)
     needed = _needed(model, list(macs))
     layers = {name: model.get_submodule(name) for name in macs}
+    every = [name for name, layer in layers.items() if counted(name, layer)]
     points = []
     for index, (name, shape) in enumerate(shapes.items()):
         inside = [needed[k] for k in macs if k == name or k.startswith(f"{name}.")]
-        within = set().union(*inside)
-        kept = [k for k in macs if k in within]
-        points.append(
-            CutPoint(
-                index,
-                name,
-                shape,
-                sum(p.numel() for k in kept for p in layers[k].parameters()),
-                sum(macs[k] for k in kept),
-                _share_removed(layers, kept, counted),
-            )
-        )
+        kept = macs.keys() & set().union(*inside)
+        parameters = sum(p.numel() for k in kept for p in layers[k].parameters())
+        multiplied = sum(macs[k] for k in kept)
+        removed = _share_outside(every, kept)
+        points.append(CutPoint(index, name, shape, parameters, multiplied, removed))
     return points
 
 
@@ -219,15 +211,15 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
         before = call(StoppedNetwork(copy, name), example)
     for handle in handles:
         handle.remove()
-    for key in [key for key, _ in copy.named_modules() if key]:
+
+    def used(key: str) -> bool:
+        # The parent of a called module counts: a list of modules is never called itself.
+        return not key or any(c == key or c.startswith(f"{key}.") for c in called)
+
+    for key, _ in list(copy.named_modules()):
         parent, _, child = key.rpartition(".")
-        used = any(c == key or c.startswith(f"{key}.") for c in called)
-        try:
-            owner = copy.get_submodule(parent)
-        except AttributeError:  # gone with its parent
-            continue
-        if not used and hasattr(owner, child):
-            setattr(owner, child, nn.Identity())
+        if used(parent) and not used(key):  # what lies below goes with it
+            setattr(copy.get_submodule(parent), child, nn.Identity())
     try:
         with torch.no_grad():
             after = call(StoppedNetwork(copy, name), example)
@@ -288,7 +280,12 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
         if not isinstance(output, Tensor) or name in shapes:
             return
         if not any(module.children()):
-            macs[name] = _macs(module, output)
+            per_value = 0
+            if isinstance(module, CONVOLUTIONS):
+                per_value = module.weight[0].numel()
+            elif isinstance(module, nn.Linear):
+                per_value = module.in_features
+            macs[name] = per_value * output[0].numel()
         elif any(output is known for known in outputs):
             return  # the last layer of the block is this cut already
         shapes[name] = tuple(output.shape[1:])
@@ -303,26 +300,16 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
     return shapes, macs
 
 
-def _macs(module: nn.Module, output: Tensor) -> int:
-    per_image = output[0].numel()
-    if isinstance(module, CONVOLUTIONS):
-        return per_image * module.weight[0].numel()
-    if isinstance(module, nn.Linear):
-        return per_image * module.in_features
-    return 0
-
-
-def _needed(model: nn.Module, order: list[str]) -> dict[str, list[str]]:
+def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
     """Leaf modules that the output of each one depends on, itself included."""
+    # Without a graph, and for a module that the graph does not show: whatever ran before it.
+    needed = {name: frozenset(order[: i + 1]) for i, name in enumerate(order)}
     traced = _trace(model)
-    if traced is None:  # whatever ran before it
-        return {name: order[: i + 1] for i, name in enumerate(order)}
     before: dict[fx.Node, frozenset[str]] = {}
-    needed: dict[str, list[str]] = {}
-    for node in traced.graph.nodes:
-        known = frozenset().union(*(before[n] for n in node.all_input_nodes))
+    known: dict[str, frozenset[str]] = {}
+    for node in () if traced is None else traced.graph.nodes:
+        before[node] = frozenset().union(*(before[n] for n in node.all_input_nodes))
         if node.op == "call_module":
-            known |= {str(node.target)}
-            needed.setdefault(str(node.target), [n for n in order if n in known])
-        before[node] = known
-    return {name: needed.get(name, order[: i + 1]) for i, name in enumerate(order)}
+            before[node] |= {str(node.target)}
+            known.setdefault(str(node.target), before[node])  # a cut is at the first call
+    return {name: known.get(name, ran) for name, ran in needed.items()}

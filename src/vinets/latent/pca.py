@@ -9,16 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.checks import one_of, parameter_error
-from vinets.latent.spectra import (
-    Centre,
-    Chunks,
-    PrincipalSpectrum,
-    by_covariance,
-    by_gram,
-    by_iteration,
-    by_merging,
-    find_centre,
-)
+from vinets.latent import spectra
+from vinets.latent.spectra import Centre, Chunks, PrincipalSpectrum
 from vinets.options import check_value, whole
 
 __all__ = ["PCA", "Projection", "fit_pca"]
@@ -104,24 +96,29 @@ def fit_pca(
         remedy = "For a tensor pass chunks=lambda: [values]."
         raise parameter_error("fit_pca", "chunks", accepted, type(chunks).__name__, remedy)
     if method == "streaming":
-        centre, spectrum = by_merging(chunks, n_components + oversample)
+        centre, spectrum = spectra.by_merging(chunks, n_components + oversample)
         return _components(centre, spectrum, n_components, at_most)
-    centre = find_centre(chunks)
+    centre = spectra.find_centre(chunks)
     n = _within(n_components, min(centre.count - 1, len(centre.mean)), at_most)
     side = min(centre.count, len(centre.mean))
     if method == "randomized" or (method == "auto" and side > EXACT_SIDE):
-        spectrum = by_iteration(chunks, centre, min(n + oversample, side), n_iter, seed)
+        spectrum = spectra.by_iteration(chunks, centre, min(n + oversample, side), n_iter, seed)
     elif len(centre.mean) <= centre.count:
-        spectrum = by_covariance(chunks, centre)
+        spectrum = spectra.by_covariance(chunks, centre)
     else:
-        spectrum = by_gram(chunks, centre, n)
+        spectrum = spectra.by_gram(chunks, centre, n)
     return _components(centre, spectrum, n, at_most)
 
 
 def _components(centre: Centre, spectrum: PrincipalSpectrum, n: int, at_most: bool) -> PCA:
     """Check the rank, fix the signs, scale to variances, and round to the precision of the data."""
     squares = spectrum.squares
-    n = _within(n, int((squares > _noise(centre, float(squares[0]))).sum()), at_most)
+    # Up to this size an eigenvalue is rounding: of the data, of the products or of the mean.
+    data, working = torch.finfo(centre.dtype).eps, torch.finfo(torch.float64).eps
+    products = max(data**2, max(centre.count, len(centre.mean)) * working) * float(squares[0])
+    shift = 64 * working * float(centre.mean.norm())
+    noise = max(products, centre.count * shift**2)
+    n = _within(n, int((squares > noise).sum()), at_most)
     rows = spectrum.rows[:n]
     peaks = rows.gather(1, rows.abs().argmax(1, keepdim=True))
     freedom = centre.count - 1
@@ -131,14 +128,6 @@ def _components(centre: Centre, spectrum: PrincipalSpectrum, n: int, at_most: bo
         (squares[:n] / freedom).to(centre.dtype),
         spectrum.total / freedom,
     )
-
-
-def _noise(centre: Centre, largest: float) -> float:
-    """The size up to which an eigenvalue is rounding: of the data, the products or the mean."""
-    data, working = torch.finfo(centre.dtype).eps, torch.finfo(torch.float64).eps
-    products = max(data**2, max(centre.count, len(centre.mean)) * working) * largest
-    shift = 64 * working * float(centre.mean.norm())
-    return max(products, centre.count * shift**2)
 
 
 def _within(n: int, rank: int, at_most: bool) -> int:

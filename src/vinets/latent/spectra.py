@@ -12,16 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Centre",
-    "Chunks",
-    "PrincipalSpectrum",
-    "by_covariance",
-    "by_gram",
-    "by_iteration",
-    "by_merging",
-    "find_centre",
-]
+__all__ = ["Centre", "Chunks", "PrincipalSpectrum", "find_centre"]
+__all__ += ["by_covariance", "by_gram", "by_iteration", "by_merging"]
 
 Chunks = Callable[[], Iterable[Tensor]]
 
@@ -139,18 +131,13 @@ def by_merging(chunks: Chunks, width: int) -> tuple[Centre, PrincipalSpectrum]:
                 stacked = torch.cat([scaled, values, apart.unsqueeze(0)])
             count += len(piece)
             _check_finite(count, mean)
-            lengths, rows = _leading(stacked, width)
+            # The QR comes first, since the SVD of a wide matrix takes several times as long.
+            basis, triangle = torch.linalg.qr(stacked.T)
+            _, lengths, right = torch.linalg.svd(triangle.T, full_matrices=False)
+            lengths, rows = lengths[:width], right[:width] @ basis.T
             scaled = lengths.unsqueeze(1) * rows
     _check_finite(count, mean)
     return Centre(count, mean, dtype), PrincipalSpectrum(lengths.square(), rows, total)
-
-
-def _leading(stacked: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """The first singular values and right singular vectors, the latter as rows ``(width, D)``."""
-    # The QR comes first, since the SVD of a wide matrix takes several times as long.
-    basis, triangle = torch.linalg.qr(stacked.T)
-    _, lengths, rows = torch.linalg.svd(triangle.T, full_matrices=False)
-    return lengths[:width], rows[:width] @ basis.T
 
 
 def _centred(chunks: Chunks, centre: Centre) -> Iterator[Tensor]:

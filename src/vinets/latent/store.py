@@ -111,24 +111,23 @@ class LatentStore:
         first = next(iter(self.runs()))
         if len(first) == len(self) and first.dtype == torch.float32:
             return first  # what is stored, not a copy: the limit is on new memory
-        self._check_fits(len(self), "all latents")
-        return self._gather(torch.ones_like(self.labels, dtype=torch.bool))
+        return self._gather(torch.ones_like(self.labels, dtype=torch.bool), "all latents")
 
     def of_class(self, k: int) -> Tensor:
         """The latents with label ``k``, in order, as float32 ``(m_k, ...)``."""
         wanted = self.labels == k
-        count = int(wanted.sum())
-        if count == 0:
+        if not bool(wanted.any()):
             present = f"one of the labels {self.labels.unique().tolist()}"
             raise parameter_error("LatentStore.of_class", "k", present, k)
-        self._check_fits(count, f"class {k}")
-        return self._gather(wanted)
+        return self._gather(wanted, f"class {k}")
 
     @property
     def _size(self) -> int:
         return torch.Size(self.shape).numel()
 
-    def _check_fits(self, count: int, what: str) -> None:
+    def _gather(self, wanted: Tensor, what: str) -> Tensor:
+        """The latents where ``wanted`` ``(m,)`` is True; one allocation, one pass."""
+        count = int(wanted.sum())
         need = 4 * count * self._size
         if need > self.memory_limit:
             raise MemoryError(
@@ -136,10 +135,7 @@ class LatentStore:
                 f"more than memory_limit ({format_bytes(self.memory_limit)}): read chunks(), or "
                 "raise memory_limit."
             )
-
-    def _gather(self, wanted: Tensor) -> Tensor:
-        """The latents where ``wanted`` ``(m,)`` is True; one allocation, one pass."""
-        shape = (int(wanted.sum()), *self.shape)
+        shape = (count, *self.shape)
         gathered = torch.empty(shape, dtype=torch.float32, device=self.labels.device)
         start = filled = 0
         for values in self.runs():
@@ -164,9 +160,6 @@ def _rechunk(runs: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
                 held, missing = [], rows
     if held:
         yield held[0] if len(held) == 1 else torch.cat(held)
-
-
-# --- collecting -------------------------------------------------------------------------------
 
 
 def collect_latents(
@@ -243,7 +236,13 @@ def _run(
     device = next((t.device for t in chain(network.parameters(), network.buffers())), None)
     seen = 0
     for inputs, given in batches:
-        labels = _checked_labels(given)
+        if not isinstance(given, Tensor) or given.ndim != 1 or given.is_floating_point():
+            got = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+            raise ValueError(
+                "Batches must be pairs of inputs and integer labels (b,). "
+                f"Got labels {got} instead."
+            )
+        labels = given.detach().to("cpu", torch.int64)
         known = stored[seen : seen + len(labels)]
         if not torch.equal(known, labels[: len(known)]):
             raise ValueError(
@@ -265,15 +264,6 @@ def _run(
             f"The batches hold {seen} examples, fewer than the {len(stored)} already stored. "
             "Pass the same batches, or delete the directory."
         )
-
-
-def _checked_labels(labels: Tensor) -> Tensor:
-    if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.is_floating_point():
-        got = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
-        raise ValueError(
-            f"Batches must be pairs of inputs and integer labels (b,). Got labels {got} instead."
-        )
-    return labels.detach().to("cpu", torch.int64)
 
 
 def _check_latents(latents: Tensor, count: int) -> None:
