@@ -36,27 +36,26 @@ FETCHING = frozenset(
 
 def checked_record(source: Any) -> ModelRecord:
     """A copy of ``source`` if it is a record that may be built, else one sentence."""
-    accepted = "a dict with the keys library, name and options"
+
+    def refused(accepted: str, got: Any, remedy: str = "") -> ValueError:
+        return parameter_error("rebuild", "source", accepted, reprlib.repr(got), remedy)
+
     if not isinstance(source, dict) or set(source) != {"library", "name", "options"}:
-        raise parameter_error(
-            "rebuild", "source", accepted, reprlib.repr(source), "See source_of(model)."
+        raise refused(
+            "a dict with the keys library, name and options", source, "See source_of(model)."
         )
     library, name, options = source["library"], source["name"], source["options"]
     if not isinstance(library, str) or library not in LIBRARIES:
         known = ", ".join(each.name for each in libraries())
-        accepted = f"a record whose library is one of {known}"
-        raise parameter_error("rebuild", "source", accepted, reprlib.repr(library))
+        raise refused(f"a record whose library is one of {known}", library)
     if not isinstance(name, str) or not name.replace("_", "").replace(".", "").isalnum():
-        accepted = "a record whose name has letters, digits, dots and underscores only"
-        raise parameter_error("rebuild", "source", accepted, reprlib.repr(name))
+        raise refused("a record whose name has letters, digits, dots and underscores only", name)
     kept = plain(options)
     if not isinstance(kept, dict):
-        accepted = "a record whose options are a dict of plain JSON values"
-        raise parameter_error("rebuild", "source", accepted, reprlib.repr(options))
+        raise refused("a record whose options are a dict of plain JSON values", options)
     for key, value in nested_items(kept):
         if _fetches(key) and value:
-            accepted = "a record without options that fetch weights or code"
-            raise parameter_error("rebuild", "source", accepted, key)
+            raise refused("a record without options that fetch weights or code", key)
     return {"library": library, "name": name, "options": kept}
 
 

@@ -47,10 +47,11 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
     count = optional_positive_int("create_model", "num_classes", num_classes)
     if count is not None:
         options = library.with_classes(options, count)
-    model = _built({"library": library.name, "name": name, "options": options})
+    record = {"library": library.name, "name": name, "options": options}
+    model = _built(record)
     kept = plain(without_fetching(options))
     if kept is not None:
-        model.vinets_source = {"library": library.name, "name": name, "options": kept}  # type: ignore[assignment]
+        model.vinets_source = {**record, "options": kept}  # type: ignore[assignment]
     return model
 
 
@@ -111,22 +112,18 @@ def _parsed(spec: str) -> tuple[Library, str]:
 
 def _built(record: ModelRecord) -> nn.Module:
     """Build what ``record`` names; whatever a library raises becomes one sentence."""
+    library = LIBRARIES[record["library"]]()
     try:
-        return _build(record)
+        # A copy, for some libraries put their defaults into the options they are given.
+        return library.build(record["name"], copy.deepcopy(record["options"]))
     except ModuleNotFoundError:
-        raise
+        raise  # it says what to install
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ValueError(
             f"The network {record['name']!r} of {record['library']} could not be built with "
             f"the options {', '.join(record['options']) or '(none)'}: {reason}."
         ) from error
-
-
-def _build(record: ModelRecord) -> nn.Module:
-    # A copy, for some libraries put their defaults into the options they are given.
-    options = copy.deepcopy(record["options"])
-    return LIBRARIES[record["library"]]().build(record["name"], options)
 
 
 def source_of(model: nn.Module) -> ModelRecord | None:
@@ -153,7 +150,12 @@ def source_of(model: nn.Module) -> ModelRecord | None:
     for candidate in candidates:
         try:
             record = checked_record(candidate)
-            twin = _twin(record)
+            with torch.random.fork_rng(devices=[]):
+                try:
+                    with torch.device("meta"):  # no memory for the weights
+                        twin = _built(record)
+                except ValueError:  # some networks compute while they are made
+                    twin = _built(record)
         except ValueError:
             continue
         if _shapes(twin) == shapes:
@@ -163,13 +165,3 @@ def source_of(model: nn.Module) -> ModelRecord | None:
 
 def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     return {k: tuple(v.shape) for k, v in model.state_dict().items() if isinstance(v, Tensor)}
-
-
-def _twin(record: ModelRecord) -> nn.Module:
-    """The network of ``record``, without memory for its weights where that is possible."""
-    with torch.random.fork_rng(devices=[]):
-        try:
-            with torch.device("meta"):
-                return _build(record)
-        except Exception:  # some networks compute while they are made
-            return _built(record)

@@ -115,17 +115,22 @@ def export_network(
     return report
 
 
-# --- checking ---------------------------------------------------------------------------------
-
-
 @torch.no_grad()
 def _difference(
     network: CutNetwork, run: Runner, size: int, device: torch.device | str, seed: int
 ) -> float:
     """Largest difference of the logits on a random batch, relative to the largest logit."""
-    zeros = example_inputs(network.record.inputs, batch=size)
     generator = torch.Generator().manual_seed(seed + size)
-    inputs = each(zeros, lambda like: _random(like, generator))
+
+    def drawn(like: Tensor) -> Tensor:
+        if like.is_floating_point():
+            return torch.randn(like.shape, generator=generator).to(like.dtype)
+        # 0 or 1 suits identifiers and masks alike; a mask that hides all means nothing.
+        values = torch.randint(2, like.shape, generator=generator)
+        values[(slice(None),) + (0,) * (like.ndim - 1)] = 1
+        return values.to(like.dtype)
+
+    inputs = each(example_inputs(network.record.inputs, batch=size), drawn)
     expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
     got = run(tuple(tensors_of(inputs)))
     if got.shape != expected.shape:
@@ -134,27 +139,15 @@ def _difference(
     return float((got - expected).abs().max() / scale)
 
 
-def _random(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Normal numbers; integers are 0 or 1, which suits identifiers and masks alike."""
-    if like.is_floating_point():
-        return torch.randn(like.shape, generator=generator).to(like.dtype)
-    values = torch.randint(2, like.shape, generator=generator)
-    values[(slice(None),) + (0,) * (like.ndim - 1)] = 1  # a mask that hides all means nothing
-    return values.to(like.dtype)
-
-
-# --- the rest ---------------------------------------------------------------------------------
-
-
 def _format(path: Path, format: str | None) -> ExportFormat:
     known = suffixes()
     if format is not None:
-        return EXPORT_FORMATS[one_of("export_network", "format", format, sorted(EXPORT_FORMATS))]()
-    if path.suffix.lower() not in known:
+        one_of("export_network", "format", format, sorted(EXPORT_FORMATS))
+    elif path.suffix.lower() not in known:
         accepted = f"a file name that ends in {' or '.join(known)}"
         remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known.values())}."
         raise parameter_error("export_network", "path", accepted, str(path), remedy)
-    return EXPORT_FORMATS[known[path.suffix.lower()]]()
+    return EXPORT_FORMATS[format or known[path.suffix.lower()]]()
 
 
 def _failed(format: ExportFormat, error: BaseException) -> ValueError:
@@ -169,14 +162,12 @@ def _failed(format: ExportFormat, error: BaseException) -> ValueError:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """No warnings and no messages of the exporters: what matters is checked."""
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
+    levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
+    for logger in levels:
         logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger, level in levels.items():
             logger.setLevel(level)
