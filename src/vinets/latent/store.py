@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import format_bytes, optional_positive_int, parameter_error, rows_within
-from vinets.latent.shards import DTYPES, SHARD_BYTES, ShardWriter, read_manifest, read_shard
+from vinets.latent import shards
+from vinets.latent.shards import DTYPES, SHARD_BYTES
 from vinets.running import Inputs, call, each, evaluating
 
 __all__ = ["MEMORY_LIMIT", "LatentStore", "collect_latents"]
@@ -70,13 +71,13 @@ class LatentStore:
     def open(cls, directory: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> LatentStore:
         """The store in ``directory``, which :func:`vinets.latent.collect_latents` wrote."""
         folder = Path(directory)
-        manifest = read_manifest(folder)
+        manifest = shards.read_manifest(folder)
         if manifest is None or not manifest.complete:
             raise ValueError(f"{folder} holds no complete latents. Run collect_latents on it.")
         indices = range(len(manifest.counts))
         return cls(
-            lambda: (read_shard(folder, i, manifest)[0] for i in indices),
-            torch.cat([read_shard(folder, i, manifest)[1] for i in indices]),
+            lambda: (shards.read_shard(folder, i, manifest)[0] for i in indices),
+            shards.read_labels(folder, manifest),
             manifest.shape,
             DTYPES[manifest.dtype],
             memory_limit=memory_limit,
@@ -216,11 +217,11 @@ def collect_latents(
         if not values:
             raise ValueError("There are no latents to keep: the batches hold no examples.")
         return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
-    writer = ShardWriter(Path(directory), fingerprint, shard_bytes)
-    if not writer.complete:
-        for latents, targets in _run(network, batches, writer.stored_labels(), report):
-            writer.add(latents.cpu(), targets)
-        writer.finish()
+    folder = Path(directory)
+    manifest = shards.read_manifest(folder, fingerprint)
+    if manifest is None or not manifest.complete:
+        made = _run(network, batches, shards.read_labels(folder, manifest), report)
+        shards.append_latents(folder, fingerprint, ((z.cpu(), y) for z, y in made), shard_bytes)
     store = LatentStore.open(directory, memory_limit=memory_limit)
     report(len(store))
     return store
@@ -255,7 +256,8 @@ def _run(
         with evaluating(network):  # a generator must not leave the mode of others changed
             latents = call(network, each(inputs, lambda tensor: tensor.to(device)))
         _check_latents(latents, len(labels))
-        # A copy, since the output may be a view of something large or of the inputs.
+        # A copy, since the output may be a view of something large or of the inputs, which their
+        # owner may fill anew for the next batch.
         behind = latents[len(known) :].detach().clone(memory_format=torch.contiguous_format)
         yield behind, labels[len(known) :]
         report(seen)
