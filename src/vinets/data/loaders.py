@@ -13,10 +13,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 from vinets.checks import parameter_error
 from vinets.data.interface import Batches, CheckedSource, Chunks, Device, Inputs
 from vinets.data.labels import as_labels, class_names
-from vinets.data.tensors import TensorSource
 from vinets.running import each
 
-__all__ = ["LoaderSource", "can_be_reread", "read_once"]
+__all__ = ["LoaderSource", "can_be_reread", "inputs_and_labels"]
 
 
 class LoaderSource(CheckedSource):
@@ -48,7 +47,7 @@ class LoaderSource(CheckedSource):
         labels = _stored_labels(loader.dataset)
         if labels is None:
             chunks = self._positions.split(loader.batch_size or 64) if len(self._positions) else ()
-            read = [_inputs_and_labels(batch)[1] for batch in self._read(chunks, None)]
+            read = [inputs_and_labels(batch)[1] for batch in self._read(chunks, None)]
             joined = torch.cat([self._positions[:0], *read])
             self.labels = as_labels("LoaderSource", joined, count=len(self._positions))
         else:
@@ -70,7 +69,7 @@ class LoaderSource(CheckedSource):
 
     def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
         for chunk, batch in zip(chunks, self._read(chunks, augment), strict=True):
-            inputs, labels = _inputs_and_labels(batch)
+            inputs, labels = inputs_and_labels(batch)
             if not torch.equal(labels, self.labels[chunk]):
                 raise ValueError(
                     "The labels in the batches of the data set must stay the same on every pass, "
@@ -100,24 +99,7 @@ def can_be_reread(loader: DataLoader[Any]) -> bool:
     return not isinstance(loader.dataset, IterableDataset) and loader.batch_sampler is not None
 
 
-def read_once(loader: DataLoader[Any], classes: Sequence[str] | None = None) -> TensorSource:
-    """Everything that one pass over ``loader`` gives, in memory. The loader must end."""
-    pairs = [_inputs_and_labels(batch) for batch in loader]
-    if not pairs:
-        raise parameter_error("as_source", "data", "at least one example", "none")
-    labels = torch.cat([labels for _, labels in pairs])
-    accepted = "batches of one kind, whose inputs differ in the first dimension only"
-    parts = [{"": inputs} if isinstance(inputs, Tensor) else inputs for inputs, _ in pairs]
-    if any(part.keys() != parts[0].keys() for part in parts):
-        raise parameter_error("as_source", "data", accepted, "batches of several kinds")
-    try:
-        joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    except RuntimeError as error:
-        raise parameter_error("as_source", "data", accepted, str(error)) from None
-    return TensorSource(joined[""] if isinstance(pairs[0][0], Tensor) else joined, labels, classes)
-
-
-def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
+def inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
     """A batch of a loader as tensors: a pair, or a mapping with the labels among the inputs."""
     inputs: Any
     if isinstance(batch, Mapping) and ("labels" in batch or "label" in batch):

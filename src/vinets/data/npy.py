@@ -14,7 +14,7 @@ from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
 from vinets.data.labels import as_labels, split_pair
-from vinets.data.tensors import TensorSource
+from vinets.data.sources import TensorSource
 
 __all__ = ["NpyFiles", "npy_pair", "read_array"]
 
