@@ -12,7 +12,7 @@ from torch import nn
 from vinets.checks import parameter_error
 from vinets.models.libraries.base import Library, Options, imported, unknown
 from vinets.models.libraries.torchvision import import_torchvision
-from vinets.models.records import nested_items, without_fetching
+from vinets.models.sources import nested_items, without_fetching
 
 __all__ = ["Transformers", "import_transformers"]
 
