@@ -11,11 +11,11 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from vinets.checks import parameter_error
 from vinets.running import Inputs, call
@@ -135,7 +135,7 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     """
     name = resolve_cut(model, cut, example)
     model = _twin(model)  # in eval mode, for traces keep what they see
-    traced = _trace(model, keep=(name,))
+    traced = _trace(model, keep=name)
     if traced is None:
         return StoppedNetwork(model if example is None else _used(model, name, example), name)
     nodes = traced.graph.nodes
@@ -162,13 +162,11 @@ class StoppedNetwork(nn.Module):
         def stop(module: nn.Module, args: Any, output: Any) -> None:
             raise _Reached(output)
 
-        handle = self.model.get_submodule(self.name).register_forward_hook(stop)
         try:
-            self.model(*inputs, **options)
+            with self.model.get_submodule(self.name).register_forward_hook(stop):
+                self.model(*inputs, **options)
         except _Reached as reached:
             return reached.args[0]
-        finally:
-            handle.remove()
         raise RuntimeError(f"the forward pass never called {self.name!r}")
 
 
@@ -177,20 +175,20 @@ class _Reached(Exception):
 
 
 class _Tracer(fx.Tracer):
-    def __init__(self, keep: tuple[str, ...]) -> None:
-        super().__init__()
-        self.keep = keep
+    keep = ""  # a module that stays whole
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        kept = module_qualified_name in self.keep
+        kept = module_qualified_name == self.keep
         return kept or super().is_leaf_module(m, module_qualified_name)
 
 
-def _trace(model: nn.Module, keep: tuple[str, ...] = ()) -> fx.GraphModule | None:
+def _trace(model: nn.Module, keep: str = "") -> fx.GraphModule | None:
+    tracer = _Tracer()
+    tracer.keep = keep
     # Besides its own error, fx raises what a network makes of stand-ins for tensors. The network
     # itself has done nothing wrong yet, and can run untraced.
     try:
-        return fx.GraphModule(model, _Tracer(keep).trace(model))
+        return fx.GraphModule(model, tracer.trace(model))
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError):
         return None
 
@@ -202,23 +200,18 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
     module that is read without being called: its weights, or the length of a list.
     """
     copy = _twin(model)
-    called: set[str] = set()
-    handles = [
-        module.register_forward_pre_hook(lambda *_, key=key: called.add(key))
-        for key, module in copy.named_modules()
-    ]
-    with torch.no_grad():
+    called: set[nn.Module] = set()
+    with torch.no_grad(), register_module_forward_pre_hook(lambda module, _: called.add(module)):
         before = call(StoppedNetwork(copy, name), example)
-    for handle in handles:
-        handle.remove()
-
-    def used(key: str) -> bool:
-        # The parent of a called module counts: a list of modules is never called itself.
-        return not key or any(c == key or c.startswith(f"{key}.") for c in called)
-
-    for key, _ in list(copy.named_modules()):
+    # The parent of a called module counts: a list of modules is never called itself.
+    used = {""}
+    for key, module in copy.named_modules():
+        if module in called:
+            parts = key.split(".")
+            used |= {".".join(parts[: i + 1]) for i in range(len(parts))}
+    for key in [key for key, _ in copy.named_modules() if key not in used]:
         parent, _, child = key.rpartition(".")
-        if used(parent) and not used(key):  # what lies below goes with it
+        if parent in used:  # all else goes with its parent
             setattr(copy.get_submodule(parent), child, nn.Identity())
     try:
         with torch.no_grad():
@@ -276,8 +269,11 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
     macs: dict[str, int] = {}
     outputs: list[Tensor] = []  # kept alive, so that identity means the same cut
 
-    def watch(name: str, module: nn.Module, args: Any, output: Any) -> None:
-        if not isinstance(output, Tensor) or name in shapes:
+    names = {module: name for name, module in model.named_modules() if name}
+
+    def watch(module: nn.Module, args: Any, output: Any) -> None:
+        name = names.get(module, "")
+        if not name or name in shapes or not isinstance(output, Tensor):
             return
         if not any(module.children()):
             per_value = 0
@@ -291,12 +287,8 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
         shapes[name] = tuple(output.shape[1:])
         outputs.append(output)
 
-    named = [(name, module) for name, module in model.named_modules() if name]
-    handles = [module.register_forward_hook(partial(watch, name)) for name, module in named]
-    with torch.no_grad():
+    with torch.no_grad(), register_module_forward_hook(watch):
         call(model, example)
-    for handle in handles:
-        handle.remove()
     return shapes, macs
 
 
