@@ -10,14 +10,14 @@ from torch.nn import functional as F
 
 from vinets.checks import one_of, parameter_error
 from vinets.latent import spectra
-from vinets.latent.spectra import Centre, Chunks, PrincipalSpectrum
+from vinets.latent.spectra import Centre, Chunks, Spectrum
 from vinets.options import check_value, whole
 
 __all__ = ["PCA", "Projection", "fit_pca"]
 
 METHODS = ("auto", "exact", "randomized", "streaming")
 SCALES = ("none", "unit", "bound")
-EXACT_SIDE = 2048
+EXACT_SIDE = 2048  # a matrix of 32 MiB in float64
 QUANTILE = 3.29  # 99.9 % of a normal distribution lie within so many standard deviations
 
 
@@ -110,23 +110,23 @@ def fit_pca(
     return _components(centre, spectrum, n, at_most)
 
 
-def _components(centre: Centre, spectrum: PrincipalSpectrum, n: int, at_most: bool) -> PCA:
+def _components(centre: Centre, spectrum: Spectrum, n: int, at_most: bool) -> PCA:
     """Check the rank, fix the signs, scale to variances, and round to the precision of the data."""
-    squares = spectrum.squares
+    squares, rows, total = spectrum
     # Up to this size an eigenvalue is rounding: of the data, of the products or of the mean.
     data, working = torch.finfo(centre.dtype).eps, torch.finfo(torch.float64).eps
     products = max(data**2, max(centre.count, len(centre.mean)) * working) * float(squares[0])
-    shift = 64 * working * float(centre.mean.norm())
+    shift = 64 * working * float(centre.mean.norm())  # a few roundings of every entry
     noise = max(products, centre.count * shift**2)
     n = _within(n, int((squares > noise).sum()), at_most)
-    rows = spectrum.rows[:n]
-    peaks = rows.gather(1, rows.abs().argmax(1, keepdim=True))
+    rows = rows[:n]
+    peaks = rows.gather(1, rows.abs().argmax(1, keepdim=True))  # eigenvectors have no sign
     freedom = centre.count - 1
     return PCA(
         centre.mean.to(centre.dtype),
         (rows * peaks.sign()).to(centre.dtype),
         (squares[:n] / freedom).to(centre.dtype),
-        spectrum.total / freedom,
+        total / freedom,
     )
 
 
@@ -165,6 +165,7 @@ class Projection(nn.Module):
         tensor([[1.]])
         """
         one_of("Projection.from_pca", "scale", scale, SCALES)
+        # In float64, for the bias takes the difference of large numbers where the mean is large.
         weight = pca.components.to(torch.float64)
         deviations = pca.variances.to(torch.float64).sqrt()
         if scale == "unit":

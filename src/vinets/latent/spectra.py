@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-__all__ = ["Centre", "Chunks", "PrincipalSpectrum", "find_centre"]
+__all__ = ["Centre", "Chunks", "Spectrum", "find_centre"]
 __all__ += ["by_covariance", "by_gram", "by_iteration", "by_merging"]
 
-Chunks = Callable[[], Iterable[Tensor]]
+Chunks: TypeAlias = Callable[[], Iterable[Tensor]]
+
+Spectrum: TypeAlias = tuple[Tensor, Tensor, float]
+"""Eigenvalues ``(k,)``, decreasing; eigenvectors ``(n, D)`` of the first; sum of them all."""
 
 COLUMNS = 4096  # of a wide matrix, converted to float64 at a time
 
@@ -29,48 +33,38 @@ class Centre:
     dtype: torch.dtype
 
 
-@dataclass(frozen=True, eq=False)
-class PrincipalSpectrum:
-    """Eigenvalues ``(k,)``, decreasing; eigenvectors ``(n, D)`` of the first; sum of them all."""
-
-    squares: Tensor
-    rows: Tensor
-    total: float
-
-
 def find_centre(chunks: Chunks) -> Centre:
     """Count the rows and average them, in one pass."""
-    count, total, dtype = 0, torch.zeros(()), torch.float32
+    count, total, dtype = 0, torch.zeros((), dtype=torch.float64), torch.float32
     for chunk in _checked(chunks):
-        part = chunk.sum(0, dtype=torch.float64)
-        total = part if count == 0 else total + part
+        total = total + chunk.sum(0, dtype=torch.float64)
         dtype = torch.promote_types(dtype, chunk.dtype)
         count += len(chunk)
     _check_finite(count, total)
     return Centre(count, total / count, dtype)
 
 
-def by_covariance(chunks: Chunks, centre: Centre) -> PrincipalSpectrum:
+def by_covariance(chunks: Chunks, centre: Centre) -> Spectrum:
     """Eigenvectors of ``X' X``, summed up over the chunks; ``O(D**2)`` memory, one pass."""
-    width = len(centre.mean)
-    scatter = torch.zeros(width, width, dtype=torch.float64, device=centre.mean.device)
+    scatter = centre.mean.new_zeros(len(centre.mean), len(centre.mean))
     for values in _centred(chunks, centre):
         scatter.addmm_(values.T, values)
     squares, vectors = torch.linalg.eigh(scatter)
-    return PrincipalSpectrum(squares.flip(0), vectors.T.flip(0), float(scatter.trace()))
+    return squares.flip(0), vectors.T.flip(0), float(scatter.trace())
 
 
-def by_gram(chunks: Chunks, centre: Centre, n: int) -> PrincipalSpectrum:
+def by_gram(chunks: Chunks, centre: Centre, n: int) -> Spectrum:
     """Eigenvectors ``u`` of ``X X'`` give those of ``X' X`` as ``X' u``; holds ``X``, one pass."""
-    device = centre.mean.device
-    held = torch.empty(centre.count, len(centre.mean), dtype=centre.dtype, device=device)
+    # In the precision of the data: the products alone are taken in float64, block by block.
+    held = centre.mean.new_empty(centre.count, len(centre.mean), dtype=centre.dtype)
     start = 0
     for chunk in _checked(chunks):
+        # Rows beyond the first count are dropped here, and complained of below.
         held[start : start + len(chunk)] = chunk[: max(0, centre.count - start)]
         start += len(chunk)
     _check_same(start, centre.count)
     blocks = list(zip(held.split(COLUMNS, 1), centre.mean.split(COLUMNS), strict=True))
-    gram = torch.zeros(centre.count, centre.count, dtype=torch.float64, device=device)
+    gram = centre.mean.new_zeros(centre.count, centre.count)
     for block, mean in blocks:
         values = block - mean
         gram.addmm_(values, values.T)
@@ -78,35 +72,32 @@ def by_gram(chunks: Chunks, centre: Centre, n: int) -> PrincipalSpectrum:
     leading = vectors.flip(1)[:, :n]
     directions = torch.cat([(block - mean).T @ leading for block, mean in blocks])
     rows = torch.linalg.qr(directions).Q.T  # of length one, and orthogonal where rounding hurts
-    return PrincipalSpectrum(squares.flip(0), rows, float(gram.trace()))
+    return squares.flip(0), rows, float(gram.trace())
 
 
-def by_iteration(
-    chunks: Chunks, centre: Centre, width: int, n_iter: int, seed: int
-) -> PrincipalSpectrum:
+def by_iteration(chunks: Chunks, centre: Centre, width: int, n_iter: int, seed: int) -> Spectrum:
     """Randomised subspace iteration: ``Q <- qr(X' X Q)``, then the best directions within ``Q``.
 
     Every product is one pass over the chunks, so ``n_iter + 1`` passes in all.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)  # on the CPU: the same start on any device
     start = torch.randn(len(centre.mean), width, generator=generator, dtype=torch.float64)
     basis = torch.linalg.qr(start.to(centre.mean.device)).Q
     for _ in range(n_iter):
         product = torch.zeros_like(basis)
         for values in _centred(chunks, centre):
             product.addmm_(values.T, values @ basis)
-        basis = torch.linalg.qr(product).Q
-    small = torch.zeros(width, width, dtype=torch.float64, device=basis.device)
-    total = torch.zeros((), dtype=torch.float64, device=basis.device)
+        basis = torch.linalg.qr(product).Q  # or all columns would turn to the first direction
+    small, total = basis.new_zeros(width, width), basis.new_zeros(())
     for values in _centred(chunks, centre):
         inside = values @ basis
         small.addmm_(inside.T, inside)
         total += values.square().sum()
     squares, vectors = torch.linalg.eigh(small)
-    return PrincipalSpectrum(squares.flip(0), (basis @ vectors.flip(1)).T, float(total))
+    return squares.flip(0), (basis @ vectors.flip(1)).T, float(total)
 
 
-def by_merging(chunks: Chunks, width: int) -> tuple[Centre, PrincipalSpectrum]:
+def by_merging(chunks: Chunks, width: int) -> tuple[Centre, Spectrum]:
     """Merge chunk after chunk into the leading ``width`` directions so far; a single pass.
 
     Chunks with means ``a`` and ``b`` and sizes ``n`` and ``k`` have the joint scatter of
@@ -130,14 +121,14 @@ def by_merging(chunks: Chunks, width: int) -> tuple[Centre, PrincipalSpectrum]:
                 mean = mean + (piece_mean - mean) * share
                 stacked = torch.cat([scaled, values, apart.unsqueeze(0)])
             count += len(piece)
-            _check_finite(count, mean)
+            _check_finite(count, mean)  # the SVD of NaN raises in words of its own
             # The QR comes first, since the SVD of a wide matrix takes several times as long.
             basis, triangle = torch.linalg.qr(stacked.T)
             _, lengths, right = torch.linalg.svd(triangle.T, full_matrices=False)
             lengths, rows = lengths[:width], right[:width] @ basis.T
             scaled = lengths.unsqueeze(1) * rows
     _check_finite(count, mean)
-    return Centre(count, mean, dtype), PrincipalSpectrum(lengths.square(), rows, total)
+    return Centre(count, mean, dtype), (lengths.square(), rows, total)
 
 
 def _centred(chunks: Chunks, centre: Centre) -> Iterator[Tensor]:

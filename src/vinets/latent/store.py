@@ -104,6 +104,7 @@ class LatentStore:
             rows = rows_within(SHARD_BYTES, 4 * self._size)
         start = 0
         for values in _rechunk(self.runs(), rows):
+            # Where they are float32 already, these are views of the store: not to be written to.
             yield values.to(torch.float32), self.labels[start : start + len(values)]
             start += len(values)
 
@@ -136,8 +137,7 @@ class LatentStore:
                 f"more than memory_limit ({format_bytes(self.memory_limit)}): read chunks(), or "
                 "raise memory_limit."
             )
-        shape = (count, *self.shape)
-        gathered = torch.empty(shape, dtype=torch.float32, device=self.labels.device)
+        gathered = self.labels.new_empty((count, *self.shape), dtype=torch.float32)
         start = filled = 0
         for values in self.runs():
             rows = wanted[start : start + len(values)].nonzero().squeeze(1)
@@ -200,7 +200,7 @@ def collect_latents(
     >>> collect_latents(nn.Flatten(), batches)
     LatentStore(2 latents of shape (3,), torch.float32)
     """
-    report = progress if progress is not None else lambda count: None
+    report = progress or (lambda count: None)
     if directory is None:
         values, labels = [], []
         nbytes = 0
