@@ -18,12 +18,11 @@ from torch import Tensor
 
 from vinets.checks import one_of
 from vinets.data.formats import DataFormat, Size, folder_of
-from vinets.data.images import Augmentation, Preprocessing, image_split
+from vinets.data.images import Augmentation, Preprocessing, image_split, read_image
 from vinets.data.interface import DataSplit
 from vinets.data.labels import as_labels
 from vinets.data.npy import read_array
 from vinets.data.pickles import read_pickle
-from vinets.data.pixels import read_image
 
 __all__ = ["Cifar", "cifar"]
 

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from vinets.checks import format_bytes, parameter_error
 from vinets.data.formats import DataFormat, Size, folder_of
-from vinets.data.images import Augmentation, image_split
+from vinets.data.images import Augmentation, image_size, image_split, read_image
 from vinets.data.interface import DataSplit
 from vinets.data.labels import positive_int, split_pair
-from vinets.data.pixels import image_size, read_image
 
 __all__ = ["ImageFolder", "image_files", "image_folder"]
 

@@ -12,15 +12,7 @@ from torch import Tensor
 from vinets.checks import bounded_float, optional_positive_int, parameter_error
 from vinets.options import check_value, whole
 
-__all__ = [
-    "as_labels",
-    "as_positions",
-    "choose_per_class",
-    "class_names",
-    "positive_int",
-    "split_pair",
-    "split_positions",
-]
+__all__ = ["as_labels", "choose_per_class", "class_names", "split_pair", "split_positions"]
 
 MOST_CLASSES = 2**20  # beyond this, somebody passed identifiers rather than labels
 
@@ -43,7 +35,7 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
                 array.astype(np.int64 if unsigned else array.dtype.newbyteorder("="))
             )
     except (TypeError, ValueError):
-        raise parameter_error(owner, "labels", accepted, _brief(values), remedy) from None
+        raise parameter_error(owner, "labels", accepted, brief(values), remedy) from None
     if labels.ndim != 1:
         raise parameter_error(owner, "labels", accepted, f"shape {tuple(labels.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -60,34 +52,16 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
 
 
 def class_names(owner: str, classes: Sequence[str] | None, labels: Tensor) -> tuple[str, ...]:
-    """Names of the classes; without any, the numbers up to the largest label.
-
-    Examples
-    --------
-    >>> class_names("ImageSource", None, torch.tensor([0, 2]))
-    ('0', '1', '2')
-    """
+    """Names of the classes; without any, the numbers up to the largest label."""
     needed = int(labels.max()) + 1 if len(labels) else 0
     if classes is None:
         return tuple(str(k) for k in range(needed))
     if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
-        raise parameter_error(owner, "classes", "a sequence of strings", _brief(classes))
+        raise parameter_error(owner, "classes", "a sequence of strings", brief(classes))
     if len(classes) < needed:
         accepted = f"at least {needed} names, for the largest label is {needed - 1}"
         raise parameter_error(owner, "classes", accepted, f"{len(classes)} names")
     return tuple(classes)
-
-
-def as_positions(owner: str, name: str, index: Any, length: int) -> Tensor:
-    """Positions as an int64 tensor on the CPU, all of them in ``range(length)``."""
-    accepted = f"a one-dimensional int64 tensor of positions below {length}"
-    if not isinstance(index, Tensor) or index.dtype != torch.int64 or index.ndim != 1:
-        raise parameter_error(owner, name, accepted, _brief(index))
-    index = index.cpu()
-    if len(index) and (int(index.min()) < 0 or int(index.max()) >= length):
-        got = f"positions from {int(index.min())} to {int(index.max())}"
-        raise parameter_error(owner, name, accepted, got)
-    return index
 
 
 def positive_int(owner: str, name: str, value: Any, least: int = 1) -> int:
@@ -165,6 +139,6 @@ def _shuffled(members: Tensor, seed: int, k: int) -> Tensor:
     return members[torch.from_numpy(permutation)]
 
 
-def _brief(value: Any) -> Any:
+def brief(value: Any) -> Any:
     """What to call a value in a message: itself if short, else its type."""
     return value if len(repr(value)) <= 60 else type(value).__name__

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import optional_positive_int, parameter_error
-from vinets.models.libraries import LIBRARIES, Library, libraries
+from vinets.models.libraries.base import LIBRARIES, Library, libraries
 
 __all__ = ["ModelRecord", "channel_options", "create_model", "rebuild", "source_of", "spec_of"]
 
