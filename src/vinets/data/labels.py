@@ -86,8 +86,7 @@ def choose_per_class(labels: Tensor, count: int | None, seed: int) -> Tensor:
     labels = as_labels("choose_per_class", labels)
     if limit is None:
         return torch.arange(len(labels))
-    members = _members_by_class(labels)
-    drawn = [_shuffled(some, seed, k)[:limit] for k, some in enumerate(members)]
+    drawn = [members[:limit] for members in _shuffled(labels, seed)]
     return torch.cat([labels[:0], *drawn]).sort().values  # labels[:0] where there are none
 
 
@@ -102,8 +101,8 @@ def split_positions(
     """
     share = bounded_float(owner, name, share, 0, 1)
     seed = positive_int(owner, "seed", seed, least=0)
-    members = _members_by_class(labels)
-    sizes = np.array([len(m) for m in members], dtype=np.int64)
+    shuffled = _shuffled(labels, seed)
+    sizes = np.array([len(members) for members in shuffled], dtype=np.int64)
     exact = share * sizes
     quotas = np.floor(exact).astype(np.int64)
     missing = round(share * int(sizes.sum())) - int(quotas.sum())
@@ -114,8 +113,8 @@ def split_positions(
         remedy = f"{share:g} of {len(labels)} examples holds out none."
         raise parameter_error(owner, name, "large enough for one example", share, remedy)
     held = torch.zeros(len(labels), dtype=torch.bool)
-    for k, (positions, quota) in enumerate(zip(members, quotas.tolist(), strict=True)):
-        held[_shuffled(positions, seed, k)[:quota]] = True
+    for members, quota in zip(shuffled, quotas.tolist(), strict=True):
+        held[members[:quota]] = True
     return (~held).nonzero().flatten(), held.nonzero().flatten()
 
 
@@ -128,15 +127,13 @@ def split_pair(
     return (values[rest], labels[rest]), (values[held], labels[held])
 
 
-def _members_by_class(labels: Tensor) -> list[Tensor]:
+def _shuffled(labels: Tensor, seed: int) -> list[Tensor]:
+    """The positions of every class, shuffled."""
     counts = torch.bincount(labels).tolist()
-    return list(torch.argsort(labels, stable=True).split(counts)) if counts else []
-
-
-def _shuffled(members: Tensor, seed: int, k: int) -> Tensor:
+    by_class = torch.argsort(labels, stable=True).split(counts) if counts else ()
     # A stream for each class: what is drawn of it does not depend on the other classes.
-    permutation = np.random.default_rng([seed, k]).permutation(len(members))
-    return members[torch.from_numpy(permutation)]
+    orders = [np.random.default_rng([seed, k]).permutation(n) for k, n in enumerate(counts)]
+    return [members[order] for members, order in zip(by_class, orders, strict=True)]
 
 
 def brief(value: Any) -> Any:
