@@ -83,6 +83,7 @@ def image_folder(
             f"{width}, and memory_limit allows {format_bytes(memory_limit)}. Pass a smaller "
             "size or a larger limit."
         )
+    # One allocation of known size, filled as images come, in the order of the paths.
     images = torch.empty((len(paths), channels, height, width), dtype=torch.uint8)
     # Pillow lets go of the interpreter while it decodes, so threads do run side by side.
     reading = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(
@@ -110,6 +111,7 @@ def _roots(directory: Path) -> tuple[Path, ...]:
     for other in ("test", "val"):
         if train.is_dir() and (directory / other).is_dir():
             return train, directory / other
+    # Beside other folders, "train" is a class, of pictures of trains perhaps.
     return (train,) if _folders(directory) == ["train"] else (directory,)
 
 

@@ -56,6 +56,7 @@ def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSpli
     ('digits', ('0', '1', '2'))
     """
     text = str(spec)
+    # The first that matches is asked alone: its complaint is about the data that was meant.
     for format in (kind() for kind in _by_rank()):
         if not format.matches(text):
             continue

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Augmentation", "ImageSource", "Preprocessing", "image_split", "read_image"]
 
-MOST_PIXELS = 2**26
+MOST_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
 MODES = {1: "L", 3: "RGB"}
 
 
@@ -64,6 +64,7 @@ class Preprocessing:
             shares = counts / counts.sum()
             mean.append(float(shares @ levels))
             deviation = math.sqrt(float(shares @ (levels - mean[-1]) ** 2))
+            # Below this, far less than one level in 255, the deviation is rounding.
             std.append(deviation if deviation > 1e-6 else 1.0)
         height, width = images.shape[2:]
         return cls(len(mean), (height, width), tuple(mean), tuple(std))
@@ -123,6 +124,7 @@ class Augmentation:
             accepted, remedy = "a torch.Generator on the CPU", "Make one by torch.Generator()."
             raise parameter_error("Augmentation", "generator", accepted, generator, remedy)
         corners = torch.randint(2 * self.padding + 1, (count, 2), generator=generator)
+        # Drawn without flips, too: the corners of the next pass do not depend on the option.
         flipped = torch.randint(2, (count, 1), generator=generator) * int(self.flip)
         return torch.cat([corners, flipped], dim=1)
 
@@ -142,6 +144,7 @@ class Augmentation:
         index = flat.view(n, 1, -1).expand(n, channels, -1)
         result = images.flatten(2).gather(2, index).view_as(images)
         if self.mode == "zero":
+            # In place: the gather made a tensor of its own.
             in_rows = (rows >= 0) & (rows < height)
             in_columns = (columns >= 0) & (columns < width)
             result.masked_fill_(~(in_rows[:, None, :, None] & in_columns[:, None, None, :]), 0)

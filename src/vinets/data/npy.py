@@ -67,7 +67,7 @@ def npy_pair(
             f"Got {_kind(test[0])} and {_kind(train[0])}."
         )
     name = Path(inputs).stem
-    if train[0].dtype == torch.uint8:
+    if train[0].dtype == torch.uint8:  # bytes are images, all else was made float32
         height, width = train[0].shape[2:]
         augmentation = augmentation or Augmentation.for_size((height, width))
         return image_split(name, train, test, classes=None, augmentation=augmentation)

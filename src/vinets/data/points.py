@@ -80,8 +80,9 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")  # spreadsheets begin a file with a mark
         head = text.partition("\n")[0]
+        # The most frequent in the first line; a comma where there is none of them.
         delimiter = max(DELIMITERS, key=head.count)
         reader = csv.reader(io.StringIO(text), delimiter=delimiter)
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]

@@ -110,6 +110,7 @@ def cut_points(
     every = [name for name, layer in layers.items() if counted(name, layer)]
     points = []
     for index, (name, shape) in enumerate(shapes.items()):
+        # A block needs what the layers in it need; it is a layer itself, or a prefix of theirs.
         inside = [needed[k] for k in macs if k == name or k.startswith(f"{name}.")]
         kept = macs.keys() & set().union(*inside)
         parameters = sum(p.numel() for k in kept for p in layers[k].parameters())
@@ -142,6 +143,7 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     node = next((n for n in nodes if n.op == "call_module" and n.target == name), None)
     if node is None:
         raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
+    # With the cut as its output, whatever runs behind it is dead code, and so are its modules.
     (output,) = (n for n in nodes if n.op == "output")
     output.args = (node,)
     traced.graph.eliminate_dead_code()
@@ -223,7 +225,7 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
 
 def _twin(model: nn.Module) -> nn.Module:
     """A copy in eval mode that shares parameters and buffers; hooks and flags are its own."""
-    # deepcopy takes what its memo holds for copied already
+    # deepcopy takes what its memo holds for copied already, so the tensors are the same memory
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     return deepcopy(model, shared).eval()
 
@@ -260,6 +262,7 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
         share = float(cut[:-1]) / 100
     except ValueError:
         raise parameter_error("truncate", "cut", "a share such as '50%'", cut) from None
+    # Of cuts that remove the same layers, the last: it keeps the norm and the ReLU behind them.
     return min(points, key=lambda p: (abs(p.removed - share), -p.index)).name
 
 

@@ -80,6 +80,7 @@ class LatentReader(nn.Module):
 
     def forward(self, output: Any) -> Tensor:
         """Latents ``(B, C, P)``; the dtype stays."""
+        # All but averages are views of the output, so that nothing is copied on the way.
         values = _checked(output)
         if values.ndim == 2:
             return values.unsqueeze(2)
@@ -136,6 +137,7 @@ def first_tensor(output: Any) -> Tensor:
         return output
     candidates: Iterable[Any] = output if isinstance(output, tuple | list) else ()
     if isinstance(output, Mapping):
+        # Outputs of transformers may begin with a loss or with logits.
         hidden = output.get("last_hidden_state")
         candidates = output.values() if hidden is None else (hidden,)
     for value in candidates:

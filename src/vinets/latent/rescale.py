@@ -104,7 +104,7 @@ def moments(
         shape = chunk.shape[1:]
         if not chunk.numel():
             continue
-        values = chunk.to(torch.float64)
+        values = chunk.to(torch.float64)  # float32 sums lose digits over millions of latents
         axes = [0] if per == "feature" else [0, *range(2, values.ndim)]
         chunk_mean = values.mean(axes, keepdim=True)
         size = values.numel() // chunk_mean.numel()
@@ -122,6 +122,7 @@ def moments(
     if not bool(torch.isfinite(squares).all()):
         raise ValueError("The latents hold NaN or infinite values; look at the network first.")
     std = (squares / count).sqrt()
+    # The floor is for a mean of zero: below it lie no normal numbers in the float32 of Rescale.
     smallest = (ROUNDING * mean.abs()).clamp_min(torch.finfo(torch.float32).tiny)
     std = torch.where(std > smallest, std, 1.0)
     shape = mean.shape[1:] if keepdim or per == "feature" else mean.shape[1:2]

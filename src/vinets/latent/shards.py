@@ -22,7 +22,7 @@ from vinets.plain import as_plain, from_plain
 
 __all__ = ["Manifest", "append_latents", "read_labels", "read_manifest", "read_shard"]
 
-SHARD_BYTES = 64 << 20
+SHARD_BYTES = 64 << 20  # what an interruption loses at most; also a chunk of a pass
 MANIFEST = "manifest.json"
 FORMAT = "vinets.latents"
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
@@ -62,6 +62,7 @@ def read_manifest(directory: Path, fingerprint: str | None = None) -> Manifest |
         return None
     try:
         facts = read_json(path)
+        # All keys have to be there, though the dataclass has defaults for some.
         known = {"format", *(field.name for field in fields(Manifest))}
         if not isinstance(facts, dict) or set(facts) != known or facts.pop("format") != FORMAT:
             raise ValueError("another file")
@@ -127,7 +128,7 @@ def append_latents(
             )
         rows = rows_within(shard_bytes, values.dtype.itemsize * torch.Size(shape).numel())
         while len(values):
-            room = rows - sum(len(some) for _, some in held)
+            room = rows - sum(len(some) for _, some in held)  # slices are views, copied on writing
             held.append((values[:room], labels[:room]))
             values, labels = values[room:], labels[room:]
             if len(held[-1][1]) == room:
@@ -149,6 +150,7 @@ def _with_shard(directory: Path, manifest: Manifest, held: list[Pair]) -> Manife
     facts = {"fingerprint": manifest.fingerprint, "index": index}
     write_tensors(temporary, "latents", tensors, facts)
     os.replace(temporary, path)
+    # Only now: an interruption before this line leaves a file that the next run overwrites.
     counts = (*manifest.counts, len(tensors["labels"]))
     return _declared(directory, replace(manifest, counts=counts))
 

@@ -140,6 +140,7 @@ class LatentStore:
         gathered = self.labels.new_empty((count, *self.shape), dtype=torch.float32)
         start = filled = 0
         for values in self.runs():
+            # Assignment converts to float32 run by run, without a second copy of everything.
             rows = wanted[start : start + len(values)].nonzero().squeeze(1)
             gathered[filled : filled + len(rows)] = values[rows]
             start += len(values)
@@ -157,6 +158,7 @@ def _rechunk(runs: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
             values = values[missing:]
             missing -= len(held[-1])
             if missing == 0:
+                # A single piece is handed out as it is, a view of its run.
                 yield held[0] if len(held) == 1 else torch.cat(held)
                 held, missing = [], rows
     if held:
@@ -234,6 +236,7 @@ def _run(
 
     A batch that is stored in part runs as a whole: kernels may round differently in another size.
     """
+    # None, for a network without tensors, leaves the inputs where they are.
     device = next((t.device for t in chain(network.parameters(), network.buffers())), None)
     seen = 0
     for inputs, given in batches:
@@ -252,7 +255,7 @@ def _run(
             )
         seen += len(labels)
         if len(known) == len(labels):
-            continue
+            continue  # all of it is stored: the network need not run
         with evaluating(network):  # a generator must not leave the mode of others changed
             latents = call(network, each(inputs, lambda tensor: tensor.to(device)))
         _check_latents(latents, len(labels))

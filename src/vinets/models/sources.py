@@ -69,6 +69,7 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
         options = library.with_classes(options, count)
     record = {"library": library.name, "name": name, "options": options}
     model = _built(record)
+    # Pretrained weights may be asked for here, but the record goes without such options.
     kept = _plain(without_fetching(options))
     if kept is not None:
         model.vinets_source = {**record, "options": kept}  # type: ignore[assignment]
@@ -170,7 +171,7 @@ def source_of(model: nn.Module) -> ModelRecord | None:
     for candidate in candidates:
         try:
             record = _checked_record(candidate)
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]):  # initial weights must not move the seed
                 try:
                     with torch.device("meta"):  # no memory for the weights
                         twin = _built(record)

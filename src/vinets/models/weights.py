@@ -46,6 +46,7 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
             f"{path} does not fit this {type(model).__name__}. Its tensors should have the names "
             f"and shapes of the network. Got {', '.join(said)} instead."
         )
+    # Not strict, for tied weights may lack a name; everything else was checked above.
     model.load_state_dict(found, strict=False)
 
 

@@ -28,6 +28,7 @@ class Timm(Library):
 
     def build(self, name: str, options: Options) -> nn.Module:
         timm: Any = import_timm()
+        # timm itself would take hf-hub:, local-dir: and paths for names, and fetch what they name.
         if ":" in name or "/" in name or not timm.is_model(name):
             raise unknown(self, name)
         return timm.create_model(name, **{"pretrained": False, **options})

@@ -94,8 +94,10 @@ def export_network(
     if target.is_dir():
         raise parameter_error("export_network", "path", "the name of a file", str(path))
     kind.require()
+    # A copy, since folding shares the backbone, and moving it to the CPU would move the network's.
     plain = copy.deepcopy(network.folded()).cpu().eval()
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, for a file can be renamed into place on the same file system only.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as folder, _quiet():
         made = Path(folder) / f"network{kind.suffix}"
         try:
