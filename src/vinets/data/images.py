@@ -88,8 +88,7 @@ class Preprocessing:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON writes them."""
-        plain: dict[str, Any] = as_plain(self)
-        return plain
+        return dict(as_plain(self))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:

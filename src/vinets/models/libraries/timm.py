@@ -23,8 +23,7 @@ class Timm(Library):
     written = "timm:NAME"
 
     def names(self) -> Iterable[str]:
-        known: list[str] = import_timm().list_models()
-        return known
+        return list(import_timm().list_models())
 
     def build(self, name: str, options: Options) -> nn.Module:
         timm: Any = import_timm()

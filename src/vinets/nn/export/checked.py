@@ -45,8 +45,7 @@ class ExportReport:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        plain: dict[str, Any] = as_plain(self)
-        return plain
+        return dict(as_plain(self))
 
 
 def export_network(
