@@ -24,8 +24,6 @@ from vinets.data.labels import as_labels
 from vinets.data.npy import read_array
 from vinets.data.pickles import read_pickle
 
-__all__ = ["Cifar", "cifar"]
-
 COLUMNS, ROWS, SIDE = 25, 40, 32
 PIXELS = 3 * SIDE * SIDE
 # Mean and deviation of the training pixels of CIFAR-10, which is used for both.

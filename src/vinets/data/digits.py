@@ -10,8 +10,6 @@ from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
 from vinets.data.labels import as_labels, split_pair
 
-__all__ = ["Digits", "digits"]
-
 
 class Digits(DataFormat):
     """The name itself."""

@@ -16,8 +16,6 @@ from vinets.data.images import Augmentation, image_size, image_split, read_image
 from vinets.data.interface import DataSplit
 from vinets.data.labels import positive_int, split_pair
 
-__all__ = ["ImageFolder", "image_files", "image_folder"]
-
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"}
 
 

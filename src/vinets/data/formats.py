@@ -10,8 +10,6 @@ from vinets.checks import parameter_error
 from vinets.data.interface import DataSplit
 from vinets.registry import Registry
 
-__all__ = ["DATA_FORMATS", "DataFormat", "Size", "folder_of", "load_data", "written_formats"]
-
 Size: TypeAlias = tuple[int, int] | int | None
 """Height and width of images, one number for both, or None to leave them as they are."""
 

@@ -24,8 +24,6 @@ from vinets.plain import as_plain, from_plain
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["Augmentation", "ImageSource", "Preprocessing", "image_split", "read_image"]
-
 MOST_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
 MODES = {1: "L", 3: "RGB"}
 

@@ -12,8 +12,6 @@ from torch import Tensor
 from vinets.checks import bounded_float, optional_positive_int, parameter_error
 from vinets.options import check_value, whole
 
-__all__ = ["as_labels", "choose_per_class", "class_names", "split_pair", "split_positions"]
-
 MOST_CLASSES = 2**20  # beyond this, somebody passed identifiers rather than labels
 
 

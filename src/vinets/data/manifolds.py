@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from vinets.checks import optional_positive_int, parameter_error
 from vinets.data.labels import positive_int
 
-__all__ = ["linear_embedding", "sphere_points", "swiss_roll", "torus_points"]
-
 Points = NDArray[np.float64]
 
 

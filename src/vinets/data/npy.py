@@ -16,8 +16,6 @@ from vinets.data.interface import DataSplit
 from vinets.data.labels import as_labels, split_pair
 from vinets.data.sources import TensorSource
 
-__all__ = ["NpyFiles", "npy_pair", "read_array"]
-
 
 class NpyFiles(DataFormat):
     """``X.npy,y.npy``, of which a part is held out, or with ``Xtest.npy,ytest.npy`` behind them."""

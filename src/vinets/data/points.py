@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from vinets.data.npy import read_array
 
-__all__ = ["Points", "read_points"]
-
 DELIMITERS = (",", ";", "\t")
 
 

@@ -16,8 +16,6 @@ from vinets.data.interface import Batches, CheckedSource, Chunks, Device, Inputs
 from vinets.data.labels import as_labels, class_names, split_positions
 from vinets.running import each, tensors_of
 
-__all__ = ["LoaderSource", "TensorSource", "as_source", "draw_from", "split_source"]
-
 
 class TensorSource(CheckedSource):
     """Inputs in memory, given as they are. There is nothing to augment.

@@ -20,18 +20,6 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from vinets.checks import parameter_error
 from vinets.running import Inputs, call
 
-__all__ = [
-    "Counting",
-    "CutPoint",
-    "StoppedNetwork",
-    "all_convolutions",
-    "cut_points",
-    "paper_convolutions",
-    "resolve_cut",
-    "share_removed",
-    "truncate",
-]
-
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 PAPER_STAGES = ("layer2", "layer3", "layer4")
 

@@ -13,8 +13,6 @@ from torch.nn import functional as F
 from vinets.checks import one_of, parameter_error
 from vinets.options import check_value, whole
 
-__all__ = ["PCA", "Projection", "fit_pca"]
-
 Chunks: TypeAlias = Callable[[], Iterable[Tensor]]
 
 Spectrum: TypeAlias = tuple[Tensor, Tensor, float]

@@ -12,8 +12,6 @@ from torch.nn import functional as F
 from vinets.checks import one_of, optional_positive_int, parameter_error
 from vinets.settings import LATENT_KINDS
 
-__all__ = ["LatentReader", "LatentShape", "first_tensor"]
-
 
 @dataclass(frozen=True)
 class LatentShape:

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from vinets.checks import one_of, parameter_error
 from vinets.latent.store import LatentStore
 
-__all__ = ["Rescale", "moments"]
-
 # Below this share of the mean a standard deviation is the rounding of a constant.
 ROUNDING = 1e-12
 

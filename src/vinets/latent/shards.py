@@ -20,8 +20,6 @@ from vinets.checks import rows_within
 from vinets.files import read_json, write_json
 from vinets.plain import as_plain, from_plain
 
-__all__ = ["Manifest", "append_latents", "read_labels", "read_manifest", "read_shard"]
-
 SHARD_BYTES = 64 << 20  # what an interruption loses at most; also a chunk of a pass
 MANIFEST = "manifest.json"
 FORMAT = "vinets.latents"

@@ -15,8 +15,6 @@ from vinets.latent import shards
 from vinets.latent.shards import DTYPES, SHARD_BYTES
 from vinets.running import Inputs, call, each, evaluating
 
-__all__ = ["MEMORY_LIMIT", "LatentStore", "collect_latents"]
-
 Batches = Iterable[tuple[Inputs, Tensor]]
 
 MEMORY_LIMIT = 2 << 30

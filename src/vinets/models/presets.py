@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from vinets.checks import parameter_error
 
-__all__ = ["PRESETS", "Preset", "preset"]
-
 
 @dataclass(frozen=True)
 class Preset:

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from vinets.checks import parameter_error
 
-__all__ = ["ResNet", "resnet18", "resnet34"]
-
 
 def _conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-__all__ = ["DigitsNet", "digits_cnn"]
-
 
 class DigitsNet(nn.Module):
     """Four convolutions, each with batch norm and ReLU; the maps are halved after two of them.

@@ -21,8 +21,6 @@ from torch import Tensor, nn
 from vinets.checks import optional_positive_int, parameter_error
 from vinets.models.libraries.base import LIBRARIES, Library, libraries
 
-__all__ = ["ModelRecord", "channel_options", "create_model", "rebuild", "source_of", "spec_of"]
-
 ModelRecord: TypeAlias = dict[str, Any]
 """The keys library, name and options; plain JSON values."""
 

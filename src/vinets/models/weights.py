@@ -8,8 +8,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-__all__ = ["load_weights", "read_weights", "save_weights"]
-
 PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 SHOWN = 3  # names in a message
 

@@ -13,8 +13,6 @@ from torch import nn
 
 from vinets.registry import Registry
 
-__all__ = ["LIBRARIES", "Library", "Options", "imported", "libraries", "unknown"]
-
 Options: TypeAlias = dict[str, Any]
 """Arguments of a network by name: plain JSON values where they come from a record."""
 

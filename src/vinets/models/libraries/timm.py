@@ -12,8 +12,6 @@ from torch import nn
 from vinets.models.libraries.base import Library, Options, imported, unknown
 from vinets.models.libraries.torchvision import import_torchvision
 
-__all__ = ["Timm", "import_timm"]
-
 
 class Timm(Library):
     """``timm:NAME``, which needs the extra ``vision``."""

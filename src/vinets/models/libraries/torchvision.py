@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from vinets.models.libraries.base import Library, Options, imported, unknown
 
-__all__ = ["Torchvision", "import_torchvision"]
-
 
 class Torchvision(Library):
     """``torchvision:NAME``, which needs the extra ``vision``.

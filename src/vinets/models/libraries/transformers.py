@@ -14,8 +14,6 @@ from vinets.models.libraries.base import Library, Options, imported, unknown
 from vinets.models.libraries.torchvision import import_torchvision
 from vinets.models.sources import nested_items, without_fetching
 
-__all__ = ["Transformers", "import_transformers"]
-
 
 class Transformers(Library):
     """``hf:CLASS`` with one option, the dict ``config``; it needs the extra ``hf``."""

@@ -26,8 +26,6 @@ from vinets.nn.network import CutNetwork, example_inputs
 from vinets.plain import as_plain
 from vinets.running import call, each, tensors_of
 
-__all__ = ["ExportReport", "export_network"]
-
 TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
 LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir")
 

@@ -18,8 +18,6 @@ from vinets.nn.network import CutNetwork, example_inputs
 from vinets.registry import Registry
 from vinets.running import tensors_of
 
-__all__ = ["EXPORT_FORMATS", "ExportFormat", "Runner", "metadata_of", "program_of", "suffixes"]
-
 Runner: TypeAlias = Callable[[tuple[Tensor, ...]], Tensor]
 """From inputs by position, on the CPU, to logits."""
 
