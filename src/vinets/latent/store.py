@@ -57,13 +57,8 @@ class LatentStore:
         if labels.shape != (count,) or labels.is_floating_point() or labels.is_complex():
             got = f"{labels.dtype} {tuple(labels.shape)}"
             raise parameter_error("LatentStore", "labels", f"{count} integers, one a latent", got)
-        return cls(
-            lambda: runs,
-            labels.detach().to(runs[0].device, torch.int64),
-            tuple(runs[0].shape[1:]),
-            runs[0].dtype,
-            memory_limit=memory_limit,
-        )
+        labels = labels.detach().to(runs[0].device, torch.int64)
+        return cls(lambda: runs, labels, tuple(runs[0].shape[1:]), runs[0].dtype, memory_limit)
 
     @classmethod
     def open(cls, directory: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> LatentStore:
@@ -72,14 +67,12 @@ class LatentStore:
         manifest = shards.read_manifest(folder)
         if manifest is None or not manifest.complete:
             raise ValueError(f"{folder} holds no complete latents. Run collect_latents on it.")
-        indices = range(len(manifest.counts))
-        return cls(
-            lambda: (shards.read_shard(folder, i, manifest)[0] for i in indices),
-            shards.read_labels(folder, manifest),
-            manifest.shape,
-            DTYPES[manifest.dtype],
-            memory_limit=memory_limit,
-        )
+
+        def runs() -> Iterator[Tensor]:
+            return (shards.read_shard(folder, i, manifest)[0] for i in range(len(manifest.counts)))
+
+        labels, dtype = shards.read_labels(folder, manifest), DTYPES[manifest.dtype]
+        return cls(runs, labels, manifest.shape, dtype, memory_limit)
 
     def __len__(self) -> int:
         return len(self.labels)

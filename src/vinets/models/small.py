@@ -43,9 +43,7 @@ def digits_cnn(num_classes: int = 10, *, channels: int = 1) -> DigitsNet:
     --------
     >>> import torch
     >>> net = digits_cnn()
-    >>> net(torch.zeros(5, 1, 8, 8)).shape
-    torch.Size([5, 10])
-    >>> sum(p.numel() for p in net.parameters())
-    103466
+    >>> net(torch.zeros(5, 1, 8, 8)).shape, sum(p.numel() for p in net.parameters())
+    (torch.Size([5, 10]), 103466)
     """
     return DigitsNet(num_classes, channels)

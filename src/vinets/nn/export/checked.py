@@ -1,8 +1,4 @@
-"""Write a network for another runtime, and keep the file only if it computes the same.
-
-A file is run before it is kept: its logits have to agree with those of the network, at several
-batch sizes, or nothing is left on the disk.
-"""
+"""Write a network for another runtime, and keep the file only if it computes the same."""
 
 from __future__ import annotations
 
