@@ -121,11 +121,12 @@ def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
 
 def _found(top: Path, name: str) -> tuple[Path, Layout] | None:
     """Where the data set lies and in which layout."""
-    for layout in LAYOUTS:
-        for folder in (top, top / layout.folder) if layout.data == name else ():
+    for layout in (one for one in LAYOUTS if one.data == name):
+        for folder in (top, top / layout.folder):
             # One file is enough: what else is missing is named when it is read.
             files = [folder / file for file in layout.train + layout.test]
-            if any(map(Path.is_file, files)) if files else _has_sheets(folder):
+            there = any(map(Path.is_file, files)) if files else _has_sheets(folder)
+            if there:
                 return folder, layout
     return None
 
@@ -241,5 +242,5 @@ def _read_sheet(path: Path) -> Any:
             f"{ROWS * SIDE}. Got {width} x {height} instead."
         )
     grid = sheet.reshape(3, rows, SIDE, COLUMNS, SIDE)
-    # The last axes of the grid are cut apart: (row, column) count the images, the rest is one.
+    # Rows and columns of the grid go in front, and count the images together.
     return np.ascontiguousarray(grid.transpose(1, 3, 0, 2, 4).reshape(-1, 3, SIDE, SIDE))

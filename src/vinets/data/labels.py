@@ -23,15 +23,12 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
     accepted = "a list of integers 0..K-1, one for each example"
     remedy = "Encode the classes as 0, 1, 2 and so on."
     try:
-        if isinstance(values, Tensor):
-            labels = values.detach()
-        else:
+        if not isinstance(values, Tensor):
             array = np.asarray(values)
             # Torch reads no foreign byte order, and does little with wide unsigned integers.
-            unsigned = array.dtype.kind == "u"
-            labels = torch.from_numpy(
-                array.astype(np.int64 if unsigned else array.dtype.newbyteorder("="))
-            )
+            dtype = array.dtype.newbyteorder("=") if array.dtype.kind != "u" else np.int64
+            values = torch.from_numpy(array.astype(dtype))
+        labels = values.detach()
     except (TypeError, ValueError):
         raise parameter_error(owner, "labels", accepted, brief(values), remedy) from None
     if labels.ndim != 1:
