@@ -20,7 +20,7 @@ from vinets.checks import one_of
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, Preprocessing, image_split, read_image
 from vinets.data.interface import DataSplit
-from vinets.data.labels import as_labels
+from vinets.data.labels import Pair, as_labels
 from vinets.data.npy import read_array
 from vinets.data.pickles import read_pickle
 
@@ -148,8 +148,6 @@ def _class_names(path: Path, name: str) -> tuple[str, ...]:
 
 
 # --- archives ---------------------------------------------------------------------------------
-
-Pair = tuple[Tensor, Tensor]
 
 
 def _joined(folder: Path, files: tuple[str, ...], layout: Layout) -> Pair:

@@ -96,7 +96,6 @@ def image_folder(
         test = images[len(listed[0][0]) :], listed[1][1]
     else:
         train, test = split_pair("image_folder", train, test_share, seed)
-    augmentation = augmentation or Augmentation.for_size((height, width))
     name = Path(directory).resolve().name
     return image_split(name, train, test, classes=classes, augmentation=augmentation)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vinets.checks import one_of, parameter_error
 from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device
-from vinets.data.labels import as_labels, class_names, positive_int
+from vinets.data.labels import Pair, as_labels, class_names, positive_int
 from vinets.plain import as_plain, from_plain
 
 if TYPE_CHECKING:
@@ -214,17 +214,20 @@ class ImageSource(CheckedSource):
 
 def image_split(
     name: str,
-    train: tuple[Tensor, Any],
-    test: tuple[Tensor, Any],
+    train: Pair,
+    test: Pair,
     *,
-    classes: Sequence[str] | None,
-    augmentation: Augmentation,
+    classes: Sequence[str] | None = None,
+    augmentation: Augmentation | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> DataSplit:
     """Two pairs (images, labels) as a data set; only the training part is augmented.
 
-    Without a preprocessing, the images are normalised by the statistics of the training part.
+    Without a preprocessing, the images are normalised by the statistics of the training part;
+    without an augmentation, it is that for their size.
     """
+    height, width = train[0].shape[2:]
+    augmentation = augmentation or Augmentation.for_size((height, width))
     preprocessing = preprocessing or Preprocessing.from_images(train[0])
     training = ImageSource(*train, classes, preprocessing, augmentation)
     return DataSplit(name, training, ImageSource(*test, training.classes, preprocessing))

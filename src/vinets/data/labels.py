@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor
 
 from vinets.checks import bounded_float, optional_positive_int, parameter_error
 from vinets.options import check_value, whole
+
+Pair: TypeAlias = tuple[Tensor, Tensor]
+"""Inputs (N, ...) with labels (N,)."""
 
 MOST_CLASSES = 2**20  # beyond this, somebody passed identifiers rather than labels
 
@@ -113,10 +116,8 @@ def split_positions(
     return (~held).nonzero().flatten(), held.nonzero().flatten()
 
 
-def split_pair(
-    owner: str, pair: tuple[Tensor, Tensor], share: float, seed: int
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Inputs (N, ...) with labels (N,) as two such pairs: the rest, and a held-out part."""
+def split_pair(owner: str, pair: Pair, share: float, seed: int) -> tuple[Pair, Pair]:
+    """A pair as two: the rest, and a held-out part."""
     values, labels = pair
     rest, held = split_positions(owner, labels, share, seed, "test_share")
     return (values[rest], labels[rest]), (values[held], labels[held])

@@ -13,7 +13,7 @@ from torch import Tensor
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
-from vinets.data.labels import as_labels, split_pair
+from vinets.data.labels import Pair, as_labels, split_pair
 from vinets.data.sources import TensorSource
 
 
@@ -66,14 +66,12 @@ def npy_pair(
         )
     name = Path(inputs).stem
     if train[0].dtype == torch.uint8:  # bytes are images, all else was made float32
-        height, width = train[0].shape[2:]
-        augmentation = augmentation or Augmentation.for_size((height, width))
-        return image_split(name, train, test, classes=None, augmentation=augmentation)
+        return image_split(name, train, test, augmentation=augmentation)
     training = TensorSource(*train)
     return DataSplit(name, training, TensorSource(*test, training.classes))
 
 
-def _read_pair(inputs: str | Path, labels: str | Path) -> tuple[Tensor, Tensor]:
+def _read_pair(inputs: str | Path, labels: str | Path) -> Pair:
     array = read_array(inputs)
     if array.dtype == np.uint8 and array.ndim in (3, 4):
         values = torch.from_numpy(array)

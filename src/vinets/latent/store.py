@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vinets.checks import format_bytes, optional_positive_int, parameter_error, rows_within
 from vinets.latent import shards
-from vinets.latent.shards import DTYPES, SHARD_BYTES
+from vinets.latent.shards import DTYPES, SHARD_BYTES, Pair
 from vinets.running import Inputs, call, each, evaluating
 
 Batches = Iterable[tuple[Inputs, Tensor]]
@@ -85,7 +85,7 @@ class LatentStore:
         """Size of the latents as they are stored, in bytes."""
         return len(self) * self._size * self.dtype.itemsize
 
-    def chunks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def chunks(self, size: int | None = None) -> Iterator[Pair]:
         """A pass over the store in order: float32 latents ``(b, ...)`` and labels ``(b,)``.
 
         A chunk has ``size`` latents, the last perhaps fewer; None: about 64 MiB of them.
@@ -222,7 +222,7 @@ def collect_latents(
 
 def _run(
     network: nn.Module, batches: Batches, stored: Tensor, report: Callable[[int], None]
-) -> Iterator[tuple[Tensor, Tensor]]:
+) -> Iterator[Pair]:
     """Latents and labels of the examples behind those with the labels ``stored``.
 
     A batch that is stored in part runs as a whole: kernels may round differently in another size.
