@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vinets.data import Preprocessing
-from vinets.data.pixels import image_size, read_image
+from vinets.data.images import image_size, read_image
 
 Image = pytest.importorskip("PIL.Image")
 PIXELS = np.random.default_rng(0).integers(256, size=(6, 5, 3), dtype=np.uint8)

@@ -9,7 +9,13 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from vinets.algebra.storage import write_tensors
-from vinets.latent.shards import Manifest, ShardWriter, read_manifest, read_shard
+from vinets.latent.shards import (
+    Manifest,
+    append_latents,
+    read_labels,
+    read_manifest,
+    read_shard,
+)
 from vinets.latent.store import LatentStore
 
 VALUES = torch.arange(22.0).reshape(11, 2)
@@ -20,10 +26,8 @@ SHARD = 4 * 2 * 4  # bytes of four latents
 @pytest.fixture
 def directory(tmp_path):
     """Eleven latents in shards of four."""
-    writer = ShardWriter(tmp_path / "latents", "net", SHARD)
-    for rows in (slice(0, 1), slice(1, 10), slice(10, 11)):
-        writer.add(VALUES[rows], LABELS[rows])
-    writer.finish()
+    batches = zip(VALUES.split([1, 9, 1]), LABELS.split([1, 9, 1]), strict=True)
+    append_latents(tmp_path / "latents", "net", batches, SHARD)
     return tmp_path / "latents"
 
 
@@ -38,19 +42,21 @@ def test_shards_have_one_size_whatever_the_batches(directory):
 
 
 def test_nothing_counts_before_the_manifest_says_so(tmp_path):
-    writer = ShardWriter(tmp_path, "net", SHARD)
-    writer.add(VALUES[:7], LABELS[:7])
+    def interrupted():
+        yield VALUES[:7], LABELS[:7]
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        append_latents(tmp_path, "net", interrupted(), SHARD)
     assert read_manifest(tmp_path) == Manifest("net", (2,), "float32", (4,), complete=False)
     with pytest.raises(ValueError, match="no complete latents"):
         LatentStore.open(tmp_path)
 
 
 def test_a_failed_write_leaves_the_shards_before_it(tmp_path):
-    writer = ShardWriter(tmp_path, "net", SHARD)
-    writer.add(VALUES[:4], LABELS[:4])
     (tmp_path / "latents-00001.partial").mkdir()  # in the way
     with pytest.raises((OSError, SafetensorError)):
-        writer.add(VALUES[4:8], LABELS[4:8])
+        append_latents(tmp_path, "net", [(VALUES[:8], LABELS[:8])], SHARD)
     manifest = read_manifest(tmp_path)
     assert manifest.counts == (4,)
     assert torch.equal(read_shard(tmp_path, 0, manifest)[0], VALUES[:4])
@@ -143,7 +149,6 @@ def test_shards_without_a_manifest_are_not_overwritten(directory):
 
 
 def test_latents_of_another_shape_are_not_appended(directory):
-    writer = ShardWriter(directory, "net", SHARD)
-    assert writer.complete and torch.equal(writer.stored_labels(), LABELS)
+    assert torch.equal(read_labels(directory, read_manifest(directory, "net")), LABELS)
     with pytest.raises(ValueError, match=r"float32 of shape \(2,\)\. Got float32 of shape \(3,\)"):
-        writer.add(torch.zeros(1, 3), LABELS[:1])
+        append_latents(directory, "net", [(torch.zeros(1, 3), LABELS[:1])], SHARD)

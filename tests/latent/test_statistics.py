@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from vinets.latent.statistics import moments
+from vinets.latent.rescale import moments
 from vinets.latent.store import LatentStore
 
 

@@ -7,10 +7,8 @@ from vinets.data.formats import DATA_FORMATS, DataFormat, load_data
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
 from vinets.data.interface import DataSplit, Inputs, Source
 from vinets.data.labels import choose_per_class
-from vinets.data.loaders import LoaderSource
 from vinets.data.npy import npy_pair
-from vinets.data.sources import as_source, split_source
-from vinets.data.tensors import TensorSource
+from vinets.data.sources import LoaderSource, TensorSource, as_source, split_source
 
 __all__ = [
     "DATA_FORMATS",

@@ -10,8 +10,6 @@ from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
 from vinets.data.labels import as_labels, split_pair
 
-__all__ = ["Digits", "digits"]
-
 
 class Digits(DataFormat):
     """The name itself."""
@@ -44,5 +42,4 @@ def digits(seed: int = 0, test_share: float = 0.25) -> DataSplit:
     labels = as_labels("digits", raw.target)
     train, test = split_pair("digits", (images, labels), test_share, seed)
     crops = Augmentation(padding=1, flip=False, mode="zero")
-    names = tuple(str(k) for k in range(10))
-    return image_split("digits", train, test, classes=names, augmentation=crops)
+    return image_split("digits", train, test, augmentation=crops)

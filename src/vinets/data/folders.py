@@ -12,12 +12,9 @@ from torch import Tensor
 
 from vinets.checks import format_bytes, parameter_error
 from vinets.data.formats import DataFormat, Size, folder_of
-from vinets.data.images import Augmentation, image_split
+from vinets.data.images import Augmentation, image_size, image_split, read_image
 from vinets.data.interface import DataSplit
 from vinets.data.labels import positive_int, split_pair
-from vinets.data.pixels import image_size, read_image
-
-__all__ = ["ImageFolder", "image_files", "image_folder"]
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"}
 
@@ -68,26 +65,37 @@ def image_folder(
         Called as ``progress(done, total)`` after every image.
     """
     roots = _roots(Path(directory))
-    classes = _class_folders(roots[0])
+    classes = tuple(name for name in _folders(roots[0]) if any(_image_files(roots[0] / name)))
+    if len(classes) < 2:
+        raise ValueError(
+            f"{roots[0]} must hold one folder of images for each of two or more classes. "
+            f"Got {len(classes)} such folders."
+        )
     listed = [_listed(root, classes) for root in roots]
-    total = sum(len(paths) for paths, _ in listed)
-    wanted = _checked_size(size) or image_size(listed[0][0][0])
-    needed = total * channels * wanted[0] * wanted[1]
+    paths = [path for some, _ in listed for path in some]
+    height, width = image_size(paths[0]) if size is None else _checked_size(size)
+    needed = len(paths) * channels * height * width
     if needed > memory_limit:
         raise ValueError(
-            f"{directory} needs {format_bytes(needed)} for {total} images of {wanted[0]} x "
-            f"{wanted[1]}, and memory_limit allows {format_bytes(memory_limit)}. Pass a smaller "
+            f"{directory} needs {format_bytes(needed)} for {len(paths)} images of {height} x "
+            f"{width}, and memory_limit allows {format_bytes(memory_limit)}. Pass a smaller "
             "size or a larger limit."
         )
-    images = _read_images(
-        [path for paths, _ in listed for path in paths], channels, wanted, progress
+    # One allocation of known size, filled as images come, in the order of the paths.
+    images = torch.empty((len(paths), channels, height, width), dtype=torch.uint8)
+    # Pillow lets go of the interpreter while it decodes, so threads do run side by side.
+    reading = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(
+        delayed(read_image)(path, channels, (height, width)) for path in paths
     )
-    counts = [len(paths) for paths, _ in listed]
-    parts = [(p, y) for p, (_, y) in zip(images.split(counts), listed, strict=True)]
-    train, test = (
-        parts if len(parts) == 2 else split_pair("image_folder", parts[0], test_share, seed)
-    )
-    augmentation = augmentation or Augmentation.for_size(wanted)
+    for i, pixels in enumerate(reading):
+        images[i] = torch.from_numpy(pixels)
+        if progress is not None:
+            progress(i + 1, len(paths))
+    train = images[: len(listed[0][0])], listed[0][1]
+    if len(listed) == 2:
+        test = images[len(listed[0][0]) :], listed[1][1]
+    else:
+        train, test = split_pair("image_folder", train, test_share, seed)
     name = Path(directory).resolve().name
     return image_split(name, train, test, classes=classes, augmentation=augmentation)
 
@@ -100,17 +108,8 @@ def _roots(directory: Path) -> tuple[Path, ...]:
     for other in ("test", "val"):
         if train.is_dir() and (directory / other).is_dir():
             return train, directory / other
+    # Beside other folders, "train" is a class, of pictures of trains perhaps.
     return (train,) if _folders(directory) == ["train"] else (directory,)
-
-
-def _class_folders(root: Path) -> tuple[str, ...]:
-    names = [name for name in _folders(root) if any(_image_files(root / name))]
-    if len(names) < 2:
-        raise ValueError(
-            f"{root} must hold one folder of images for each of two or more classes. "
-            f"Got {len(names)} such folders."
-        )
-    return tuple(names)
 
 
 def _folders(root: Path) -> list[str]:
@@ -148,30 +147,10 @@ def _listed(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tensor]:
     return [path for some in files for path in some], labels
 
 
-def _checked_size(size: Any) -> tuple[int, int] | None:
-    if size is None:
-        return None
+def _checked_size(size: Any) -> tuple[int, int]:
     sides = tuple(size) if isinstance(size, tuple | list) else (size, size)
     if len(sides) != 2:
         accepted = "a pair (height, width), one integer or None"
         raise parameter_error("image_folder", "size", accepted, size)
     height, width = (positive_int("image_folder", "size", side) for side in sides)
     return height, width
-
-
-def _read_images(
-    paths: list[Path],
-    channels: int,
-    size: tuple[int, int],
-    progress: Callable[[int, int], None] | None,
-) -> Tensor:
-    images = torch.empty((len(paths), channels, *size), dtype=torch.uint8)
-    # Pillow lets go of the interpreter while it decodes, so threads do run side by side.
-    reading = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(
-        delayed(read_image)(path, channels, size) for path in paths
-    )
-    for i, pixels in enumerate(reading):
-        images[i] = torch.from_numpy(pixels)
-        if progress is not None:
-            progress(i + 1, len(paths))
-    return images

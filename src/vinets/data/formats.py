@@ -10,8 +10,6 @@ from vinets.checks import parameter_error
 from vinets.data.interface import DataSplit
 from vinets.registry import Registry
 
-__all__ = ["DATA_FORMATS", "DataFormat", "Size", "folder_of", "load_data", "written_formats"]
-
 Size: TypeAlias = tuple[int, int] | int | None
 """Height and width of images, one number for both, or None to leave them as they are."""
 
@@ -56,6 +54,7 @@ def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSpli
     ('digits', ('0', '1', '2'))
     """
     text = str(spec)
+    # The first that matches is asked alone: its complaint is about the data that was meant.
     for format in (kind() for kind in _by_rank()):
         if not format.matches(text):
             continue

@@ -1,24 +1,31 @@
-"""Images in memory as bytes, augmented and normalised by the batch."""
+"""Images read from files, kept in memory as bytes, augmented and normalised by the batch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.checks import one_of, parameter_error
-from vinets.data.interface import Batches, CheckedSource, DataSplit
-from vinets.data.labels import as_labels, class_names, positive_int
-from vinets.data.pixels import read_image
+from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device
+from vinets.data.labels import Pair, as_labels, class_names, positive_int
 from vinets.plain import as_plain, from_plain
 
-__all__ = ["Augmentation", "ImageSource", "Preprocessing", "image_split"]
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MOST_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
+MODES = {1: "L", 3: "RGB"}
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,13 @@ class Preprocessing:
         """The statistics of uint8 images (N, C, H, W); a constant channel is not scaled."""
         levels = torch.arange(256, dtype=torch.float64) / 255
         mean, std = [], []
+        # By counting the 256 levels: exact, and without a copy of all pixels as floats.
         for channel in images.unbind(1):
             counts = torch.bincount(channel.flatten(), minlength=256).double().cpu()
             shares = counts / counts.sum()
             mean.append(float(shares @ levels))
             deviation = math.sqrt(float(shares @ (levels - mean[-1]) ** 2))
+            # Below this, far less than one level in 255, the deviation is rounding.
             std.append(deviation if deviation > 1e-6 else 1.0)
         height, width = images.shape[2:]
         return cls(len(mean), (height, width), tuple(mean), tuple(std))
@@ -61,18 +70,15 @@ class Preprocessing:
     def __call__(self, images: Tensor) -> Tensor:
         """Normalise images (..., C, H, W) to float32: uint8, or floats in [0, 1]."""
         if images.ndim < 3 or images.shape[-3] != self.channels:
-            accepted = f"images (..., {self.channels}, H, W)"
-            got = f"shape {tuple(images.shape)}"
+            accepted, got = f"images (..., {self.channels}, H, W)", f"shape {tuple(images.shape)}"
             raise parameter_error("Preprocessing", "images", accepted, got)
         if images.dtype != torch.uint8 and not images.is_floating_point():
             raise parameter_error("Preprocessing", "images", "uint8 or floating", images.dtype)
         # Dividing by tensors rounds alike on all devices; CUDA takes reciprocals of numbers.
         scale = 255 if images.dtype == torch.uint8 else 1
-        mean, std = (
-            torch.tensor([scale * v for v in values], dtype=torch.float32, device=images.device)
-            for values in (self.mean, self.std)
-        )
-        return (images.float() - mean[:, None, None]).div_(std[:, None, None])
+        scaled = [[scale * v for v in values] for values in (self.mean, self.std)]
+        mean, std = torch.tensor(scaled, dtype=torch.float32, device=images.device)[..., None, None]
+        return (images.float() - mean).div_(std)
 
     def read(self, path: str | Path) -> Tensor:
         """An image file as a normalised batch (1, C, H, W), resized where the size differs."""
@@ -80,8 +86,7 @@ class Preprocessing:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON writes them."""
-        plain: dict[str, Any] = as_plain(self)
-        return plain
+        return dict(as_plain(self))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
@@ -113,11 +118,10 @@ class Augmentation:
         ``top`` and ``left`` in 0..2*padding are the corner of the crop in the padded image.
         """
         if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
-            remedy = "Make one by torch.Generator()."
-            raise parameter_error(
-                "Augmentation", "generator", "a torch.Generator on the CPU", generator, remedy
-            )
+            accepted, remedy = "a torch.Generator on the CPU", "Make one by torch.Generator()."
+            raise parameter_error("Augmentation", "generator", accepted, generator, remedy)
         corners = torch.randint(2 * self.padding + 1, (count, 2), generator=generator)
+        # Drawn without flips, too: the corners of the next pass do not depend on the option.
         flipped = torch.randint(2, (count, 1), generator=generator) * int(self.flip)
         return torch.cat([corners, flipped], dim=1)
 
@@ -137,6 +141,7 @@ class Augmentation:
         index = flat.view(n, 1, -1).expand(n, channels, -1)
         result = images.flatten(2).gather(2, index).view_as(images)
         if self.mode == "zero":
+            # In place: the gather made a tensor of its own.
             in_rows = (rows >= 0) & (rows < height)
             in_columns = (columns >= 0) & (columns < width)
             result.masked_fill_(~(in_rows[:, None, :, None] & in_columns[:, None, None, :]), 0)
@@ -184,52 +189,46 @@ class ImageSource(CheckedSource):
     def _subset(self, index: Tensor) -> ImageSource:
         return self._with(self.images[index.to(self.images.device)], self.labels[index])
 
-    def _batches(
-        self,
-        chunks: tuple[Tensor, ...],
-        augment: torch.Generator | None,
-        device: torch.device | str,
-    ) -> Batches:
-        # Here and not in the generator below, which runs when the first batch is asked for.
+    def _with(self, images: Tensor, labels: Tensor) -> ImageSource:
+        return ImageSource(images, labels, self.classes, self.preprocessing, self.augmentation)
+
+    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+        # Drawn here and not in the generator, which runs when the first batch is asked for.
         draws = None
         if augment is not None and self.augmentation is not None and chunks:
-            draws = self.augmentation.draw(sum(map(len, chunks)), augment)
+            draws = self.augmentation.draw(sum(map(len, chunks)), augment).to(device)
         return self._pass(chunks, draws, device)
 
-    def _pass(
-        self, chunks: tuple[Tensor, ...], draws: Tensor | None, device: torch.device | str
-    ) -> Batches:
+    def _pass(self, chunks: Chunks, draws: Tensor | None, device: Device) -> Batches:
         if not chunks:
             return
         # Positions, labels and draws travel once a pass, not once a batch.
         order, size = torch.cat(chunks), len(chunks[0])
         labels = self.labels[order].to(device).split(size)
-        draws_by_batch = None if draws is None else draws.to(device).split(size)
         for i, chunk in enumerate(order.to(self.images.device).split(size)):
             images = self.images[chunk].to(device)
-            if self.augmentation is not None and draws_by_batch is not None:
-                images = self.augmentation.apply(images, draws_by_batch[i])
+            if self.augmentation is not None and draws is not None:
+                images = self.augmentation.apply(images, draws[i * size : (i + 1) * size])
             yield self.preprocessing(images), labels[i]
-
-    def _with(self, images: Tensor, labels: Tensor) -> ImageSource:
-        return ImageSource(images, labels, self.classes, self.preprocessing, self.augmentation)
 
 
 def image_split(
     name: str,
-    train: tuple[Tensor, Any],
-    test: tuple[Tensor, Any],
+    train: Pair,
+    test: Pair,
     *,
-    classes: Sequence[str] | None,
-    augmentation: Augmentation,
+    classes: Sequence[str] | None = None,
+    augmentation: Augmentation | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> DataSplit:
     """Two pairs (images, labels) as a data set; only the training part is augmented.
 
-    Without a preprocessing, the images are normalised by the statistics of the training part.
+    Without a preprocessing, the images are normalised by the statistics of the training part;
+    without an augmentation, it is that for their size.
     """
-    if preprocessing is None:
-        preprocessing = Preprocessing.from_images(train[0])
+    height, width = train[0].shape[2:]
+    augmentation = augmentation or Augmentation.for_size((height, width))
+    preprocessing = preprocessing or Preprocessing.from_images(train[0])
     training = ImageSource(*train, classes, preprocessing, augmentation)
     return DataSplit(name, training, ImageSource(*test, training.classes, preprocessing))
 
@@ -238,3 +237,59 @@ def _mirror(positions: Tensor, length: int) -> Tensor:
     """Reflect positions just outside of 0..length-1 back into it, at the edge pixels."""
     # Padding by zeros may reach further than one reflection; those pixels are blanked afterwards.
     return ((length - 1) - ((length - 1) - positions.abs()).abs()).clamp_(0, length - 1)
+
+
+def read_image(
+    path: str | Path, channels: int, size: tuple[int, int] | None = None
+) -> NDArray[np.uint8]:
+    """The pixels (C, H, W) of an image file, resized bicubically where the size (H, W) differs.
+
+    Any 8-bit format that Pillow reads; of several frames, the first. Images are converted to 1
+    channel (grey) or 3 (red, green, blue). The sides are scaled apart, nothing is cropped.
+    """
+    if channels not in MODES:
+        raise parameter_error("read_image", "channels", "1 (grey) or 3 (RGB)", channels)
+    with _opened(path) as image:
+        if "transparency" in image.info:  # a palette with alpha; Pillow warns otherwise
+            image = image.convert("RGBA")
+        image = image.convert(MODES[channels])
+        if size is not None and (image.height, image.width) != size:
+            image = image.resize((size[1], size[0]), _pillow().Resampling.BICUBIC)
+        pixels = np.array(image, dtype=np.uint8)
+    return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))
+
+
+def image_size(path: str | Path) -> tuple[int, int]:
+    """Height and width of an image file, without decoding it."""
+    with _opened(path) as image:
+        return image.height, image.width
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Image]:
+    """An image that is safe to decode; what goes wrong up to the end becomes one sentence."""
+    pillow = _pillow()
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path} does not exist or is not a file.")
+    too_large = f"{path} must have at most {MOST_PIXELS:,} pixels. Scale it down first."
+    try:
+        with pillow.open(path) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise pillow.DecompressionBombError
+            if image.mode.startswith(("I", "F")):
+                raise ValueError(f"mode {image.mode} is not an 8-bit one")
+            yield image
+    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
+        raise ValueError(too_large) from None
+    except Exception as error:  # Pillow's decoders raise all sorts for damaged files
+        raise ValueError(f"{path} must be a readable 8-bit image. Got: {error}.") from None
+
+
+def _pillow() -> ModuleType:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError(
+            'Reading image files needs Pillow: pip install "vinets[vision]".'
+        ) from None
+    return Image

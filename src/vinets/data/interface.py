@@ -14,10 +14,16 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
-from vinets.data.labels import as_positions, positive_int
+from vinets.checks import parameter_error
+from vinets.data.labels import brief, positive_int
 from vinets.running import Inputs
 
-__all__ = ["Batches", "CheckedSource", "DataSplit", "Inputs", "Source"]
+__all__ = ["Batches", "CheckedSource", "Chunks", "DataSplit", "Device", "Inputs", "Source"]
+
+Device: TypeAlias = torch.device | str
+
+Chunks: TypeAlias = tuple[Tensor, ...]
+"""Valid positions, one tensor a batch."""
 
 Batches: TypeAlias = Iterator[tuple[Inputs, Tensor]]
 """Inputs and labels, one pair a batch."""
@@ -42,7 +48,7 @@ class Source(Protocol):
         *,
         order: Tensor | None = None,
         augment: torch.Generator | None = None,
-        device: torch.device | str = "cpu",
+        device: Device = "cpu",
     ) -> Batches:
         """Batches of inputs and labels on ``device``; the last one may be short.
 
@@ -64,8 +70,7 @@ class CheckedSource(Source):
         return len(self.labels)
 
     def subset(self, index: Tensor) -> Source:
-        owner = f"{type(self).__name__}.subset"
-        return self._subset(as_positions(owner, "index", index, len(self)))
+        return self._subset(self._checked_positions("subset", "index", index))
 
     def batches(
         self,
@@ -73,12 +78,12 @@ class CheckedSource(Source):
         *,
         order: Tensor | None = None,
         augment: torch.Generator | None = None,
-        device: torch.device | str = "cpu",
+        device: Device = "cpu",
     ) -> Batches:
-        owner = f"{type(self).__name__}.batches"
-        size = positive_int(owner, "batch_size", batch_size)
+        size = positive_int(f"{type(self).__name__}.batches", "batch_size", batch_size)
         order = torch.arange(len(self)) if order is None else order
-        order = as_positions(owner, "order", order, len(self))
+        order = self._checked_positions("batches", "order", order)
+        # Torch splits nothing into one empty part, which would be a batch of no examples.
         chunks = tuple(order.split(size)) if len(order) else ()
         return self._batches(chunks, augment, device)
 
@@ -90,18 +95,24 @@ class CheckedSource(Source):
         ((inputs, _),) = self._batches((first,), None, "cpu")
         return inputs
 
+    def _checked_positions(self, method: str, name: str, index: Tensor) -> Tensor:
+        owner = f"{type(self).__name__}.{method}"
+        accepted = f"a one-dimensional int64 tensor of positions below {len(self)}"
+        if not isinstance(index, Tensor) or index.dtype != torch.int64 or index.ndim != 1:
+            raise parameter_error(owner, name, accepted, brief(index))
+        index = index.cpu()
+        if len(index) and (int(index.min()) < 0 or int(index.max()) >= len(self)):
+            got = f"positions from {int(index.min())} to {int(index.max())}"
+            raise parameter_error(owner, name, accepted, got)
+        return index
+
     @abstractmethod
     def _subset(self, index: Tensor) -> Source:
         """The examples at positions that are known to be valid."""
 
     @abstractmethod
-    def _batches(
-        self,
-        chunks: tuple[Tensor, ...],
-        augment: torch.Generator | None,
-        device: torch.device | str,
-    ) -> Batches:
-        """One batch for each chunk of positions."""
+    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+        """One batch for each chunk."""
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.checks import bounded_float, optional_positive_int, parameter_error
+from vinets.options import check_value, whole
 
-__all__ = [
-    "as_labels",
-    "as_positions",
-    "choose_per_class",
-    "class_names",
-    "positive_int",
-    "split_pair",
-    "split_positions",
-]
+Pair: TypeAlias = tuple[Tensor, Tensor]
+"""Inputs (N, ...) with labels (N,)."""
 
 MOST_CLASSES = 2**20  # beyond this, somebody passed identifiers rather than labels
 
@@ -34,9 +26,14 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
     accepted = "a list of integers 0..K-1, one for each example"
     remedy = "Encode the classes as 0, 1, 2 and so on."
     try:
-        labels = values.detach() if isinstance(values, Tensor) else torch.from_numpy(_copy(values))
+        if not isinstance(values, Tensor):
+            array = np.asarray(values)
+            # Torch reads no foreign byte order, and does little with wide unsigned integers.
+            dtype = array.dtype.newbyteorder("=") if array.dtype.kind != "u" else np.int64
+            values = torch.from_numpy(array.astype(dtype))
+        labels = values.detach()
     except (TypeError, ValueError):
-        raise parameter_error(owner, "labels", accepted, _brief(values), remedy) from None
+        raise parameter_error(owner, "labels", accepted, brief(values), remedy) from None
     if labels.ndim != 1:
         raise parameter_error(owner, "labels", accepted, f"shape {tuple(labels.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -46,48 +43,28 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
         raise parameter_error(
             owner, "labels", f"as many as the examples ({count})", f"{len(labels)} labels"
         )
-    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= MOST_CLASSES):
-        low, high = int(labels.min()), int(labels.max())
+    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+    if low < 0 or high >= MOST_CLASSES:
         raise parameter_error(owner, "labels", accepted, f"labels from {low} to {high}", remedy)
     return labels
 
 
 def class_names(owner: str, classes: Sequence[str] | None, labels: Tensor) -> tuple[str, ...]:
-    """Names of the classes; without any, the numbers up to the largest label.
-
-    Examples
-    --------
-    >>> class_names("ImageSource", None, torch.tensor([0, 2]))
-    ('0', '1', '2')
-    """
+    """Names of the classes; without any, the numbers up to the largest label."""
     needed = int(labels.max()) + 1 if len(labels) else 0
     if classes is None:
         return tuple(str(k) for k in range(needed))
     if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
-        raise parameter_error(owner, "classes", "a sequence of strings", _brief(classes))
+        raise parameter_error(owner, "classes", "a sequence of strings", brief(classes))
     if len(classes) < needed:
         accepted = f"at least {needed} names, for the largest label is {needed - 1}"
         raise parameter_error(owner, "classes", accepted, f"{len(classes)} names")
     return tuple(classes)
 
 
-def as_positions(owner: str, name: str, index: Any, length: int) -> Tensor:
-    """Positions as an int64 tensor on the CPU, all of them in ``range(length)``."""
-    accepted = f"a one-dimensional int64 tensor of positions below {length}"
-    if not isinstance(index, Tensor) or index.dtype != torch.int64 or index.ndim != 1:
-        raise parameter_error(owner, name, accepted, _brief(index))
-    index = index.cpu()
-    if len(index) and (int(index.min()) < 0 or int(index.max()) >= length):
-        got = f"positions from {int(index.min())} to {int(index.max())}"
-        raise parameter_error(owner, name, accepted, got)
-    return index
-
-
 def positive_int(owner: str, name: str, value: Any, least: int = 1) -> int:
     """Return ``value`` as a positive int, or one of at least ``least``, or raise."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-        accepted = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise parameter_error(owner, name, accepted, value)
+    check_value(owner, name, whole(least), value)
     return int(value)
 
 
@@ -107,10 +84,8 @@ def choose_per_class(labels: Tensor, count: int | None, seed: int) -> Tensor:
     labels = as_labels("choose_per_class", labels)
     if limit is None:
         return torch.arange(len(labels))
-    drawn = [
-        _shuffled(members, seed, k)[:limit] for k, members in enumerate(_members_by_class(labels))
-    ]
-    return torch.cat([labels[:0], *drawn]).sort().values
+    drawn = [members[:limit] for members in _shuffled(labels, seed)]
+    return torch.cat([labels[:0], *drawn]).sort().values  # labels[:0] where there are none
 
 
 def split_positions(
@@ -124,55 +99,39 @@ def split_positions(
     """
     share = bounded_float(owner, name, share, 0, 1)
     seed = positive_int(owner, "seed", seed, least=0)
-    members = _members_by_class(labels)
-    sizes = np.array([len(m) for m in members], dtype=np.int64)
-    quotas = _quotas(sizes, share)
+    shuffled = _shuffled(labels, seed)
+    sizes = np.array([len(members) for members in shuffled], dtype=np.int64)
+    exact = share * sizes
+    quotas = np.floor(exact).astype(np.int64)
+    missing = round(share * int(sizes.sum())) - int(quotas.sum())
+    by_remainder = np.argsort(quotas - exact, kind="stable")
+    open_to_more = [k for k in by_remainder if quotas[k] + 1 < sizes[k]]
+    quotas[open_to_more[: max(0, missing)]] += 1
     if share > 0 and not quotas.sum():
         remedy = f"{share:g} of {len(labels)} examples holds out none."
         raise parameter_error(owner, name, "large enough for one example", share, remedy)
     held = torch.zeros(len(labels), dtype=torch.bool)
-    for k, (positions, quota) in enumerate(zip(members, quotas.tolist(), strict=True)):
-        held[_shuffled(positions, seed, k)[:quota]] = True
+    for members, quota in zip(shuffled, quotas.tolist(), strict=True):
+        held[members[:quota]] = True
     return (~held).nonzero().flatten(), held.nonzero().flatten()
 
 
-def split_pair(
-    owner: str, pair: tuple[Tensor, Tensor], share: float, seed: int
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Inputs (N, ...) with labels (N,) as two such pairs: the rest, and a held-out part."""
+def split_pair(owner: str, pair: Pair, share: float, seed: int) -> tuple[Pair, Pair]:
+    """A pair as two: the rest, and a held-out part."""
     values, labels = pair
     rest, held = split_positions(owner, labels, share, seed, "test_share")
     return (values[rest], labels[rest]), (values[held], labels[held])
 
 
-def _quotas(sizes: NDArray[np.int64], share: float) -> NDArray[np.int64]:
-    """Held-out examples per class: floors, then the largest remainders."""
-    exact = share * sizes
-    quotas: NDArray[np.int64] = np.floor(exact).astype(np.int64)
-    missing = round(share * int(sizes.sum())) - int(quotas.sum())
-    by_remainder = np.argsort(quotas - exact, kind="stable")
-    open_to_more = [k for k in by_remainder if quotas[k] + 1 < sizes[k]]
-    quotas[open_to_more[: max(0, missing)]] += 1
-    return quotas
-
-
-def _members_by_class(labels: Tensor) -> list[Tensor]:
+def _shuffled(labels: Tensor, seed: int) -> list[Tensor]:
+    """The positions of every class, shuffled."""
     counts = torch.bincount(labels).tolist()
-    return list(torch.argsort(labels, stable=True).split(counts)) if counts else []
+    by_class = torch.argsort(labels, stable=True).split(counts) if counts else ()
+    # A stream for each class: what is drawn of it does not depend on the other classes.
+    orders = [np.random.default_rng([seed, k]).permutation(n) for k, n in enumerate(counts)]
+    return [members[order] for members, order in zip(by_class, orders, strict=True)]
 
 
-def _shuffled(members: Tensor, seed: int, k: int) -> Tensor:
-    permutation = np.random.default_rng([seed, k]).permutation(len(members))
-    return members[torch.from_numpy(permutation)]
-
-
-def _copy(values: Any) -> Any:
-    array = np.asarray(values)
-    if array.dtype.kind == "u":  # torch does little with wide unsigned integers
-        array = array.astype(np.int64)
-    return array.astype(array.dtype.newbyteorder("="))
-
-
-def _brief(value: Any) -> Any:
+def brief(value: Any) -> Any:
     """What to call a value in a message: itself if short, else its type."""
     return value if len(repr(value)) <= 60 else type(value).__name__

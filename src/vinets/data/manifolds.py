@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from vinets.checks import optional_positive_int, parameter_error
 from vinets.data.labels import positive_int
 
-__all__ = ["linear_embedding", "sphere_points", "swiss_roll", "torus_points"]
-
 Points = NDArray[np.float64]
 
 
@@ -27,6 +25,7 @@ def sphere_points(m: int, dimension: int, ambient: int | None = None, seed: int 
     ((100, 8), True)
     """
     random = _drawing("sphere_points", m, dimension, seed)
+    # Normal vectors have no preferred direction, so that their directions are uniform.
     directions = random.normal(size=(m, dimension + 1))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     return _embedded("sphere_points", directions, ambient, seed)
@@ -54,6 +53,7 @@ def swiss_roll(m: int, dimension: int = 2, ambient: int | None = None, seed: int
     roll, but drawn evenly along the spiral.
     """
     random = _drawing("swiss_roll", m, dimension, seed)
+    # The length of the spiral has no inverse in closed form: it is read off between many knots.
     knots = np.linspace(1.5 * np.pi, 4.5 * np.pi, 2001)
     length = (knots * np.hypot(1, knots) + np.arcsinh(knots)) / 2  # of the spiral up to a knot
     t = np.interp(random.uniform(length[0], length[-1], size=m), length, knots)

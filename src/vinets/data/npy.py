@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.data.arrays import read_array
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
-from vinets.data.labels import as_labels, split_pair
-from vinets.data.tensors import TensorSource
-
-__all__ = ["NpyFiles", "npy_pair"]
+from vinets.data.labels import Pair, as_labels, split_pair
+from vinets.data.sources import TensorSource
 
 
 class NpyFiles(DataFormat):
@@ -66,20 +65,26 @@ def npy_pair(
             f"Got {_kind(test[0])} and {_kind(train[0])}."
         )
     name = Path(inputs).stem
-    if train[0].dtype == torch.uint8:
-        height, width = train[0].shape[2:]
-        augmentation = augmentation or Augmentation.for_size((height, width))
-        return image_split(name, train, test, classes=None, augmentation=augmentation)
+    if train[0].dtype == torch.uint8:  # bytes are images, all else was made float32
+        return image_split(name, train, test, augmentation=augmentation)
     training = TensorSource(*train)
     return DataSplit(name, training, TensorSource(*test, training.classes))
 
 
-def _read_pair(inputs: str | Path, labels: str | Path) -> tuple[Tensor, Tensor]:
+def _read_pair(inputs: str | Path, labels: str | Path) -> Pair:
     array = read_array(inputs)
     if array.dtype == np.uint8 and array.ndim in (3, 4):
-        values = _as_images(inputs, torch.from_numpy(array))
+        values = torch.from_numpy(array)
+        if values.ndim == 3:
+            values = values.unsqueeze(1)
+        elif values.shape[1] not in (1, 3):
+            if values.shape[3] not in (1, 3):
+                accepted = "images of 1 or 3 channels"
+                raise ValueError(f"{inputs} must hold {accepted}. Got {_kind(values)} instead.")
+            values = values.permute(0, 3, 1, 2).contiguous()
     elif array.dtype.kind == "f" and array.ndim >= 2:
         values = torch.from_numpy(array.astype(np.float32))
+        # Looked at after the conversion, in which large numbers overflow.
         if not bool(torch.isfinite(values).all()):
             raise ValueError(f"{inputs} must hold finite float32 numbers. Some are not.")
     else:
@@ -90,15 +95,22 @@ def _read_pair(inputs: str | Path, labels: str | Path) -> tuple[Tensor, Tensor]:
     return values, as_labels(f"npy_pair ({labels})", read_array(labels), count=len(values))
 
 
-def _as_images(path: str | Path, array: Tensor) -> Tensor:
-    if array.ndim == 3:
-        return array.unsqueeze(1)
-    if array.shape[1] in (1, 3):
-        return array
-    if array.shape[3] in (1, 3):
-        return array.permute(0, 3, 1, 2).contiguous()
-    raise ValueError(f"{path} must hold images of 1 or 3 channels. Got {_kind(array)} instead.")
-
-
 def _kind(values: Tensor) -> str:
     return f"{values.dtype} of shape {tuple(values.shape)}"
+
+
+def read_array(path: str | Path) -> NDArray[Any]:
+    """The array in a ``.npy`` file; objects, and files that are none, are refused."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path} does not exist or is not a file.")
+    try:
+        # Mapping checks the length of the file against the header before memory is taken.
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(mapped, np.ndarray):
+            mapped.close()
+            raise ValueError("it is an archive of several arrays")
+        return np.array(mapped)
+    except Exception as error:  # a damaged header raises all sorts
+        raise ValueError(
+            f"{path} must be a .npy file of numbers. It cannot be read: {error}"
+        ) from None

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["read_pickle"]
-
 
 def read_pickle(path: Path) -> dict[str, Any]:
     """The dict in the pickle ``path``, of containers, numbers, strings and uint8 arrays only."""

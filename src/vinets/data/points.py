@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinets.data.arrays import read_array
-
-__all__ = ["Points", "read_points"]
+from vinets.data.npy import read_array
 
 DELIMITERS = (",", ";", "\t")
 
@@ -42,7 +40,10 @@ def read_points(path: str | Path, label: str | None = None) -> Points:
         raise ValueError(f"{path} holds no columns of numbers besides the label.")
     titles = header or [f"x{k}" for k in range(width)]
     values = np.array([[_number(path, n, row, k, titles) for k in kept] for n, row in rows])
-    labels = None if at is None else np.array([_label(path, n, row[at]) for n, row in rows])
+    labels = None if at is None else np.array([row[at].strip() for _, row in rows])
+    if labels is not None and (labels == "").any():
+        line = rows[int(np.argmin(labels != ""))][0]
+        raise ValueError(f"{path} must have a class in every row. Row {line} has none.")
     names = [titles[k] for k in kept] if header else [f"x{i}" for i in range(len(kept))]
     return Points(values, _written(names), labels)
 
@@ -77,8 +78,9 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")  # spreadsheets begin a file with a mark
         head = text.partition("\n")[0]
+        # The most frequent in the first line; a comma where there is none of them.
         delimiter = max(DELIMITERS, key=head.count)
         reader = csv.reader(io.StringIO(text), delimiter=delimiter)
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
@@ -110,12 +112,6 @@ def _column(path: Path, label: str, header: list[str] | None, width: int) -> int
         f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
         f"Got {label!r} instead."
     )
-
-
-def _label(path: Path, line: int, cell: str) -> str:
-    if not cell.strip():
-        raise ValueError(f"{path} must have a class in every row. Row {line} has none.")
-    return cell.strip()
 
 
 def _number(path: Path, line: int, row: list[str], column: int, titles: list[str]) -> float:

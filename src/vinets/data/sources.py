@@ -1,20 +1,129 @@
-"""One entry for whatever holds examples and labels."""
+"""Examples that lie in memory or that a torch data set gives, and one entry for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from vinets.checks import parameter_error
-from vinets.data.interface import Source
-from vinets.data.labels import split_positions
-from vinets.data.loaders import LoaderSource, can_be_reread, read_once
-from vinets.data.tensors import TensorSource, as_inputs
+from vinets.data.interface import Batches, CheckedSource, Chunks, Device, Inputs, Source
+from vinets.data.labels import as_labels, class_names, split_positions
+from vinets.running import each, tensors_of
 
-__all__ = ["as_source", "draw_from", "split_source"]
+
+class TensorSource(CheckedSource):
+    """Inputs in memory, given as they are. There is nothing to augment.
+
+    Inputs are a tensor (N, ...) or a dict of such tensors, of any dtype and on any device; labels
+    are integers 0..K-1. Without names, the classes are numbered.
+
+    Examples
+    --------
+    >>> source = TensorSource(torch.eye(3), [0, 1, 1])
+    >>> [labels.tolist() for _, labels in source.batches(2)]
+    [[0, 1], [1]]
+    """
+
+    def __init__(self, inputs: Inputs, labels: Any, classes: Sequence[str] | None = None) -> None:
+        sizes = {t.shape[0] if t.ndim else None for t in tensors_of(inputs)}
+        if len(sizes) != 1 or None in sizes:
+            accepted = "tensors of one length, the number of examples"
+            got = [tuple(t.shape) for t in tensors_of(inputs)]
+            raise parameter_error("TensorSource", "inputs", accepted, got)
+        self.inputs = inputs
+        self.labels = as_labels("TensorSource", labels, count=sizes.pop())
+        self.classes = class_names("TensorSource", classes, self.labels)
+
+    def _subset(self, index: Tensor) -> TensorSource:
+        return TensorSource(_take(self.inputs, index), self.labels[index], self.classes)
+
+    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+        for chunk in chunks:
+            taken = each(_take(self.inputs, chunk), lambda tensor: tensor.to(device))
+            yield taken, self.labels[chunk].to(device)
+
+
+class LoaderSource(CheckedSource):
+    """The examples of a map-style data set, read by a :class:`~torch.utils.data.DataLoader`.
+
+    Of a loader given, the data set, ``collate_fn`` and the workers are used; the order and the
+    batch size are those asked for. Batches are pairs (inputs, labels), or mappings with the key
+    ``"labels"`` or ``"label"``, of which the rest is the inputs.
+
+    Labels come from ``dataset.targets``, ``dataset.labels`` or the last tensor of a
+    ``TensorDataset`` where there is one, and from one pass over the data otherwise.
+
+    The transforms of the data set are its augmentation: they run on every pass, and ``augment`` is
+    ignored, except that worker processes are seeded from it. Without names, the classes are those
+    of ``dataset.classes``, or numbered.
+    """
+
+    def __init__(
+        self, data: DataLoader[Any] | Dataset[Any], classes: Sequence[str] | None = None
+    ) -> None:
+        loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size=64)
+        if not _can_be_reread(loader):
+            accepted = "a loader over a map-style data set, with a batch size"
+            remedy = "as_source(loader) reads any other into memory."
+            got = type(loader.dataset).__name__
+            raise parameter_error("LoaderSource", "data", accepted, got, remedy)
+        self._loader, self._workers = loader, loader.num_workers
+        self._positions = torch.arange(len(loader.dataset))  # type: ignore[arg-type]
+        labels = _stored_labels(loader.dataset)
+        if labels is None:
+            chunks = self._positions.split(loader.batch_size or 64) if len(self._positions) else ()
+            read = [_inputs_and_labels(batch)[1] for batch in self._read(chunks, None)]
+            joined = torch.cat([self._positions[:0], *read])
+            self.labels = as_labels("LoaderSource", joined, count=len(self._positions))
+        else:
+            self.labels = labels
+        names = _stored_classes(loader.dataset, self.labels) if classes is None else classes
+        self.classes = class_names("LoaderSource", names, self.labels)
+        if labels is not None and len(labels):
+            self.example()  # stored labels that are not those of the batches show up at once
+
+    def _subset(self, index: Tensor) -> LoaderSource:
+        # A shallow copy, for the constructor would read all labels again.
+        part = copy.copy(self)
+        part._positions, part.labels = self._positions[index], self.labels[index]
+        return part
+
+    def example(self, count: int = 1) -> Inputs:
+        alone = copy.copy(self)
+        alone._workers = 0  # processes take longer to start than a batch to read
+        return super(LoaderSource, alone).example(count)
+
+    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+        for chunk, batch in zip(chunks, self._read(chunks, augment), strict=True):
+            inputs, labels = _inputs_and_labels(batch)
+            if not torch.equal(labels, self.labels[chunk]):
+                raise ValueError(
+                    "The labels in the batches of the data set must stay the same on every pass, "
+                    "and be those in its 'targets' or 'labels' attribute if it has one. They "
+                    "differ. Correct the attribute, or the collate_fn if that changes labels."
+                )
+            yield each(inputs, lambda tensor: tensor.to(device)), labels.to(device)
+
+    def _read(self, chunks: Chunks, augment: torch.Generator | None) -> Iterator[Any]:
+        loader = self._loader
+        return iter(
+            DataLoader(
+                loader.dataset,
+                batch_sampler=[self._positions[chunk].tolist() for chunk in chunks],
+                collate_fn=loader.collate_fn,
+                num_workers=self._workers,
+                worker_init_fn=loader.worker_init_fn,
+                multiprocessing_context=loader.multiprocessing_context if self._workers else None,
+                # It draws a seed for its workers, which must not come from the global generator.
+                generator=torch.Generator().manual_seed(0) if augment is None else augment,
+            )
+        )
 
 
 def as_source(data: Any, classes: Sequence[str] | None = None) -> Source:
@@ -32,7 +141,23 @@ def as_source(data: Any, classes: Sequence[str] | None = None) -> Source:
     >>> len(source), source.classes
     (4, ('cat', 'dog'))
     """
-    source = _convert(data, classes)
+    source: Source
+    if isinstance(data, Source):
+        if classes is not None and tuple(classes) != data.classes:
+            remedy = "Leave it out, for the source names its classes."
+            raise parameter_error("as_source", "classes", "None for a source", classes, remedy)
+        source = data
+    elif isinstance(data, tuple | list) and len(data) == 2:
+        source = TensorSource(_as_inputs("as_source", data[0]), data[1], classes)
+    else:
+        # Torch fetches batches by __getitems__; Hugging Face data sets have it, data frames do not.
+        if isinstance(data, Dataset) or hasattr(data, "__getitems__"):
+            data = DataLoader(data, batch_size=64)
+        if not isinstance(data, DataLoader):
+            accepted = "a pair (inputs, labels), a DataLoader, a Dataset or a Source"
+            raise parameter_error("as_source", "data", accepted, type(data).__name__)
+        reread = _can_be_reread(data)
+        source = LoaderSource(data, classes) if reread else _read_once(data, classes)
     if not len(source):
         raise parameter_error("as_source", "data", "at least one example", "none")
     return source
@@ -62,18 +187,103 @@ def draw_from(source: Source, count: int, seed: int) -> Source:
     return source.subset(order[:count].sort().values)
 
 
-def _convert(data: Any, classes: Sequence[str] | None) -> Source:
-    if isinstance(data, Source):
-        if classes is not None and tuple(classes) != data.classes:
-            remedy = "Leave it out, for the source names its classes."
-            raise parameter_error("as_source", "classes", "None for a source", classes, remedy)
-        return data
-    if isinstance(data, tuple | list) and len(data) == 2:
-        return TensorSource(as_inputs("as_source", data[0]), data[1], classes)
-    # Torch fetches batches by __getitems__; Hugging Face data sets have it, data frames do not.
-    if isinstance(data, Dataset) or hasattr(data, "__getitems__"):
-        data = DataLoader(data, batch_size=64)
-    if isinstance(data, DataLoader):
-        return LoaderSource(data, classes) if can_be_reread(data) else read_once(data, classes)
-    accepted = "a pair (inputs, labels), a DataLoader, a Dataset or a Source"
-    raise parameter_error("as_source", "data", accepted, type(data).__name__)
+def _can_be_reread(loader: DataLoader[Any]) -> bool:
+    """Whether the loader reads single examples of a data set by their positions."""
+    return not isinstance(loader.dataset, IterableDataset) and loader.batch_sampler is not None
+
+
+def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
+    """A batch of a loader as tensors: a pair, or a mapping with the labels among the inputs."""
+    inputs: Any
+    if isinstance(batch, Mapping) and ("labels" in batch or "label" in batch):
+        key = "labels" if "labels" in batch else "label"
+        inputs = {str(name): value for name, value in batch.items() if name != key}
+        labels = batch[key]
+    elif isinstance(batch, tuple | list) and len(batch) == 2:
+        inputs, labels = batch
+    else:
+        accepted = "batches (inputs, labels), or mappings with the key 'labels' or 'label'"
+        found = sorted(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
+        raise parameter_error("LoaderSource", "data", f"a loader of {accepted}", found)
+    got = f"inputs of type {type(inputs).__name__}"
+    remedy = "Convert the examples in the data set or in collate_fn."
+    if isinstance(inputs, Mapping) and inputs:
+        others = [name for name, value in inputs.items() if not isinstance(value, Tensor)]
+        if not others:
+            return dict(inputs), as_labels("LoaderSource", labels)
+        got = f"no tensor under {', '.join(map(repr, others))}"
+        remedy = "Leave such columns out of the data set, or convert them in collate_fn."
+    if not isinstance(inputs, Tensor):
+        raise parameter_error("LoaderSource", "data", "a loader of tensors", got, remedy)
+    return inputs, as_labels("LoaderSource", labels)
+
+
+def _stored_labels(dataset: Any) -> Tensor | None:
+    """Labels that can be had without reading the examples, or None."""
+    if isinstance(dataset, Subset):
+        whole = _stored_labels(dataset.dataset)
+        return None if whole is None else whole[torch.as_tensor(dataset.indices).long()]
+    values = getattr(dataset, "targets", getattr(dataset, "labels", None))
+    if isinstance(dataset, TensorDataset):
+        values = dataset.tensors[-1]
+    # A transform of torchvision's data sets changes the labels of the batches, not these.
+    if values is None or getattr(dataset, "target_transform", None) is not None:
+        return None
+    try:
+        return as_labels("LoaderSource", values, count=len(dataset))
+    except (TypeError, ValueError):  # something else of that name
+        return None
+
+
+def _stored_classes(dataset: Any, labels: Tensor) -> Sequence[str] | None:
+    if isinstance(dataset, Subset):
+        return _stored_classes(dataset.dataset, labels)
+    names = getattr(dataset, "classes", None)
+    try:
+        known = names if isinstance(names, list | tuple) else None
+        return class_names("LoaderSource", known, labels)
+    except ValueError:  # something else of that name
+        return None
+
+
+def _read_once(loader: DataLoader[Any], classes: Sequence[str] | None) -> TensorSource:
+    """Everything that one pass over ``loader`` gives, in memory. The loader must end."""
+    pairs = [_inputs_and_labels(batch) for batch in loader]
+    if not pairs:
+        raise parameter_error("as_source", "data", "at least one example", "none")
+    labels = torch.cat([labels for _, labels in pairs])
+    accepted = "batches of one kind, whose inputs differ in the first dimension only"
+    parts = [{"": inputs} if isinstance(inputs, Tensor) else inputs for inputs, _ in pairs]
+    if any(part.keys() != parts[0].keys() for part in parts):
+        raise parameter_error("as_source", "data", accepted, "batches of several kinds")
+    try:
+        joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    except RuntimeError as error:
+        raise parameter_error("as_source", "data", accepted, str(error)) from None
+    return TensorSource(joined[""] if isinstance(pairs[0][0], Tensor) else joined, labels, classes)
+
+
+def _as_inputs(owner: str, values: Any) -> Inputs:
+    """An array, a tensor or a dict of those as tensors, dtypes kept."""
+    if isinstance(values, dict):
+        return {str(name): _as_tensor(owner, value) for name, value in values.items()}
+    return _as_tensor(owner, values)
+
+
+def _as_tensor(owner: str, values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach()
+    accepted = "a numeric array or tensor with one row for each example"
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):  # ragged lists
+        raise parameter_error(owner, "inputs", accepted, type(values).__name__) from None
+    if array.dtype.kind not in "biuf" or array.ndim == 0:
+        got = f"{type(values).__name__} of dtype {array.dtype} and shape {array.shape}"
+        raise parameter_error(owner, "inputs", accepted, got)
+    # Torch takes neither negative strides nor a foreign byte order, and warns of read-only memory.
+    return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
+
+
+def _take(inputs: Inputs, index: Tensor) -> Inputs:
+    return each(inputs, lambda tensor: tensor[index.to(tensor.device)])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["circle", "latent_like", "latent_like_classes", "sphere"]
-
 Points = NDArray[np.float64]
 
 

@@ -3,8 +3,7 @@
 from vinets.latent.cut import CutPoint, StoppedNetwork, cut_points, truncate
 from vinets.latent.pca import PCA, Projection, fit_pca
 from vinets.latent.reader import LatentReader, LatentShape
-from vinets.latent.rescale import Rescale
-from vinets.latent.statistics import moments
+from vinets.latent.rescale import Rescale, moments
 from vinets.latent.store import LatentStore, collect_latents
 
 __all__ = [

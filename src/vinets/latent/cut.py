@@ -11,26 +11,14 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from vinets.checks import parameter_error
 from vinets.running import Inputs, call
-
-__all__ = [
-    "Counting",
-    "CutPoint",
-    "StoppedNetwork",
-    "all_convolutions",
-    "cut_points",
-    "paper_convolutions",
-    "resolve_cut",
-    "share_removed",
-    "truncate",
-]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 PAPER_STAGES = ("layer2", "layer3", "layer4")
@@ -66,15 +54,13 @@ def share_removed(
     '20.0%, 26.7%'
     """
     part = truncated.model if isinstance(truncated, StoppedNetwork) else truncated
-    kept = [name for name, module in part.named_modules() if counted(name, module)]
-    return _share_removed(dict(model.named_modules()), kept, counted)
+    every = [name for name, module in model.named_modules() if counted(name, module)]
+    kept = {name for name, module in part.named_modules() if counted(name, module)}
+    return _share_outside(every, kept)
 
 
-def _share_removed(
-    layers: Mapping[str, nn.Module], kept: Collection[str], counted: Counting
-) -> float:
-    every = [name for name, module in layers.items() if counted(name, module)]
-    return 1 - sum(name in kept for name in every) / len(every) if every else 0.0
+def _share_outside(names: Collection[str], kept: Collection[str]) -> float:
+    return 1 - sum(name in kept for name in names) / len(names) if names else 0.0
 
 
 @dataclass(frozen=True)
@@ -109,21 +95,16 @@ def cut_points(
     shapes, macs = _shapes(model, example)
     needed = _needed(model, list(macs))
     layers = {name: model.get_submodule(name) for name in macs}
+    every = [name for name, layer in layers.items() if counted(name, layer)]
     points = []
     for index, (name, shape) in enumerate(shapes.items()):
+        # A block needs what the layers in it need; it is a layer itself, or a prefix of theirs.
         inside = [needed[k] for k in macs if k == name or k.startswith(f"{name}.")]
-        within = set().union(*inside)
-        kept = [k for k in macs if k in within]
-        points.append(
-            CutPoint(
-                index,
-                name,
-                shape,
-                sum(p.numel() for k in kept for p in layers[k].parameters()),
-                sum(macs[k] for k in kept),
-                _share_removed(layers, kept, counted),
-            )
-        )
+        kept = macs.keys() & set().union(*inside)
+        parameters = sum(p.numel() for k in kept for p in layers[k].parameters())
+        multiplied = sum(macs[k] for k in kept)
+        removed = _share_outside(every, kept)
+        points.append(CutPoint(index, name, shape, parameters, multiplied, removed))
     return points
 
 
@@ -143,13 +124,14 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     """
     name = resolve_cut(model, cut, example)
     model = _twin(model)  # in eval mode, for traces keep what they see
-    traced = _trace(model, keep=(name,))
+    traced = _trace(model, keep=name)
     if traced is None:
         return StoppedNetwork(model if example is None else _used(model, name, example), name)
     nodes = traced.graph.nodes
     node = next((n for n in nodes if n.op == "call_module" and n.target == name), None)
     if node is None:
         raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
+    # With the cut as its output, whatever runs behind it is dead code, and so are its modules.
     (output,) = (n for n in nodes if n.op == "output")
     output.args = (node,)
     traced.graph.eliminate_dead_code()
@@ -170,13 +152,11 @@ class StoppedNetwork(nn.Module):
         def stop(module: nn.Module, args: Any, output: Any) -> None:
             raise _Reached(output)
 
-        handle = self.model.get_submodule(self.name).register_forward_hook(stop)
         try:
-            self.model(*inputs, **options)
+            with self.model.get_submodule(self.name).register_forward_hook(stop):
+                self.model(*inputs, **options)
         except _Reached as reached:
             return reached.args[0]
-        finally:
-            handle.remove()
         raise RuntimeError(f"the forward pass never called {self.name!r}")
 
 
@@ -185,20 +165,20 @@ class _Reached(Exception):
 
 
 class _Tracer(fx.Tracer):
-    def __init__(self, keep: tuple[str, ...]) -> None:
-        super().__init__()
-        self.keep = keep
+    keep = ""  # a module that stays whole
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        kept = module_qualified_name in self.keep
+        kept = module_qualified_name == self.keep
         return kept or super().is_leaf_module(m, module_qualified_name)
 
 
-def _trace(model: nn.Module, keep: tuple[str, ...] = ()) -> fx.GraphModule | None:
+def _trace(model: nn.Module, keep: str = "") -> fx.GraphModule | None:
+    tracer = _Tracer()
+    tracer.keep = keep
     # Besides its own error, fx raises what a network makes of stand-ins for tensors. The network
     # itself has done nothing wrong yet, and can run untraced.
     try:
-        return fx.GraphModule(model, _Tracer(keep).trace(model))
+        return fx.GraphModule(model, tracer.trace(model))
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError):
         return None
 
@@ -210,24 +190,19 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
     module that is read without being called: its weights, or the length of a list.
     """
     copy = _twin(model)
-    called: set[str] = set()
-    handles = [
-        module.register_forward_pre_hook(lambda *_, key=key: called.add(key))
-        for key, module in copy.named_modules()
-    ]
-    with torch.no_grad():
+    called: set[nn.Module] = set()
+    with torch.no_grad(), register_module_forward_pre_hook(lambda module, _: called.add(module)):
         before = call(StoppedNetwork(copy, name), example)
-    for handle in handles:
-        handle.remove()
-    for key in [key for key, _ in copy.named_modules() if key]:
+    # The parent of a called module counts: a list of modules is never called itself.
+    used = {""}
+    for key, module in copy.named_modules():
+        if module in called:
+            parts = key.split(".")
+            used |= {".".join(parts[: i + 1]) for i in range(len(parts))}
+    for key in [key for key, _ in copy.named_modules() if key not in used]:
         parent, _, child = key.rpartition(".")
-        used = any(c == key or c.startswith(f"{key}.") for c in called)
-        try:
-            owner = copy.get_submodule(parent)
-        except AttributeError:  # gone with its parent
-            continue
-        if not used and hasattr(owner, child):
-            setattr(owner, child, nn.Identity())
+        if parent in used:  # all else goes with its parent
+            setattr(copy.get_submodule(parent), child, nn.Identity())
     try:
         with torch.no_grad():
             after = call(StoppedNetwork(copy, name), example)
@@ -238,7 +213,7 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
 
 def _twin(model: nn.Module) -> nn.Module:
     """A copy in eval mode that shares parameters and buffers; hooks and flags are its own."""
-    # deepcopy takes what its memo holds for copied already
+    # deepcopy takes what its memo holds for copied already, so the tensors are the same memory
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     return deepcopy(model, shared).eval()
 
@@ -275,6 +250,7 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
         share = float(cut[:-1]) / 100
     except ValueError:
         raise parameter_error("truncate", "cut", "a share such as '50%'", cut) from None
+    # Of cuts that remove the same layers, the last: it keeps the norm and the ReLU behind them.
     return min(points, key=lambda p: (abs(p.removed - share), -p.index)).name
 
 
@@ -284,45 +260,39 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
     macs: dict[str, int] = {}
     outputs: list[Tensor] = []  # kept alive, so that identity means the same cut
 
-    def watch(name: str, module: nn.Module, args: Any, output: Any) -> None:
-        if not isinstance(output, Tensor) or name in shapes:
+    names = {module: name for name, module in model.named_modules() if name}
+
+    def watch(module: nn.Module, args: Any, output: Any) -> None:
+        name = names.get(module, "")
+        if not name or name in shapes or not isinstance(output, Tensor):
             return
         if not any(module.children()):
-            macs[name] = _macs(module, output)
+            per_value = 0
+            if isinstance(module, CONVOLUTIONS):
+                per_value = module.weight[0].numel()
+            elif isinstance(module, nn.Linear):
+                per_value = module.in_features
+            macs[name] = per_value * output[0].numel()
         elif any(output is known for known in outputs):
             return  # the last layer of the block is this cut already
         shapes[name] = tuple(output.shape[1:])
         outputs.append(output)
 
-    named = [(name, module) for name, module in model.named_modules() if name]
-    handles = [module.register_forward_hook(partial(watch, name)) for name, module in named]
-    with torch.no_grad():
+    with torch.no_grad(), register_module_forward_hook(watch):
         call(model, example)
-    for handle in handles:
-        handle.remove()
     return shapes, macs
 
 
-def _macs(module: nn.Module, output: Tensor) -> int:
-    per_image = output[0].numel()
-    if isinstance(module, CONVOLUTIONS):
-        return per_image * module.weight[0].numel()
-    if isinstance(module, nn.Linear):
-        return per_image * module.in_features
-    return 0
-
-
-def _needed(model: nn.Module, order: list[str]) -> dict[str, list[str]]:
+def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
     """Leaf modules that the output of each one depends on, itself included."""
+    # Without a graph, and for a module that the graph does not show: whatever ran before it.
+    needed = {name: frozenset(order[: i + 1]) for i, name in enumerate(order)}
     traced = _trace(model)
-    if traced is None:  # whatever ran before it
-        return {name: order[: i + 1] for i, name in enumerate(order)}
     before: dict[fx.Node, frozenset[str]] = {}
-    needed: dict[str, list[str]] = {}
-    for node in traced.graph.nodes:
-        known = frozenset().union(*(before[n] for n in node.all_input_nodes))
+    known: dict[str, frozenset[str]] = {}
+    for node in () if traced is None else traced.graph.nodes:
+        before[node] = frozenset().union(*(before[n] for n in node.all_input_nodes))
         if node.op == "call_module":
-            known |= {str(node.target)}
-            needed.setdefault(str(node.target), [n for n in order if n in known])
-        before[node] = known
-    return {name: needed.get(name, order[: i + 1]) for i, name in enumerate(order)}
+            before[node] |= {str(node.target)}
+            known.setdefault(str(node.target), before[node])  # a cut is at the first call
+    return {name: known.get(name, ran) for name, ran in needed.items()}

@@ -12,8 +12,6 @@ from torch.nn import functional as F
 from vinets.checks import one_of, optional_positive_int, parameter_error
 from vinets.settings import LATENT_KINDS
 
-__all__ = ["LatentReader", "LatentShape", "first_tensor"]
-
 
 @dataclass(frozen=True)
 class LatentShape:
@@ -80,15 +78,22 @@ class LatentReader(nn.Module):
 
     def forward(self, output: Any) -> Tensor:
         """Latents ``(B, C, P)``; the dtype stays."""
+        # All but averages are views of the output, so that nothing is copied on the way.
         values = _checked(output)
         if values.ndim == 2:
             return values.unsqueeze(2)
         tokens = values.ndim == 3
-        if self.kind == "pool":
-            return self._pooled(values)
+        if self.pool is not None:
+            if tokens:
+                raise _wrong_kind("pool", "maps (B, C, H, W)", values)
+            maps = values.permute(0, 3, 1, 2) if self.channels_last else values
+            if self.pool > min(maps.shape[2:]):
+                accepted = f"at most the side of the map, {min(maps.shape[2:])}"
+                raise parameter_error("LatentReader", "pool", accepted, self.pool)
+            return F.adaptive_avg_pool2d(maps, self.pool).flatten(2)
         if self.kind == "class_token":
             if not tokens:
-                raise _wrong_kind("class_token", "tokens (B, T, C)", values, "mean_token")
+                raise _wrong_kind("class_token", "tokens (B, T, C)", values)
             return values[:, 0].unsqueeze(2)
         if tokens:
             descriptors = values.transpose(1, 2)
@@ -123,16 +128,6 @@ class LatentReader(nn.Module):
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.config().items())
 
-    def _pooled(self, values: Tensor) -> Tensor:
-        if values.ndim != 4:
-            raise _wrong_kind("pool", "maps (B, C, H, W)", values, "mean_token")
-        assert self.pool is not None
-        maps = values.permute(0, 3, 1, 2) if self.channels_last else values
-        if self.pool > min(maps.shape[2:]):
-            accepted = f"at most the side of the map, {min(maps.shape[2:])}"
-            raise parameter_error("LatentReader", "pool", accepted, self.pool)
-        return F.adaptive_avg_pool2d(maps, self.pool).flatten(2)
-
 
 def first_tensor(output: Any) -> Tensor:
     """The Tensor in what a module returned: itself, ``last_hidden_state``, or the first one."""
@@ -140,6 +135,7 @@ def first_tensor(output: Any) -> Tensor:
         return output
     candidates: Iterable[Any] = output if isinstance(output, tuple | list) else ()
     if isinstance(output, Mapping):
+        # Outputs of transformers may begin with a loss or with logits.
         hidden = output.get("last_hidden_state")
         candidates = output.values() if hidden is None else (hidden,)
     for value in candidates:
@@ -161,8 +157,8 @@ def _checked(output: Any) -> Tensor:
     return values
 
 
-def _wrong_kind(kind: str, accepted: str, values: Tensor, other: str) -> ValueError:
+def _wrong_kind(kind: str, accepted: str, values: Tensor) -> ValueError:
     return ValueError(
         f"LatentReader(kind={kind!r}) reads {accepted} or vectors (B, D). "
-        f"Got shape {tuple(values.shape)} instead. Use kind={other!r} or kind='map'."
+        f"Got shape {tuple(values.shape)} instead. Use kind='mean_token' or kind='map'."
     )

@@ -1,4 +1,4 @@
-"""Bring latents to unit scale, and into the unit cube."""
+"""Bring latents to unit scale, and into the unit cube; the moments that this takes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import parameter_error
-from vinets.latent.statistics import moments
+from vinets.checks import one_of, parameter_error
 from vinets.latent.store import LatentStore
 
-__all__ = ["Rescale"]
+# Below this share of the mean a standard deviation is the rounding of a constant.
+ROUNDING = 1e-12
 
 
 class Rescale(nn.Module):
@@ -63,3 +63,65 @@ class Rescale(nn.Module):
 
     def extra_repr(self) -> str:
         return f"shape={tuple(self.mean.shape)}, squash={self.squash}"
+
+
+def moments(
+    latents: LatentStore | Iterable[Tensor], per: str = "feature", *, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of latents ``(m, ...)``, chunk by chunk in float64.
+
+    Chunks of sizes ``n`` and ``b`` merge by Chan's formulas, which do not cancel:
+
+    ``mean = mean_n + d * b / (n + b)``,  ``S = S_n + S_b + d**2 * n * b / (n + b)``,
+
+    where ``d = mean_b - mean_n`` and ``S`` sums the squared deviations. The standard deviation
+    divides by the count, and is 1 where the latents are constant, so that one may divide by it.
+
+    There is one result for every value of a latent, or with ``per="channel"`` one for every index
+    of its first axis, pooled over the others, which ``keepdim`` keeps with length 1. Both results
+    are in float64, of the shape of one latent, or ``(C,)`` per channel.
+
+    Examples
+    --------
+    >>> mean, std = moments([torch.tensor([[0.0, 7.0]]), torch.tensor([[2.0, 7.0]])])
+    >>> mean.tolist(), std.tolist()
+    ([1.0, 7.0], [1.0, 1.0])
+    """
+    one_of("moments", "per", per, ("feature", "channel"))
+    shape: torch.Size | None = None
+    count = 0
+    mean = squares = torch.zeros((), dtype=torch.float64)
+    chunks = (z for z, _ in latents.chunks()) if isinstance(latents, LatentStore) else latents
+    for chunk in chunks:
+        if chunk.ndim < 2 or (shape is not None and chunk.shape[1:] != shape):
+            expected = "(b, ...)" if shape is None else f"(b, {', '.join(map(str, shape))})"
+            raise ValueError(
+                f"Chunks of latents must have one shape, {expected}. "
+                f"Got {tuple(chunk.shape)} instead."
+            )
+        shape = chunk.shape[1:]
+        if not chunk.numel():
+            continue
+        values = chunk.to(torch.float64)  # float32 sums lose digits over millions of latents
+        axes = [0] if per == "feature" else [0, *range(2, values.ndim)]
+        chunk_mean = values.mean(axes, keepdim=True)
+        size = values.numel() // chunk_mean.numel()
+        chunk_squares = (values - chunk_mean).square().sum(axes, keepdim=True)
+        if count == 0:
+            count, mean, squares = size, chunk_mean, chunk_squares
+            continue
+        share = size / (count + size)
+        apart = chunk_mean - mean
+        mean = mean + apart * share
+        squares = squares + chunk_squares + apart.square() * (count * share)
+        count += size
+    if count == 0:
+        raise ValueError("The moments of no latents are not defined: pass at least one.")
+    if not bool(torch.isfinite(squares).all()):
+        raise ValueError("The latents hold NaN or infinite values; look at the network first.")
+    std = (squares / count).sqrt()
+    # The floor is for a mean of zero: below it lie no normal numbers in the float32 of Rescale.
+    smallest = (ROUNDING * mean.abs()).clamp_min(torch.finfo(torch.float32).tiny)
+    std = torch.where(std > smallest, std, 1.0)
+    shape = mean.shape[1:] if keepdim or per == "feature" else mean.shape[1:2]
+    return mean.reshape(shape), std.reshape(shape)

@@ -7,8 +7,10 @@ interrupted run leaves a readable directory. What the manifest does not count do
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,12 +20,13 @@ from vinets.checks import rows_within
 from vinets.files import read_json, write_json
 from vinets.plain import as_plain, from_plain
 
-__all__ = ["SHARD_BYTES", "Manifest", "ShardWriter", "read_manifest", "read_shard", "shard_path"]
-
-SHARD_BYTES = 64 << 20
+SHARD_BYTES = 64 << 20  # what an interruption loses at most; also a chunk of a pass
 MANIFEST = "manifest.json"
 FORMAT = "vinets.latents"
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
+
+Pair: TypeAlias = tuple[Tensor, Tensor]
+"""Latents ``(b, ...)`` and labels ``(b,)``."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,15 @@ class Manifest:
             raise ValueError("there are no latents of that kind")
 
 
-def shard_path(directory: Path, index: int) -> Path:
-    """Where the shard ``index`` lies."""
+def _shard_path(directory: Path, index: int) -> Path:
     return directory / f"latents-{index:05d}.safetensors"
 
 
-def read_manifest(directory: Path) -> Manifest | None:
-    """The manifest of ``directory``; None if nothing has been collected there."""
+def read_manifest(directory: Path, fingerprint: str | None = None) -> Manifest | None:
+    """The manifest of ``directory``, of that fingerprint if any; None if nothing is there."""
     path = directory / MANIFEST
     if not path.exists():
-        if shard_path(directory, 0).exists():
+        if _shard_path(directory, 0).exists():
             raise ValueError(
                 f"{directory} holds latents without a {MANIFEST}. "
                 "Delete the directory or choose another."
@@ -58,19 +60,26 @@ def read_manifest(directory: Path) -> Manifest | None:
         return None
     try:
         facts = read_json(path)
+        # All keys have to be there, though the dataclass has defaults for some.
         known = {"format", *(field.name for field in fields(Manifest))}
         if not isinstance(facts, dict) or set(facts) != known or facts.pop("format") != FORMAT:
             raise ValueError("another file")
-        return from_plain(Manifest, facts)
+        manifest = from_plain(Manifest, facts)
     except (OSError, ValueError):
         raise ValueError(
             f"{path} is not a manifest of latents. Delete {directory} or choose another directory."
         ) from None
+    if fingerprint not in (None, manifest.fingerprint):
+        raise ValueError(
+            f"{directory} holds the latents of {manifest.fingerprint!r}, not of {fingerprint!r}. "
+            "Choose another directory or delete this one."
+        )
+    return manifest
 
 
-def read_shard(directory: Path, index: int, manifest: Manifest) -> tuple[Tensor, Tensor]:
+def read_shard(directory: Path, index: int, manifest: Manifest) -> Pair:
     """Values ``(b, *shape)`` and labels ``(b,)`` of a shard; mapped from disk, not read at once."""
-    path = shard_path(directory, index)
+    path = _shard_path(directory, index)
     tensors, facts = read_tensors(path, "latents")
     values, labels = tensors.get("values"), tensors.get("labels")
     count = manifest.counts[index]
@@ -88,79 +97,62 @@ def read_shard(directory: Path, index: int, manifest: Manifest) -> tuple[Tensor,
     return values, labels
 
 
-class ShardWriter:
-    """Cuts a stream of latents into shards of equal size, whatever the sizes of the batches.
+def read_labels(directory: Path, manifest: Manifest | None) -> Tensor:
+    """Labels ``(m,)`` of the latents on disk, in order."""
+    parts = [torch.empty(0, dtype=torch.int64)]
+    if manifest is not None:
+        parts += [read_shard(directory, i, manifest)[1] for i in range(len(manifest.counts))]
+    return torch.cat(parts)
 
-    It goes on where an interrupted one left off, in a directory with the same fingerprint.
+
+def append_latents(
+    directory: Path, fingerprint: str, batches: Iterable[Pair], shard_bytes: int = SHARD_BYTES
+) -> None:
+    """Write latents ``(b, ...)`` on the CPU with their labels behind those already there.
+
+    Shards have equal sizes, whatever the sizes of the batches. Full ones go to disk at once; the
+    directory is complete when the batches are at their end.
     """
-
-    def __init__(self, directory: Path, fingerprint: str, shard_bytes: int = SHARD_BYTES) -> None:
-        self.directory = directory
-        self.fingerprint = fingerprint
-        self.shard_bytes = shard_bytes
-        self.manifest = read_manifest(directory)  # what is on disk; None before the first latents
-        if self.manifest is not None and self.manifest.fingerprint != fingerprint:
-            raise ValueError(
-                f"{directory} holds the latents of {self.manifest.fingerprint!r}, not of "
-                f"{fingerprint!r}. Choose another directory or delete this one."
-            )
-        self._held: list[tuple[Tensor, Tensor]] = []
-
-    @property
-    def complete(self) -> bool:
-        """Whether there is nothing left to write."""
-        return self.manifest is not None and self.manifest.complete
-
-    def stored_labels(self) -> Tensor:
-        """Labels of the latents on disk, in order."""
-        if self.manifest is None or not self.manifest.counts:
-            return torch.empty(0, dtype=torch.int64)
-        indices = range(len(self.manifest.counts))
-        return torch.cat([read_shard(self.directory, i, self.manifest)[1] for i in indices])
-
-    def add(self, values: Tensor, labels: Tensor) -> None:
-        """Append latents ``(b, ...)`` on the CPU; full shards go to disk."""
+    manifest = read_manifest(directory, fingerprint)
+    held: list[Pair] = []
+    for values, labels in batches:
         shape, dtype = tuple(values.shape[1:]), str(values.dtype).removeprefix("torch.")
-        if self.manifest is None:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._declare(Manifest(self.fingerprint, shape, dtype))
-        assert self.manifest is not None
-        if (self.manifest.shape, self.manifest.dtype) != (shape, dtype):
+        if manifest is None:
+            manifest = _declared(directory, Manifest(fingerprint, shape, dtype))
+        if (manifest.shape, manifest.dtype) != (shape, dtype):
             raise ValueError(
-                f"The latents in {self.directory} are {self.manifest.dtype} of shape "
-                f"{self.manifest.shape}. Got {dtype} of shape {shape} instead."
+                f"The latents in {directory} are {manifest.dtype} of shape {manifest.shape}. "
+                f"Got {dtype} of shape {shape} instead."
             )
-        row_bytes = values.dtype.itemsize * torch.Size(shape).numel()
-        rows = rows_within(self.shard_bytes, row_bytes)
+        rows = rows_within(shard_bytes, values.dtype.itemsize * torch.Size(shape).numel())
         while len(values):
-            room = rows - sum(len(held) for _, held in self._held)
-            self._held.append((values[:room], labels[:room]))
+            room = rows - sum(len(some) for _, some in held)  # slices are views, copied on writing
+            held.append((values[:room], labels[:room]))
             values, labels = values[room:], labels[room:]
-            if len(self._held[-1][1]) == room:
-                self._write_shard()
+            if len(held[-1][1]) == room:
+                manifest = _with_shard(directory, manifest, held)
+                held = []
+    if manifest is not None and held:
+        manifest = _with_shard(directory, manifest, held)
+    if manifest is None or not manifest.counts:
+        raise ValueError("There are no latents to store: the batches hold no examples.")
+    _declared(directory, replace(manifest, complete=True))
 
-    def finish(self) -> None:
-        """Write what is left and declare the directory complete."""
-        if self._held:
-            self._write_shard()
-        if self.manifest is None or not self.manifest.counts:
-            raise ValueError("There are no latents to store: the batches hold no examples.")
-        self._declare(replace(self.manifest, complete=True))
 
-    def _write_shard(self) -> None:
-        assert self.manifest is not None
-        values = torch.cat([v for v, _ in self._held])
-        labels = torch.cat([y for _, y in self._held])
-        index = len(self.manifest.counts)
-        path = shard_path(self.directory, index)
-        temporary = path.with_suffix(".partial")
-        facts = {"fingerprint": self.fingerprint, "index": index}
-        write_tensors(temporary, "latents", {"values": values, "labels": labels}, facts)
-        os.replace(temporary, path)
-        counts = (*self.manifest.counts, len(labels))
-        self._declare(replace(self.manifest, counts=counts))
-        self._held = []
+def _with_shard(directory: Path, manifest: Manifest, held: list[Pair]) -> Manifest:
+    """Write one more shard, and declare it."""
+    tensors = {"values": torch.cat([v for v, _ in held]), "labels": torch.cat([y for _, y in held])}
+    index = len(manifest.counts)
+    path = _shard_path(directory, index)
+    temporary = path.with_suffix(".partial")
+    facts = {"fingerprint": manifest.fingerprint, "index": index}
+    write_tensors(temporary, "latents", tensors, facts)
+    os.replace(temporary, path)
+    # Only now: an interruption before this line leaves a file that the next run overwrites.
+    counts = (*manifest.counts, len(tensors["labels"]))
+    return _declared(directory, replace(manifest, counts=counts))
 
-    def _declare(self, manifest: Manifest) -> None:
-        write_json(self.directory / MANIFEST, {"format": FORMAT, **as_plain(manifest)})
-        self.manifest = manifest
+
+def _declared(directory: Path, manifest: Manifest) -> Manifest:
+    write_json(directory / MANIFEST, {"format": FORMAT, **as_plain(manifest)})
+    return manifest

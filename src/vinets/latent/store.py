@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import format_bytes, optional_positive_int, parameter_error, rows_within
-from vinets.latent.shards import DTYPES, SHARD_BYTES, ShardWriter, read_manifest, read_shard
+from vinets.latent import shards
+from vinets.latent.shards import DTYPES, SHARD_BYTES, Pair
 from vinets.running import Inputs, call, each, evaluating
-
-__all__ = ["MEMORY_LIMIT", "LatentStore", "collect_latents"]
 
 Batches = Iterable[tuple[Inputs, Tensor]]
 
@@ -58,29 +57,22 @@ class LatentStore:
         if labels.shape != (count,) or labels.is_floating_point() or labels.is_complex():
             got = f"{labels.dtype} {tuple(labels.shape)}"
             raise parameter_error("LatentStore", "labels", f"{count} integers, one a latent", got)
-        return cls(
-            lambda: runs,
-            labels.detach().to(runs[0].device, torch.int64),
-            tuple(runs[0].shape[1:]),
-            runs[0].dtype,
-            memory_limit=memory_limit,
-        )
+        labels = labels.detach().to(runs[0].device, torch.int64)
+        return cls(lambda: runs, labels, tuple(runs[0].shape[1:]), runs[0].dtype, memory_limit)
 
     @classmethod
     def open(cls, directory: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> LatentStore:
         """The store in ``directory``, which :func:`vinets.latent.collect_latents` wrote."""
         folder = Path(directory)
-        manifest = read_manifest(folder)
+        manifest = shards.read_manifest(folder)
         if manifest is None or not manifest.complete:
             raise ValueError(f"{folder} holds no complete latents. Run collect_latents on it.")
-        indices = range(len(manifest.counts))
-        return cls(
-            lambda: (read_shard(folder, i, manifest)[0] for i in indices),
-            torch.cat([read_shard(folder, i, manifest)[1] for i in indices]),
-            manifest.shape,
-            DTYPES[manifest.dtype],
-            memory_limit=memory_limit,
-        )
+
+        def runs() -> Iterator[Tensor]:
+            return (shards.read_shard(folder, i, manifest)[0] for i in range(len(manifest.counts)))
+
+        labels, dtype = shards.read_labels(folder, manifest), DTYPES[manifest.dtype]
+        return cls(runs, labels, manifest.shape, dtype, memory_limit)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -93,7 +85,7 @@ class LatentStore:
         """Size of the latents as they are stored, in bytes."""
         return len(self) * self._size * self.dtype.itemsize
 
-    def chunks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def chunks(self, size: int | None = None) -> Iterator[Pair]:
         """A pass over the store in order: float32 latents ``(b, ...)`` and labels ``(b,)``.
 
         A chunk has ``size`` latents, the last perhaps fewer; None: about 64 MiB of them.
@@ -103,6 +95,7 @@ class LatentStore:
             rows = rows_within(SHARD_BYTES, 4 * self._size)
         start = 0
         for values in _rechunk(self.runs(), rows):
+            # Where they are float32 already, these are views of the store: not to be written to.
             yield values.to(torch.float32), self.labels[start : start + len(values)]
             start += len(values)
 
@@ -111,24 +104,23 @@ class LatentStore:
         first = next(iter(self.runs()))
         if len(first) == len(self) and first.dtype == torch.float32:
             return first  # what is stored, not a copy: the limit is on new memory
-        self._check_fits(len(self), "all latents")
-        return self._gather(torch.ones_like(self.labels, dtype=torch.bool))
+        return self._gather(torch.ones_like(self.labels, dtype=torch.bool), "all latents")
 
     def of_class(self, k: int) -> Tensor:
         """The latents with label ``k``, in order, as float32 ``(m_k, ...)``."""
         wanted = self.labels == k
-        count = int(wanted.sum())
-        if count == 0:
+        if not bool(wanted.any()):
             present = f"one of the labels {self.labels.unique().tolist()}"
             raise parameter_error("LatentStore.of_class", "k", present, k)
-        self._check_fits(count, f"class {k}")
-        return self._gather(wanted)
+        return self._gather(wanted, f"class {k}")
 
     @property
     def _size(self) -> int:
         return torch.Size(self.shape).numel()
 
-    def _check_fits(self, count: int, what: str) -> None:
+    def _gather(self, wanted: Tensor, what: str) -> Tensor:
+        """The latents where ``wanted`` ``(m,)`` is True; one allocation, one pass."""
+        count = int(wanted.sum())
         need = 4 * count * self._size
         if need > self.memory_limit:
             raise MemoryError(
@@ -136,13 +128,10 @@ class LatentStore:
                 f"more than memory_limit ({format_bytes(self.memory_limit)}): read chunks(), or "
                 "raise memory_limit."
             )
-
-    def _gather(self, wanted: Tensor) -> Tensor:
-        """The latents where ``wanted`` ``(m,)`` is True; one allocation, one pass."""
-        shape = (int(wanted.sum()), *self.shape)
-        gathered = torch.empty(shape, dtype=torch.float32, device=self.labels.device)
+        gathered = self.labels.new_empty((count, *self.shape), dtype=torch.float32)
         start = filled = 0
         for values in self.runs():
+            # Assignment converts to float32 run by run, without a second copy of everything.
             rows = wanted[start : start + len(values)].nonzero().squeeze(1)
             gathered[filled : filled + len(rows)] = values[rows]
             start += len(values)
@@ -160,13 +149,11 @@ def _rechunk(runs: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
             values = values[missing:]
             missing -= len(held[-1])
             if missing == 0:
+                # A single piece is handed out as it is, a view of its run.
                 yield held[0] if len(held) == 1 else torch.cat(held)
                 held, missing = [], rows
     if held:
         yield held[0] if len(held) == 1 else torch.cat(held)
-
-
-# --- collecting -------------------------------------------------------------------------------
 
 
 def collect_latents(
@@ -206,7 +193,7 @@ def collect_latents(
     >>> collect_latents(nn.Flatten(), batches)
     LatentStore(2 latents of shape (3,), torch.float32)
     """
-    report = progress if progress is not None else lambda count: None
+    report = progress or (lambda count: None)
     if directory is None:
         values, labels = [], []
         nbytes = 0
@@ -223,11 +210,11 @@ def collect_latents(
         if not values:
             raise ValueError("There are no latents to keep: the batches hold no examples.")
         return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
-    writer = ShardWriter(Path(directory), fingerprint, shard_bytes)
-    if not writer.complete:
-        for latents, targets in _run(network, batches, writer.stored_labels(), report):
-            writer.add(latents.cpu(), targets)
-        writer.finish()
+    folder = Path(directory)
+    manifest = shards.read_manifest(folder, fingerprint)
+    if manifest is None or not manifest.complete:
+        made = _run(network, batches, shards.read_labels(folder, manifest), report)
+        shards.append_latents(folder, fingerprint, ((z.cpu(), y) for z, y in made), shard_bytes)
     store = LatentStore.open(directory, memory_limit=memory_limit)
     report(len(store))
     return store
@@ -235,15 +222,22 @@ def collect_latents(
 
 def _run(
     network: nn.Module, batches: Batches, stored: Tensor, report: Callable[[int], None]
-) -> Iterator[tuple[Tensor, Tensor]]:
+) -> Iterator[Pair]:
     """Latents and labels of the examples behind those with the labels ``stored``.
 
     A batch that is stored in part runs as a whole: kernels may round differently in another size.
     """
+    # None, for a network without tensors, leaves the inputs where they are.
     device = next((t.device for t in chain(network.parameters(), network.buffers())), None)
     seen = 0
     for inputs, given in batches:
-        labels = _checked_labels(given)
+        if not isinstance(given, Tensor) or given.ndim != 1 or given.is_floating_point():
+            got = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+            raise ValueError(
+                "Batches must be pairs of inputs and integer labels (b,). "
+                f"Got labels {got} instead."
+            )
+        labels = given.detach().to("cpu", torch.int64)
         known = stored[seen : seen + len(labels)]
         if not torch.equal(known, labels[: len(known)]):
             raise ValueError(
@@ -252,11 +246,12 @@ def _run(
             )
         seen += len(labels)
         if len(known) == len(labels):
-            continue
+            continue  # all of it is stored: the network need not run
         with evaluating(network):  # a generator must not leave the mode of others changed
             latents = call(network, each(inputs, lambda tensor: tensor.to(device)))
         _check_latents(latents, len(labels))
-        # A copy, since the output may be a view of something large or of the inputs.
+        # A copy, since the output may be a view of something large or of the inputs, which their
+        # owner may fill anew for the next batch.
         behind = latents[len(known) :].detach().clone(memory_format=torch.contiguous_format)
         yield behind, labels[len(known) :]
         report(seen)
@@ -265,15 +260,6 @@ def _run(
             f"The batches hold {seen} examples, fewer than the {len(stored)} already stored. "
             "Pass the same batches, or delete the directory."
         )
-
-
-def _checked_labels(labels: Tensor) -> Tensor:
-    if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.is_floating_point():
-        got = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
-        raise ValueError(
-            f"Batches must be pairs of inputs and integer labels (b,). Got labels {got} instead."
-        )
-    return labels.detach().to("cpu", torch.int64)
 
 
 def _check_latents(latents: Tensor, count: int) -> None:

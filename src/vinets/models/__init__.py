@@ -1,6 +1,6 @@
 """Networks to start from: by name, made again from a record, and with weights from a file."""
 
-from vinets.models.libraries import LIBRARIES, Library, libraries
+from vinets.models.libraries.base import LIBRARIES, Library, libraries
 from vinets.models.presets import PRESETS, Preset, preset
 from vinets.models.resnet import ResNet, resnet18, resnet34
 from vinets.models.small import DigitsNet, digits_cnn

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from vinets.checks import parameter_error
 
-__all__ = ["PRESETS", "Preset", "preset"]
-
 
 @dataclass(frozen=True)
 class Preset:
@@ -56,7 +54,5 @@ def preset(name: str) -> Preset:
     if wanted in known:
         return known[wanted]
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.3) or list(known)
-    names = ", ".join(known[key].name for key in near)
-    raise parameter_error(
-        "preset", "name", "the name of a preset", name, f"The nearest are {names}."
-    )
+    remedy = f"The nearest are {', '.join(known[key].name for key in near)}."
+    raise parameter_error("preset", "name", "the name of a preset", name, remedy)

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from vinets.checks import parameter_error
 
-__all__ = ["ResNet", "resnet18", "resnet34"]
-
 
 def _conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
@@ -47,6 +45,7 @@ class ResNet(nn.Module):
         super().__init__()
         if len(blocks) != 4 or not all(isinstance(b, int) and 1 <= b <= 100 for b in blocks):
             raise parameter_error("ResNet", "blocks", "four integers from 1 to 100", blocks)
+        # What source_of needs to make the network again.
         self.arguments = {"blocks": list(blocks), "num_classes": num_classes, "maxpool": maxpool}
         self.conv1 = _conv3x3(3, 64)
         self.bn1 = nn.BatchNorm2d(64)
@@ -58,6 +57,7 @@ class ResNet(nn.Module):
         self.layer4 = _stage(256, 512, blocks[3], stride=2)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(512, num_classes)
+        # He initialisation by the outputs, which keeps the size of gradients, as torchvision does.
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

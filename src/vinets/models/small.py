@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-__all__ = ["DigitsNet", "digits_cnn"]
-
 
 class DigitsNet(nn.Module):
     """Four convolutions, each with batch norm and ReLU; the maps are halved after two of them.
@@ -45,9 +43,7 @@ def digits_cnn(num_classes: int = 10, *, channels: int = 1) -> DigitsNet:
     --------
     >>> import torch
     >>> net = digits_cnn()
-    >>> net(torch.zeros(5, 1, 8, 8)).shape
-    torch.Size([5, 10])
-    >>> sum(p.numel() for p in net.parameters())
-    103466
+    >>> net(torch.zeros(5, 1, 8, 8)).shape, sum(p.numel() for p in net.parameters())
+    (torch.Size([5, 10]), 103466)
     """
     return DigitsNet(num_classes, channels)

@@ -1,23 +1,41 @@
 """Networks by name, and the record from which a network can be made again later.
 
 A record is a plain dict ``{"library": ..., "name": ..., "options": ...}``, to be written as JSON
-beside the weights. See :mod:`vinets.models.records` for what it may hold.
+beside the weights; it holds no weights and no code. It may come from a file that nobody vouches
+for: the library is one that is registered here, the name is a plain word that the library looks up
+in its own list, and options that would fetch weights or code are refused.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
-from typing import Any
+import json
+import reprlib
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from vinets.checks import optional_positive_int, parameter_error
-from vinets.models.libraries import LIBRARIES, Library, libraries
-from vinets.models.records import ModelRecord, checked_record, plain, without_fetching
+from vinets.models.libraries.base import LIBRARIES, Library, libraries
 
-__all__ = ["channel_options", "create_model", "rebuild", "source_of", "spec_of"]
+ModelRecord: TypeAlias = dict[str, Any]
+"""The keys library, name and options; plain JSON values."""
+
+DEEPEST = 20  # nesting of options
+
+# Options that name weights, files or code to fetch. They shape no network: records go without.
+FETCHING = frozenset(
+    {
+        *("weights", "weights_backbone", "progress", "checkpoint_path", "cache_dir", "model_args"),
+        *("backbone", "use_pretrained_backbone", "use_timm_backbone", "backbone_kwargs"),
+        *("auto_map", "trust_remote_code", "name_or_path", "_name_or_path"),
+        *("quantization_config", "attn_implementation", "_attn_implementation"),
+        *("experts_implementation", "_experts_implementation"),
+    }
+)
 
 
 def create_model(spec: str, num_classes: int | None = None, **options: Any) -> nn.Module:
@@ -47,10 +65,12 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
     count = optional_positive_int("create_model", "num_classes", num_classes)
     if count is not None:
         options = library.with_classes(options, count)
-    model = _built({"library": library.name, "name": name, "options": options})
-    kept = plain(without_fetching(options))
+    record = {"library": library.name, "name": name, "options": options}
+    model = _built(record)
+    # Pretrained weights may be asked for here, but the record goes without such options.
+    kept = _plain(without_fetching(options))
     if kept is not None:
-        model.vinets_source = {"library": library.name, "name": name, "options": kept}  # type: ignore[assignment]
+        model.vinets_source = {**record, "options": kept}  # type: ignore[assignment]
     return model
 
 
@@ -85,7 +105,7 @@ def rebuild(source: ModelRecord) -> nn.Module:
     The record may come from a file that nobody vouches for: it can fetch nothing and run no code of
     its own. It can still ask for a large network.
     """
-    record = checked_record(source)
+    record = _checked_record(source)
     model = _built(record)
     model.vinets_source = record  # type: ignore[assignment]
     return model
@@ -111,22 +131,18 @@ def _parsed(spec: str) -> tuple[Library, str]:
 
 def _built(record: ModelRecord) -> nn.Module:
     """Build what ``record`` names; whatever a library raises becomes one sentence."""
+    library = LIBRARIES[record["library"]]()
     try:
-        return _build(record)
+        # A copy, for some libraries put their defaults into the options they are given.
+        return library.build(record["name"], copy.deepcopy(record["options"]))
     except ModuleNotFoundError:
-        raise
+        raise  # it says what to install
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ValueError(
             f"The network {record['name']!r} of {record['library']} could not be built with "
             f"the options {', '.join(record['options']) or '(none)'}: {reason}."
         ) from error
-
-
-def _build(record: ModelRecord) -> nn.Module:
-    # A copy, for some libraries put their defaults into the options they are given.
-    options = copy.deepcopy(record["options"])
-    return LIBRARIES[record["library"]]().build(record["name"], options)
 
 
 def source_of(model: nn.Module) -> ModelRecord | None:
@@ -152,8 +168,13 @@ def source_of(model: nn.Module) -> ModelRecord | None:
             candidates.append({"library": library.name, "name": name, "options": options})
     for candidate in candidates:
         try:
-            record = checked_record(candidate)
-            twin = _twin(record)
+            record = _checked_record(candidate)
+            with torch.random.fork_rng(devices=[]):  # initial weights must not move the seed
+                try:
+                    with torch.device("meta"):  # no memory for the weights
+                        twin = _built(record)
+                except ValueError:  # some networks compute while they are made
+                    twin = _built(record)
         except ValueError:
             continue
         if _shapes(twin) == shapes:
@@ -165,11 +186,68 @@ def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     return {k: tuple(v.shape) for k, v in model.state_dict().items() if isinstance(v, Tensor)}
 
 
-def _twin(record: ModelRecord) -> nn.Module:
-    """The network of ``record``, without memory for its weights where that is possible."""
-    with torch.random.fork_rng(devices=[]):
-        try:
-            with torch.device("meta"):
-                return _build(record)
-        except Exception:  # some networks compute while they are made
-            return _built(record)
+def _checked_record(source: Any) -> ModelRecord:
+    """A copy of ``source`` if it is a record that may be built, else one sentence."""
+
+    def refused(accepted: str, got: Any, remedy: str = "") -> ValueError:
+        return parameter_error("rebuild", "source", accepted, reprlib.repr(got), remedy)
+
+    if not isinstance(source, dict) or set(source) != {"library", "name", "options"}:
+        raise refused(
+            "a dict with the keys library, name and options", source, "See source_of(model)."
+        )
+    library, name, options = source["library"], source["name"], source["options"]
+    if not isinstance(library, str) or library not in LIBRARIES:
+        known = ", ".join(each.name for each in libraries())
+        raise refused(f"a record whose library is one of {known}", library)
+    if not isinstance(name, str) or not name.replace("_", "").replace(".", "").isalnum():
+        raise refused("a record whose name has letters, digits, dots and underscores only", name)
+    kept = _plain(options)
+    if not isinstance(kept, dict):
+        raise refused("a record whose options are a dict of plain JSON values", options)
+    for key, value in nested_items(kept):
+        if _fetches(key) and value:
+            accepted = "a record without options that fetch weights or code"
+            raise parameter_error("rebuild", "source", accepted, key)
+    return {"library": library, "name": name, "options": kept}
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON gives it back; None where JSON cannot hold it."""
+    # The depth is looked at first: a file nested deeply enough would exhaust the stack.
+    try:
+        return json.loads(json.dumps(value)) if _depth(value) <= DEEPEST else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _depth(value: Any, level: int = 0) -> int:
+    if level > DEEPEST or not isinstance(value, dict | list | tuple):
+        return level
+    inner = value.values() if isinstance(value, dict) else value
+    return max((_depth(v, level + 1) for v in inner), default=level)
+
+
+def _fetches(key: str) -> bool:
+    return key in FETCHING or key.startswith("pretrained")
+
+
+def without_fetching(value: Any) -> Any:
+    """``value`` less the options, at any depth, that :func:`rebuild` refuses."""
+    if isinstance(value, dict):
+        kept = {k: v for k, v in value.items() if not (isinstance(k, str) and _fetches(k))}
+        return {key: without_fetching(inner) for key, inner in kept.items()}
+    if isinstance(value, list | tuple):
+        return [without_fetching(inner) for inner in value]
+    return value
+
+
+def nested_items(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every key and value of nested dicts and lists, from the outside in."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key, inner
+            yield from nested_items(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from nested_items(inner)

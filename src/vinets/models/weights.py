@@ -8,8 +8,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-__all__ = ["load_weights", "read_weights", "save_weights"]
-
 PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 SHOWN = 3  # names in a message
 
@@ -46,6 +44,7 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
             f"{path} does not fit this {type(model).__name__}. Its tensors should have the names "
             f"and shapes of the network. Got {', '.join(said)} instead."
         )
+    # Not strict, for tied weights may lack a name; everything else was checked above.
     model.load_state_dict(found, strict=False)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from vinets.data.images import Preprocessing
 from vinets.files import write_json
 from vinets.models import load_weights, rebuild, save_weights
-from vinets.models.records import ModelRecord
+from vinets.models.sources import ModelRecord
 from vinets.nn.files import read_description
 from vinets.nn.network import example_inputs
 from vinets.plain import as_plain

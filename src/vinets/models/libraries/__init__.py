@@ -3,7 +3,3 @@
 Names are looked up in the list of the library, so that a name never becomes a path, an address or
 an arbitrary attribute.
 """
-
-from vinets.models.libraries.base import LIBRARIES, Library, Options, libraries
-
-__all__ = ["LIBRARIES", "Library", "Options", "libraries"]

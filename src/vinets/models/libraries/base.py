@@ -13,8 +13,6 @@ from torch import nn
 
 from vinets.registry import Registry
 
-__all__ = ["LIBRARIES", "Library", "Options", "imported", "libraries", "not_installed", "unknown"]
-
 Options: TypeAlias = dict[str, Any]
 """Arguments of a network by name: plain JSON values where they come from a record."""
 
@@ -80,16 +78,12 @@ def imported(module: str, needing: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise not_installed(error.name or module, needing, extra) from None
-
-
-def not_installed(module: str, needing: str, extra: str) -> ModuleNotFoundError:
-    """The error for a missing module: who needs it, and how to install it."""
-    return ModuleNotFoundError(
-        f"{needing} {module}, which is not installed. "
-        f'Install it with: pip install "vinets[{extra}]".',
-        name=module,
-    )
+        missing = error.name or module
+        raise ModuleNotFoundError(
+            f"{needing} {missing}, which is not installed. "
+            f'Install it with: pip install "vinets[{extra}]".',
+            name=missing,
+        ) from None
 
 
 def unknown(library: Library, name: str) -> ValueError:

@@ -10,8 +10,6 @@ from vinets.models.libraries.base import Library, Options
 from vinets.models.resnet import ResNet, resnet18, resnet34
 from vinets.models.small import DigitsNet, digits_cnn
 
-__all__ = ["Own"]
-
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "resnet18": resnet18,
     "resnet34": resnet34,

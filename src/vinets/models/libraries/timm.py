@@ -9,10 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from vinets.models.libraries.base import Library, Options, imported, not_installed, unknown
+from vinets.models.libraries.base import Library, Options, imported, unknown
 from vinets.models.libraries.torchvision import import_torchvision
-
-__all__ = ["Timm", "import_timm"]
 
 
 class Timm(Library):
@@ -23,11 +21,11 @@ class Timm(Library):
     written = "timm:NAME"
 
     def names(self) -> Iterable[str]:
-        known: list[str] = import_timm().list_models()
-        return known
+        return list(import_timm().list_models())
 
     def build(self, name: str, options: Options) -> nn.Module:
         timm: Any = import_timm()
+        # timm itself would take hf-hub:, local-dir: and paths for names, and fetch what they name.
         if ":" in name or "/" in name or not timm.is_model(name):
             raise unknown(self, name)
         return timm.create_model(name, **{"pretrained": False, **options})
@@ -37,12 +35,9 @@ class Timm(Library):
             return
         settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
         name = settings.get("architecture") if isinstance(settings, dict) else None
+        known = {key: getattr(model, key, None) for key in ("num_classes", "in_chans")}
         pool = getattr(model, "global_pool", None)
-        known: Options = {
-            "num_classes": getattr(model, "num_classes", None),
-            "in_chans": getattr(model, "in_chans", None),
-        }
-        shaping: Options = {
+        shaping = {
             "img_size": getattr(getattr(model, "patch_embed", None), "img_size", None),
             "global_pool": pool if isinstance(pool, str) else None,
         }
@@ -55,7 +50,6 @@ class Timm(Library):
 
 def import_timm() -> ModuleType:
     """Import timm, and torchvision before it: timm would stop where its operators do not fit."""
-    if importlib.util.find_spec("timm") is None:
-        raise not_installed("timm", "Networks of timm need", "vision")
-    import_torchvision("timm")
+    if importlib.util.find_spec("timm") is not None:
+        import_torchvision("timm")
     return imported("timm", "Networks of timm need", extra="vision")

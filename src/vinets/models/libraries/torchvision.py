@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from vinets.models.libraries.base import Library, Options, imported, unknown
 
-__all__ = ["Torchvision", "import_torchvision"]
-
 
 class Torchvision(Library):
     """``torchvision:NAME``, which needs the extra ``vision``.
@@ -40,6 +38,7 @@ class Torchvision(Library):
         # Regnets take memory to try, and there are fifteen of them.
         if not self.defines(model) or file.endswith(".regnet"):
             return
+        # The last tensor is the bias of the last layer, whose length is the number of classes.
         shapes = [v.shape for v in model.state_dict().values() if isinstance(v, Tensor)]
         options: Options = {"num_classes": shapes[-1][0]} if shapes and shapes[-1] else {}
         if "image_size" in vars(model):  # vision transformers

@@ -12,9 +12,7 @@ from torch import nn
 from vinets.checks import parameter_error
 from vinets.models.libraries.base import Library, Options, imported, unknown
 from vinets.models.libraries.torchvision import import_torchvision
-from vinets.models.records import nested_items, without_fetching
-
-__all__ = ["Transformers", "import_transformers"]
+from vinets.models.sources import nested_items, without_fetching
 
 
 class Transformers(Library):
@@ -31,10 +29,16 @@ class Transformers(Library):
     def build(self, name: str, options: Options) -> nn.Module:
         if set(options) - {"config"} or not isinstance(options.get("config", {}), dict):
             raise ValueError("a network of transformers takes one option, config, which is a dict")
-        cls, asked = self._class(name), options.get("config", {})
-        _without_others(
-            name, {"class": {"model_type": cls.config_class.model_type}, "asked": asked}
-        )
+        transformers = import_transformers()
+        # In the list, a name is public; in capitals, it is no module, which this would import.
+        listed = name in transformers.__all__ and name[:1].isupper()
+        cls: Any = getattr(transformers, name) if listed else None
+        is_class = isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)
+        if not is_class or cls.config_class is None:  # None: a base class
+            raise unknown(self, name)
+        asked = options.get("config", {})
+        own = {"model_type": cls.config_class.model_type}
+        _without_others(name, {"class": own, "asked": asked})
         config = cls.config_class.from_dict(asked)
         _without_others(name, config.to_dict())  # the defaults may name others too
         return cls(config)
@@ -52,15 +56,6 @@ class Transformers(Library):
         if not isinstance(config, dict):
             raise parameter_error("create_model", "config", "a dict", config, "See its to_dict().")
         return {**options, "config": {**config, "num_labels": count}}
-
-    def _class(self, name: str) -> Any:
-        transformers = import_transformers()
-        if name in transformers.__all__ and name[:1].isupper():
-            found: Any = getattr(transformers, name)
-            is_class = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
-            if is_class and found.config_class is not None:  # None: a base class
-                return found
-        raise unknown(self, name)
 
 
 def _without_others(name: str, config: Options) -> None:

@@ -1,8 +1,4 @@
-"""Write a network for another runtime, and keep the file only if it computes the same.
-
-A file is run before it is kept: its logits have to agree with those of the network, at several
-batch sizes, or nothing is left on the disk.
-"""
+"""Write a network for another runtime, and keep the file only if it computes the same."""
 
 from __future__ import annotations
 
@@ -26,8 +22,6 @@ from vinets.nn.network import CutNetwork, example_inputs
 from vinets.plain import as_plain
 from vinets.running import call, each, tensors_of
 
-__all__ = ["ExportReport", "export_network"]
-
 TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
 LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir")
 
@@ -45,8 +39,7 @@ class ExportReport:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        plain: dict[str, Any] = as_plain(self)
-        return plain
+        return dict(as_plain(self))
 
 
 def export_network(
@@ -94,8 +87,10 @@ def export_network(
     if target.is_dir():
         raise parameter_error("export_network", "path", "the name of a file", str(path))
     kind.require()
+    # A copy, since folding shares the backbone, and moving it to the CPU would move the network's.
     plain = copy.deepcopy(network.folded()).cpu().eval()
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, for a file can be renamed into place on the same file system only.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as folder, _quiet():
         made = Path(folder) / f"network{kind.suffix}"
         try:
@@ -115,17 +110,22 @@ def export_network(
     return report
 
 
-# --- checking ---------------------------------------------------------------------------------
-
-
 @torch.no_grad()
 def _difference(
     network: CutNetwork, run: Runner, size: int, device: torch.device | str, seed: int
 ) -> float:
     """Largest difference of the logits on a random batch, relative to the largest logit."""
-    zeros = example_inputs(network.record.inputs, batch=size)
     generator = torch.Generator().manual_seed(seed + size)
-    inputs = each(zeros, lambda like: _random(like, generator))
+
+    def drawn(like: Tensor) -> Tensor:
+        if like.is_floating_point():
+            return torch.randn(like.shape, generator=generator).to(like.dtype)
+        # 0 or 1 suits identifiers and masks alike; a mask that hides all means nothing.
+        values = torch.randint(2, like.shape, generator=generator)
+        values[(slice(None),) + (0,) * (like.ndim - 1)] = 1
+        return values.to(like.dtype)
+
+    inputs = each(example_inputs(network.record.inputs, batch=size), drawn)
     expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
     got = run(tuple(tensors_of(inputs)))
     if got.shape != expected.shape:
@@ -134,27 +134,15 @@ def _difference(
     return float((got - expected).abs().max() / scale)
 
 
-def _random(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Normal numbers; integers are 0 or 1, which suits identifiers and masks alike."""
-    if like.is_floating_point():
-        return torch.randn(like.shape, generator=generator).to(like.dtype)
-    values = torch.randint(2, like.shape, generator=generator)
-    values[(slice(None),) + (0,) * (like.ndim - 1)] = 1  # a mask that hides all means nothing
-    return values.to(like.dtype)
-
-
-# --- the rest ---------------------------------------------------------------------------------
-
-
 def _format(path: Path, format: str | None) -> ExportFormat:
     known = suffixes()
     if format is not None:
-        return EXPORT_FORMATS[one_of("export_network", "format", format, sorted(EXPORT_FORMATS))]()
-    if path.suffix.lower() not in known:
+        one_of("export_network", "format", format, sorted(EXPORT_FORMATS))
+    elif path.suffix.lower() not in known:
         accepted = f"a file name that ends in {' or '.join(known)}"
         remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known.values())}."
         raise parameter_error("export_network", "path", accepted, str(path), remedy)
-    return EXPORT_FORMATS[known[path.suffix.lower()]]()
+    return EXPORT_FORMATS[format or known[path.suffix.lower()]]()
 
 
 def _failed(format: ExportFormat, error: BaseException) -> ValueError:
@@ -169,14 +157,12 @@ def _failed(format: ExportFormat, error: BaseException) -> ValueError:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """No warnings and no messages of the exporters: what matters is checked."""
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
+    levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
+    for logger in levels:
         logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger, level in levels.items():
             logger.setLevel(level)

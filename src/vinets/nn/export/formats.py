@@ -18,8 +18,6 @@ from vinets.nn.network import CutNetwork, example_inputs
 from vinets.registry import Registry
 from vinets.running import tensors_of
 
-__all__ = ["EXPORT_FORMATS", "ExportFormat", "Runner", "metadata_of", "program_of", "suffixes"]
-
 Runner: TypeAlias = Callable[[tuple[Tensor, ...]], Tensor]
 """From inputs by position, on the CPU, to logits."""
 
@@ -87,7 +85,14 @@ class _Positional(nn.Module):
         super().__init__()
         self.backbone: nn.Module = _Backbone(network.backbone, tuple(network.record.inputs))
         if isinstance(network.backbone, StoppedNetwork):
-            self.backbone = _recorded(self.backbone, inputs)
+            # Its pass is ended by an exception. Exporters keep a stack of the modules that they
+            # are in, and would lose count, so they get the operations of one pass instead.
+            self.backbone = make_fx(
+                self.backbone,
+                tracing_mode="symbolic",
+                pre_dispatch=True,  # whole operators, such as attention
+                _allow_non_fake_inputs=True,  # the weights
+            )(*inputs)
         self.reader, self.head = network.reader, network.head
 
     def forward(self, *inputs: Tensor) -> Tensor:
@@ -105,17 +110,3 @@ class _Backbone(nn.Module):
         if self.names == ("",):
             return first_tensor(self.model(*inputs))
         return first_tensor(self.model(**dict(zip(self.names, inputs, strict=True))))
-
-
-def _recorded(backbone: nn.Module, inputs: tuple[Tensor, ...]) -> nn.Module:
-    """The operations of one pass, for a backbone whose pass is ended by an exception.
-
-    Exporters keep a stack of the modules that they are in, and would lose count.
-    """
-    trace = make_fx(
-        backbone,
-        tracing_mode="symbolic",
-        pre_dispatch=True,  # whole operators, such as attention
-        _allow_non_fake_inputs=True,  # the weights
-    )
-    return trace(*inputs)

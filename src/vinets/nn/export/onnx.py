@@ -12,8 +12,6 @@ from torch import Tensor
 from vinets.nn.export.formats import ExportFormat, Runner, metadata_of, program_of
 from vinets.nn.network import CutNetwork
 
-__all__ = ["Onnx"]
-
 
 class Onnx(ExportFormat):
     """One file with its weights inside; the first axis of every input is called ``batch``."""

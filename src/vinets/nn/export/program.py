@@ -10,8 +10,6 @@ import torch
 from vinets.nn.export.formats import ExportFormat, Runner, metadata_of, program_of
 from vinets.nn.network import CutNetwork
 
-__all__ = ["Program"]
-
 
 class Program(ExportFormat):
     """A file for :func:`torch.export.load`; the program takes its inputs by position."""
