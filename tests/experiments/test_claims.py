@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from vinets.experiments import claim_rules as rules
+from vinets.experiments import claims as rules
 from vinets.experiments.backbones import RESNET34
 from vinets.experiments.plan import Plan
 from vinets.report.values import Row
@@ -45,8 +47,8 @@ def variants(*changes, uncut=(1.0, 0.0)):
 @pytest.mark.parametrize(
     ("rule", "change", "expected"),
     [
-        (rules.parameters_agree("base"), {"base": 0.255}, "yes"),
-        (rules.parameters_agree("base"), {"base": 0.27}, "in 1 of 2"),
+        (partial(rules.parameters_agree, "base"), {"base": 0.255}, "yes"),
+        (partial(rules.parameters_agree, "base"), {"base": 0.27}, "in 1 of 2"),
         (rules.changes_agree, {"delta": -0.9}, "yes"),
         (rules.changes_agree, {"delta": -1.1}, "in 1 of 2"),
         (rules.changes_agree, {"delta": 1.1}, "in 1 of 2"),
@@ -98,8 +100,8 @@ def shifted(by, only=None):
     [
         (rules.above_random, "random_monomials", shifted(-0.1), "yes"),
         (rules.above_random, "random_monomials", shifted(0.1), "no"),
-        (rules.above("MLP"), "MLP", shifted(-0.1), "yes"),
-        (rules.above("MLP"), "MLP", shifted(-0.1) | {60.0: 71.0}, "in 2 of 3"),
+        (partial(rules.above, "MLP"), "MLP", shifted(-0.1), "yes"),
+        (partial(rules.above, "MLP"), "MLP", shifted(-0.1) | {60.0: 71.0}, "in 2 of 3"),
         (rules.linear_is_as_good, "linear_head", shifted(-0.4), "yes"),
         (rules.linear_is_as_good, "linear_head", shifted(-0.6), "no"),
     ],
