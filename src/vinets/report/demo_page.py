@@ -10,19 +10,20 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from vinets.pipeline.comparison import Comparison, NetworkResult
+from vinets.pipeline.comparison import Comparison
 from vinets.pipeline.report import Pictures
 from vinets.plotting import plot_generators, plot_points, plot_scores
 from vinets.report.comparisons import (
+    LEVEL,
     accuracy_figure,
     comparison_table,
     draw_parts,
+    duels_of,
+    standings,
     training_figure,
 )
-from vinets.report.duels import LEVEL, duels_of, standings
 from vinets.report.formats import number
-from vinets.report.theory_charts import layers_figure, power
-from vinets.report.theory_page import MEANING
+from vinets.report.theory_page import MEANING, layers_figure, power
 from vinets.report.values import (
     Beside,
     Block,
@@ -30,7 +31,6 @@ from vinets.report.values import (
     Code,
     Column,
     Drawing,
-    Fact,
     Facts,
     Page,
     Row,
@@ -105,6 +105,12 @@ class DemoResult:
         """At the cut of the saved VI-Net."""
         return next(one for one in self.comparisons if one.cut == self.saved)
 
+    @property
+    def speedup(self) -> float | None:
+        """Images per second of the saved VI-Net to those of the uncut network."""
+        ours, uncut = self.best.networks[0].speed, self.best.uncut.speed
+        return None if ours is None or uncut is None else ours.mean / uncut.mean
+
 
 def demo_page(result: DemoResult) -> Page:
     """The page of the demo."""
@@ -123,9 +129,20 @@ def outcome_page(result: DemoResult) -> Page:
 
 
 def _lead(result: DemoResult) -> tuple[Block, ...]:
-    duels = tuple(standings(duels_of(result.comparisons)))
+    uncut, saved, ratio = result.best.uncut, result.best.networks[0], result.speedup
+    gap = number(100 * (saved.accuracy - uncut.accuracy), "+.2f")
+    share = number(saved.parameters / uncut.parameters, ".0%")
+    facts = [
+        ("Test accuracy", number(saved.accuracy, ".2%"), f"{gap} points to the uncut network"),
+        ("Parameters", number(saved.parameters, ","), f"{share} of the uncut network"),
+    ]
+    if saved.speed is not None and ratio is not None:
+        remark = f"{number(ratio, '.2f')} × the uncut network"
+        facts.append(("Images per second", number(saved.speed.mean, ",.0f"), remark))
+    facts.append(("Cut", result.saved, f"of {len(result.comparisons)} that were tried"))
+    duels = Bullets(tuple(standings(duels_of(result.comparisons))))
     first = (QUICK,) if result.quick else ()
-    return (*first, summary(result), _facts(result), Bullets(duels))
+    return (*first, summary(result), Facts(tuple(facts)), duels)
 
 
 def summary(result: DemoResult) -> str:
@@ -135,7 +152,7 @@ def summary(result: DemoResult) -> str:
     often = "as often as" if abs(gap) < 0.005 else f"{'more' if gap > 0 else 'less'} often than"
     share = saved.parameters / uncut.parameters
     size = f"{1 - share:.0%} fewer" if share < 1 else f"{share - 1:.0%} more"
-    ratio = _speed_ratio(saved, uncut)
+    ratio = result.speedup
     speed = "" if ratio is None else f" and takes {ratio:.2f} times as many images per second"
     return (
         f"A small convolutional network was trained on {number(result.train, ',')} images of "
@@ -147,28 +164,6 @@ def summary(result: DemoResult) -> str:
         f"uncut one. It stores {size} parameters{speed}."
         + (f" Accuracies are means over {result.seeds} seeds." if result.seeds > 1 else "")
     )
-
-
-def _speed_ratio(network: NetworkResult, uncut: NetworkResult) -> float | None:
-    if network.speed is None or uncut.speed is None:
-        return None
-    return network.speed.mean / uncut.speed.mean
-
-
-def _facts(result: DemoResult) -> Facts:
-    uncut, saved = result.best.uncut, result.best.networks[0]
-    gap = number(100 * (saved.accuracy - uncut.accuracy), "+.2f")
-    share = number(saved.parameters / uncut.parameters, ".0%")
-    facts = [
-        Fact("Test accuracy", number(saved.accuracy, ".2%"), f"{gap} points to the uncut network"),
-        Fact("Parameters", number(saved.parameters, ","), f"{share} of the uncut network"),
-    ]
-    ratio = _speed_ratio(saved, uncut)
-    if saved.speed is not None and ratio is not None:
-        remark = f"{number(ratio, '.2f')} × the uncut network"
-        facts.append(Fact("Images per second", number(saved.speed.mean, ",.0f"), remark))
-    tried = f"of {len(result.comparisons)} that were tried"
-    return Facts((*facts, Fact("Cut", result.saved, tried)))
 
 
 def _accuracies(result: DemoResult) -> Section:
@@ -194,15 +189,10 @@ def _duels(result: DemoResult) -> Section:
         f"the matter is open. About {LEVEL * len(duels):.1g} of {len(duels)} such tests would fall "
         "below this by chance alone."
     )
-    table = Table.from_rows(
-        "duels",
-        "Errors of the VI-Net to those of the baseline",
-        ["baseline", *cuts],
-        [
-            (b, *(found.get((b, cut), "") for cut in cuts))
-            for b in dict.fromkeys(b for b, _ in found)
-        ],
-    )
+    baselines = dict.fromkeys(one.baseline for one in duels)
+    rows = [(name, *(found.get((name, cut), "") for cut in cuts)) for name in baselines]
+    caption = "Errors of the VI-Net to those of the baseline"
+    table = Table.from_rows("duels", caption, ["baseline", *cuts], rows)
     return Section("Against each baseline", (text, table))
 
 
@@ -303,12 +293,9 @@ def _one_image(result: DemoResult) -> Section:
         f"The VI-Net was saved, loaded again and asked about test image {example.index}, a "
         f"{example.label}. It says {example.prediction}, {right}."
     )
-    answers = Table.from_rows(
-        "answers",
-        "Most probable classes",
-        ["class", Column("probability", format=".2%")],
-        [(f"digit {name}", probability) for name, probability in order[:5]],
-    )
+    columns = ("class", Column("probability", format=".2%"))
+    rows = [(f"digit {name}", probability) for name, probability in order[:5]]
+    answers = Table.from_rows("answers", "Most probable classes", columns, rows)
     picture = Code(example.picture, f"A handwritten {example.label} of 8 by 8 pixels")
     return Section("One image", (text, Beside((picture, answers))))
 

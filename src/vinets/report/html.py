@@ -114,9 +114,9 @@ def _html(block: Block, prefix: str) -> str:
             return f"<ul>\n{rows}\n</ul>" if rows else ""
         case Facts(facts):
             cells = "\n".join(
-                f"<div><dt>{escape(fact.name)}</dt><dd>{escape(fact.value)}"
-                f"<small>{escape(fact.remark)}</small></dd></div>"
-                for fact in facts
+                f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
+                f"<small>{escape(remark)}</small></dd></div>"
+                for name, value, remark in facts
             )
             return f'<dl class="facts">\n{cells}\n</dl>'
         case Code(text, alt):

@@ -75,9 +75,8 @@ def _show(block: Block, console: Console) -> None:
                 _show(f"- {item}", console)
         case Facts(facts):
             console.print()
-            for one in facts:
-                remark = f" ({one.remark})" if one.remark else ""
-                console.print(f"{one.name}: {one.value}{remark}", soft_wrap=not console.is_terminal)
+            for name, value, remark in facts:
+                console.print(f"{name}: {value} ({remark})", soft_wrap=not console.is_terminal)
         case Code(text):
             console.print(f"\n{text}", soft_wrap=True)
         case Beside(blocks) | Folded(_, blocks):

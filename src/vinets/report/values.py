@@ -26,7 +26,6 @@ __all__ = [
     "Column",
     "Drawing",
     "ExperimentResult",
-    "Fact",
     "Facts",
     "Figure",
     "Folded",
@@ -128,15 +127,13 @@ class Table:
         caption: str,
         columns: Sequence[Column | str],
         rows: Iterable[Sequence[Value]],
-        *,
-        marked: Iterable[int] = (),
     ) -> Table:
         """A table of cells in the order of its columns; a plain name is a column of text."""
         made = tuple(Column(c) if isinstance(c, str) else c for c in columns)
-        names, chosen = [column.name for column in made], set(marked)
-        values = (dict(zip(names, row, strict=True)) for row in rows)
-        filled = (Row(row, marked=index in chosen) for index, row in enumerate(values))
-        return cls(id, caption, made, tuple(filled))
+        names = [column.name for column in made]
+        return cls(
+            id, caption, made, tuple(Row(dict(zip(names, row, strict=True))) for row in rows)
+        )
 
     @property
     def is_compared(self) -> bool:
@@ -266,19 +263,10 @@ class Bullets:
 
 
 @dataclass(frozen=True)
-class Fact:
-    """A large number: what it is, the number, a remark."""
-
-    name: str
-    value: str
-    remark: str = ""
-
-
-@dataclass(frozen=True)
 class Facts:
-    """Large numbers side by side."""
+    """Large numbers side by side: what each is, the number, a remark."""
 
-    facts: tuple[Fact, ...]
+    facts: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)
