@@ -193,8 +193,8 @@ def duel(cut: str, ours: NetworkResult, theirs: NetworkResult) -> Duel:
     better = sum(count > 0 for count in balance.values())
     worse = sum(count < 0 for count in balance.values())
     p = binomtest(better, better + worse).pvalue if better + worse else 1.0
-    errors = (sum(map(len, network.wrong)) / len(network.wrong) for network in (ours, theirs))
-    return Duel(cut, theirs.name, *errors, float(p))
+    mine, others = (sum(map(len, one.wrong)) / len(one.wrong) for one in (ours, theirs))
+    return Duel(cut, theirs.name, mine, others, float(p))
 
 
 def duels_of(comparisons: Iterable[Comparison]) -> list[Duel]:

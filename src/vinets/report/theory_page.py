@@ -105,23 +105,22 @@ def kappa_sentence(study: Study) -> str:
     network, log = study.network, study.log10_kappa
     if network is None or log is None or not math.isfinite(log):
         return "A layer is zero, so that its network has R = 0 and kappa means nothing."
-    less = "less" if log < 0 else "more"
     text = (
         f"kappa = R of the network behind the cut / R of the uncut one = {power(log)}, from the "
-        f"weights themselves: it is {less} complex."
+        f"weights themselves: it is {'less' if log < 0 else 'more'} complex."
     )
     reach, sure = network.head.variables_bound, network.guaranteed.log10_R
     if network.head.bounds is None or reach <= 1:
         return text
+    text += " The theorem assumes variables in [-1, 1]. "
     if not (math.isfinite(reach) and math.isfinite(sure)):
         return (
-            f"{text} The theorem assumes variables in [-1, 1]. Nothing bounds those of this head, "
-            "so R holds only for inputs with variables in that range."
+            f"{text}Nothing bounds those of this head, so R holds only for inputs with variables "
+            "in that range."
         )
     return (
-        f"{text} The theorem assumes variables in [-1, 1]. Those of this head stay within "
-        f"±{number(reach, '.3g')} only, whatever the input, and for all inputs R = {power(sure)} "
-        "is guaranteed."
+        f"{text}Those of this head stay within ±{number(reach, '.3g')} only, whatever the input, "
+        f"and for all inputs R = {power(sure)} is guaranteed."
     )
 
 
@@ -166,20 +165,16 @@ def _by_layer(study: Study) -> Section:
     if study.network is not None:
         sides["network behind the cut"] = (study.network.whole, OURS)
         others = {_name(study.network): study.network.whole}
-    shares = tuple(
-        Drawing(
-            f"shares-{name.split()[0]}",
-            f"Bars of the share of each layer of the {name} in the sum; the table holds the "
-            "numbers.",
-            f"Share of each layer in the sum, {name}.",
-            partial(draw_shares, found=found, color=color),
-            (5.6, 1.0 + 0.26 * len(found.layers)),
-        )
-        for name, (found, color) in sides.items()
-    )
-    tables = (_layers(name, study, found) for name, (found, _) in sides.items())
+    tables, shares = [], []
+    for name, (found, color) in sides.items():
+        tables.append(_layers(name, study, found))
+        alt = f"Bars of the share of each layer of the {name} in the sum; the table holds the "
+        caption = f"Share of each layer in the sum, {name}."
+        draw = partial(draw_shares, found=found, color=color)
+        size = (5.6, 1.0 + 0.26 * len(found.layers))
+        shares.append(Drawing(f"shares-{name.split()[0]}", f"{alt}numbers.", caption, draw, size))
     figure = layers_figure(study.uncut, others)
-    return Section("R by layer", (NORMS, figure, *tables, Beside(shares)))
+    return Section("R by layer", (NORMS, figure, *tables, Beside(tuple(shares))))
 
 
 def _layers(name: str, study: Study, found: Complexity) -> Table:
@@ -251,36 +246,28 @@ def _advice_table(advice: Advice) -> Table:
     degrees = sorted({row.degree for row in advice.path})
     sizes: dict[tuple[int, int], dict[int, Value]] = {}
     for row in advice.path:
-        mark = "*" if row.fits else ""
         size = sizes.setdefault((row.polynomials, row.monomials), {})
-        size[row.degree] = f"{power_of_ten(row.log10_tau_max)}{mark}"
-    return Table.from_rows(
-        "advice",
-        f"Largest τ with κ ≤ 1 (* from {advice.tau:g} on)",
-        [
-            Column("polynomials", format=","),
-            Column("monomials", format=","),
-            *(Column(f"degree {degree}", format="") for degree in degrees),
-        ],
-        [(*size, *(found[degree] for degree in degrees)) for size, found in sizes.items()],
-    )
+        size[row.degree] = f"{power_of_ten(row.log10_tau_max)}{'*' if row.fits else ''}"
+    counts = [Column("polynomials", format=","), Column("monomials", format=",")]
+    columns = [*counts, *(Column(f"degree {degree}", format="") for degree in degrees)]
+    rows = [(*size, *(found[degree] for degree in degrees)) for size, found in sizes.items()]
+    caption = f"Largest τ with κ ≤ 1 (* from {advice.tau:g} on)"
+    return Table.from_rows("advice", caption, columns, rows)
 
 
 def _corollary(corollary: Corollary, name: str) -> Section:
     sides = {"uncut network": corollary.uncut, "network behind the cut": corollary.network}
     count = number(len(corollary.uncut.distribution), ",")
+    quantiles = [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
+    rows = [
+        (side, b.distribution.error, *(b.distribution.quantiles(q) for q in QUANTILES))
+        for side, b in sides.items()
+    ]
     table = Table.from_rows(
         "quantiles",
         f"Quantiles of the margins of {count} training examples",
-        [
-            "network",
-            Column("error", format=".2%"),
-            *(Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES),
-        ],
-        [
-            (side, b.distribution.error, *(b.distribution.quantiles(q) for q in QUANTILES))
-            for side, b in sides.items()
-        ],
+        ["network", Column("error", format=".2%"), *quantiles],
+        rows,
     )
     blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary, name))
     return Section("Margins and the corollary", blocks)

@@ -1,7 +1,7 @@
 """What a report is made of: tables, figures, text and the pages that hold them, as plain data.
 
-Whoever has results builds these values, and nothing else. :mod:`vinets.report.terminal`,
-:mod:`vinets.report.markdown` and :mod:`vinets.report.html` show them.
+Whoever has results builds these values, and nothing else. :mod:`vinets.report.terminal`
+and :mod:`vinets.report.html` show them.
 """
 
 from __future__ import annotations
@@ -17,28 +17,9 @@ from vinets.report.formats import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Axis",
-    "Beside",
-    "Block",
-    "Bullets",
-    "Code",
-    "Column",
-    "Drawing",
-    "ExperimentResult",
-    "Facts",
-    "Figure",
-    "Folded",
-    "Number",
-    "Page",
-    "ReferenceLine",
-    "Row",
-    "Section",
-    "Series",
-    "Table",
-    "Value",
-    "facts_table",
-]
+__all__ = ["Axis", "Beside", "Block", "Bullets", "Code", "Column", "Drawing", "ExperimentResult"]
+__all__ += ["Facts", "Figure", "Folded", "Number", "Page", "ReferenceLine", "Row", "Section"]
+__all__ += ["Series", "Table", "Value", "facts_table"]
 
 Number: TypeAlias = int | float  # both, for counts are read back from JSON as they were
 Value: TypeAlias = str | Number | bool | None
