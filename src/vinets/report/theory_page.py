@@ -7,7 +7,7 @@ they are given.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -259,10 +259,10 @@ def _corollary(corollary: Corollary, name: str) -> Section:
     sides = {"uncut network": corollary.uncut, "network behind the cut": corollary.network}
     count = number(len(corollary.uncut.distribution), ",")
     quantiles = [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
-    rows = [
-        (side, b.distribution.error, *(b.distribution.quantiles(q) for q in QUANTILES))
-        for side, b in sides.items()
-    ]
+    rows: list[Sequence[Value]] = []
+    for side, bound in sides.items():
+        margins = bound.distribution
+        rows.append((side, margins.error, *(margins.quantiles(q) for q in QUANTILES)))
     table = Table.from_rows(
         "quantiles",
         f"Quantiles of the margins of {count} training examples",
