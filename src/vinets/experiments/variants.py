@@ -5,11 +5,9 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any
 
-from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import UNCUT, VARIANTS
 from vinets.experiments.plan import Experiment, Findings, Plan, Results, Trials, part, share, spread
 from vinets.pipeline.compare import speed_trial
-from vinets.pipeline.trial import SpeedFacts
 from vinets.report.values import Column, Row, Table
 
 START: dict[str, Any] = {"scale": "unit", "keep": 128, "monomials": 512}
@@ -60,51 +58,40 @@ def _planned(plan: Plan) -> Trials:
 def _finding(plan: Plan, found: Results) -> Findings:
     rows = []
     for backbone in plan.chosen:
-        speed = found[backbone, "speed"].timed
-        for variant in backbone.variants:
-            rows.append(_row(backbone, variant, part(found, backbone, variant), speed))
-        rows.append(_uncut(backbone, speed))
+        speed, uncut = found[backbone, "speed"].timed, UNCUT[backbone.name]
+        for variant, cut in backbone.variants.items():
+            own = part(found, backbone, variant)
+            accuracies = [100 * one.trained.accuracy for one in own.values()]
+            first, theirs, timing = own[0,].trained, VARIANTS[variant], speed.speeds[variant]
+            values = {
+                "model": variant,
+                "cut": cut,
+                "removed": share(own[0,]),
+                "total": first.parameters / 1e6,
+                "base": first.parts["backbone"] / 1e6,
+                "head": first.parameters_head / 1e6,
+                "accuracy": mean(accuracies),
+                "accuracy_std": spread(accuracies),
+                "accuracies": accuracies,
+                "delta": mean(accuracies) - 100 * first.uncut,
+                "speed": timing.mean,
+                "speed_std": timing.std,
+            }
+            paper = theirs | {"delta": theirs["accuracy"] - uncut["accuracy"]}
+            rows.append(Row(values, paper, backbone.caption))
+        timing, nothing = speed.speeds[backbone.name], ("head", "accuracy_std", "delta")
+        values = dict.fromkeys(nothing) | {
+            "model": backbone.title,
+            "cut": "none",
+            "removed": 0.0,
+            "total": speed.parameters / 1e6,
+            "base": speed.parameters / 1e6,
+            "accuracy": 100 * speed.uncut,
+            "speed": timing.mean,
+            "speed_std": timing.std,
+        }
+        rows.append(Row(values, uncut, backbone.caption))
     return Findings(TEXT, (Table("variants", "Variants", COLUMNS, tuple(rows)),))
-
-
-def _row(backbone: Backbone, variant: str, found: Results, speed: SpeedFacts) -> Row:
-    accuracies = [100 * one.trained.accuracy for one in found.values()]
-    one, theirs, timing = found[0,], VARIANTS[variant], speed.speeds[variant]
-    first = one.trained
-    values = {
-        "model": variant,
-        "cut": backbone.variants[variant],
-        "removed": share(one),
-        "total": first.parameters / 1e6,
-        "base": first.parts["backbone"] / 1e6,
-        "head": first.parameters_head / 1e6,
-        "accuracy": mean(accuracies),
-        "accuracy_std": spread(accuracies),
-        "accuracies": accuracies,
-        "delta": mean(accuracies) - 100 * first.uncut,
-        "speed": timing.mean,
-        "speed_std": timing.std,
-    }
-    delta = theirs["accuracy"] - UNCUT[backbone.name]["accuracy"]
-    return Row(values, {**theirs, "delta": delta}, backbone.caption)
-
-
-def _uncut(backbone: Backbone, speed: SpeedFacts) -> Row:
-    millions, timing = speed.parameters / 1e6, speed.speeds[backbone.name]
-    values = {
-        "model": backbone.title,
-        "cut": "none",
-        "removed": 0.0,
-        "total": millions,
-        "base": millions,
-        "head": None,
-        "accuracy": 100 * speed.uncut,
-        "accuracy_std": None,
-        "delta": None,
-        "speed": timing.mean,
-        "speed_std": timing.std,
-    }
-    return Row(values, UNCUT[backbone.name], backbone.caption)
 
 
 Experiment(
