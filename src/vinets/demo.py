@@ -116,7 +116,7 @@ def run_demo(
             comparisons=tuple(comparison for comparison, _ in found),
             theory=_theory(setups[seed], found, store),
             saved=best.cut,
-            example=classify_one(store.folder / "vinet", data),
+            example=_classified(store.folder / "vinet", data),
             settings=_settings(start),
             seconds=time.perf_counter() - begin,
             quick=quick,
@@ -198,15 +198,15 @@ def _theory(
 
 
 @torch.no_grad()
-def classify_one(directory: str | Path, data: DataSplit, index: int = 0) -> ExampleResult:
-    """Load a saved VI-Net and ask it about one test image."""
+def _classified(directory: Path, data: DataSplit) -> ExampleResult:
+    """Load a saved VI-Net and ask it about the first test image."""
     network = VINet.from_pretrained(directory)
-    inputs, labels = next(data.test.subset(torch.tensor([index])).batches(1))
+    inputs, labels = next(data.test.batches(1))
     assert isinstance(inputs, Tensor)
     probabilities = network(inputs)[0].softmax(0).tolist()
     classes = network.record.classes
     return ExampleResult(
-        index,
+        0,
         classes[int(labels[0])],
         classes[probabilities.index(max(probabilities))],
         dict(zip(classes, probabilities, strict=True)),
@@ -216,8 +216,7 @@ def classify_one(directory: str | Path, data: DataSplit, index: int = 0) -> Exam
 
 def plain_result(result: DemoResult) -> dict[str, Any]:
     """What ``results.json`` holds: of the theory, what follows from the norms as well."""
-    uncut = result.theory.uncut
-    cuts = {}
+    uncut, cuts = result.theory.uncut, {}
     for cut, found in result.theory.cuts.items():
         bounds = found.head.bounds
         cuts[cut] = found.whole.to_dict() | {
@@ -225,17 +224,15 @@ def plain_result(result: DemoResult) -> dict[str, Any]:
             "log10_R_guaranteed": found.guaranteed.log10_R,
             "bounds": None if bounds is None else bounds.to_dict(),
         }
-    theory = {"uncut": uncut.to_dict(), "cuts": cuts}
-    plain: dict[str, Any] = as_plain(result) | {"theory": as_plain(theory)}
-    return plain
+    plain: dict[str, Any] = as_plain(result)
+    return plain | {"theory": as_plain({"uncut": uncut.to_dict(), "cuts": cuts})}
 
 
 def _settings(trial: Trial) -> dict[str, object]:
     """Every setting that is the same behind all cuts, flat."""
-    groups = ("finding", "placing", "projecting", "pruning", "recipe", "caching")
     return {
         f"{group}.{name}": value
-        for group in groups
+        for group in ("finding", "placing", "projecting", "pruning", "recipe", "caching")
         for name, value in as_plain(getattr(trial, group)).items()
         if (group, name) != ("recipe", "seed")
     }

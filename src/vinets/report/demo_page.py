@@ -114,10 +114,31 @@ class DemoResult:
 
 def demo_page(result: DemoResult) -> Page:
     """The page of the demo."""
+    best, comparisons = result.best, result.comparisons
+    measured = (
+        "Accuracy on the test images, the difference Δ to the uncut network in percentage points, "
+        "parameters of each part, images per second in batches of "
+        f"{result.batch} (all networks of a table take turns on the same machine), and seconds "
+        "to build and train the head, without the latents that all heads share."
+    )
+    tables = map(comparison_table, comparisons)
+    curves = (training_figure(best, "loss"), training_figure(best, "validation_loss"))
+    drawn = Beside(tuple(filter(None, curves)))
+    inside = (Code(str(best.build)), *_pictures(result), drawn)
+    same = "The same command gives the same networks on the same versions; only times differ."
+    settings = facts_table("settings", "Settings behind every cut", result.settings.items())
+    machine = facts_table("machine", "Versions and machine", result.machine.items())
+    sections = (
+        Section("Accuracy, size and speed", (measured, accuracy_figure(comparisons), *tables)),
+        _duels(result),
+        Section(f"Inside the VI-Net cut at {result.saved}", inside),
+        _parameters(result),
+        _complexity(result),
+        _one_image(result),
+        Section("How to repeat it", (same, Code(result.command), Beside((settings, machine)))),
+    )
     known = ("vinets", "python", "torch", "numpy")
     versions = ", ".join(f"{name} {result.machine[name]}" for name in known)
-    about = (_accuracies, _duels, _inside, _parameters, _complexity, _one_image, _repeat)
-    sections = tuple(section(result) for section in about)
     return Page(TITLE, _lead(result), sections, f"{versions}. Seed {result.seed}.")
 
 
@@ -166,18 +187,6 @@ def summary(result: DemoResult) -> str:
     )
 
 
-def _accuracies(result: DemoResult) -> Section:
-    text = (
-        "Accuracy on the test images, the difference Δ to the uncut network in percentage points, "
-        "parameters of each part, images per second in batches of "
-        f"{result.batch} (all networks of a table take turns on the same machine), and seconds "
-        "to build and train the head, without the latents that all heads share."
-    )
-    tables = map(comparison_table, result.comparisons)
-    figure = accuracy_figure(result.comparisons)
-    return Section("Accuracy, size and speed", (text, figure, *tables))
-
-
 def _duels(result: DemoResult) -> Section:
     duels = duels_of(result.comparisons)
     found = {(one.baseline, one.cut): str(one) for one in duels}
@@ -190,18 +199,11 @@ def _duels(result: DemoResult) -> Section:
         "below this by chance alone."
     )
     baselines = dict.fromkeys(one.baseline for one in duels)
+    # A baseline that a cut does not have leaves its cell empty.
     rows = [(name, *(found.get((name, cut), "") for cut in cuts)) for name in baselines]
     caption = "Errors of the VI-Net to those of the baseline"
     table = Table.from_rows("duels", caption, ["baseline", *cuts], rows)
     return Section("Against each baseline", (text, table))
-
-
-def _inside(result: DemoResult) -> Section:
-    best = result.best
-    curves = (training_figure(best, "loss"), training_figure(best, "validation_loss"))
-    drawn = Beside(tuple(filter(None, curves)))
-    blocks = (Code(str(best.build)), *_pictures(result), drawn)
-    return Section(f"Inside the VI-Net cut at {result.saved}", blocks)
 
 
 def _pictures(result: DemoResult) -> tuple[Block, ...]:
@@ -298,11 +300,3 @@ def _one_image(result: DemoResult) -> Section:
     answers = Table.from_rows("answers", "Most probable classes", columns, rows)
     picture = Code(example.picture, f"A handwritten {example.label} of 8 by 8 pixels")
     return Section("One image", (text, Beside((picture, answers))))
-
-
-def _repeat(result: DemoResult) -> Section:
-    text = "The same command gives the same networks on the same versions; only times differ."
-    settings = facts_table("settings", "Settings behind every cut", result.settings.items())
-    machine = facts_table("machine", "Versions and machine", result.machine.items())
-    blocks = (text, Code(result.command), Beside((settings, machine)))
-    return Section("How to repeat it", blocks)
