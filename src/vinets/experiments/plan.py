@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import stdev
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.pipeline.store import Store
@@ -107,10 +107,8 @@ Key: TypeAlias = tuple[Any, ...]
 Trials: TypeAlias = dict[Key, Trial]
 Results: TypeAlias = Mapping[Key, TrialResult]
 
-T = TypeVar("T")
 
-
-def part(found: Mapping[Key, T], *first: Any) -> dict[Key, T]:
+def part(found: Results, *first: Any) -> dict[Key, TrialResult]:
     """What has a key that begins so, by the rest of its key."""
     return {key[len(first) :]: one for key, one in found.items() if key[: len(first)] == first}
 

@@ -23,7 +23,6 @@ from vinets.report.values import (
 
 __all__ = ["read_results", "results_page"]
 
-TITLE = "Results"
 LEAD = (
     "Every table has our values. Below them, where the paper prints one, stand its value and ours "
     "less the paper's. ± is one standard deviation. In the figures, point at a mark or go "
@@ -63,14 +62,12 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
     return sorted((one for _, one in found.values()), key=lambda one: (one.order, one.experiment))
 
 
-def results_page(
-    results: Iterable[ExperimentResult], title: str = TITLE, *, lead: str = LEAD
-) -> Page:
+def results_page(results: Iterable[ExperimentResult], title: str = "Results") -> Page:
     """The page of results such as those of :func:`vinets.report.read_results`."""
     found = list(results)
     versions = sorted({str(one.machine.get("vinets", "unknown")) for one in found})
     footer = f"Written by vinets report. Results of vinets {', '.join(versions)}."
-    return Page(title, (lead,), tuple(map(_section, found)), footer)
+    return Page(title, (LEAD,), tuple(map(_section, found)), footer)
 
 
 def _section(result: ExperimentResult) -> Section:

@@ -76,14 +76,6 @@ NORMS = (
     "runs past a layer counts in it: fork, carry and join name its place. The share is that of "
     "the layer in the sum."
 )
-SCOPE = (
-    "This is for polynomials of one vector an example, with variables in [-1, 1] and no linear "
-    "path beside them."
-)
-CAVEAT = (
-    "The O(·) of the corollary hides a constant. It cancels in the ratio of two complexity terms "
-    "on the same examples and at the same margin loss; the values themselves certify nothing."
-)
 
 
 def theory_page(study: Study, title: str, command: str, machine: Mapping[str, object]) -> Page:
@@ -126,16 +118,19 @@ def kappa_sentence(study: Study) -> str:
 
 def corollary_sentence(ratio: float | None) -> str:
     """What the ratio of complexity terms at the median says, and what it does not."""
-    if ratio is None:
-        found = "No ratio at the median: a network has a margin of 0 or less there, or R overflows."
-    else:
+    found = "No ratio at the median: a network has a margin of 0 or less there, or R overflows."
+    if ratio is not None:
         side = "the network behind the cut" if ratio < 1 else "the uncut network"
         found = (
             "At the median margin, the complexity term of the network behind the cut is "
             f"{number(ratio, '.3g')} times that of the uncut one: here the corollary favours "
             f"{side}."
         )
-    return f"{found} {CAVEAT}"
+    return (
+        f"{found} The O(·) of the corollary hides a constant. It cancels in the ratio of two "
+        "complexity terms on the same examples and at the same margin loss; the values themselves "
+        "certify nothing."
+    )
 
 
 # --- sections ---------------------------------------------------------------------------------
@@ -225,7 +220,8 @@ def _advice(advice: Advice) -> Section:
         f"final layer and λ₂ = {number(region.lambda_2, '.4g')}. The bound is linear in τ, the "
         "largest ℓ₁ norm of a polynomial's coefficients, so there is a largest τ for every size. "
         "Below 1, no polynomial with a leading coefficient of 1 is certified. That does not say "
-        f"that its κ is above 1: the bound may be far from attained. {SCOPE}"
+        "that its κ is above 1: the bound may be far from attained. This is for polynomials of one "
+        "vector an example, with variables in [-1, 1] and no linear path beside them."
     )
     maps = []
     for degree in sorted({row.degree for row in advice.rows}):
