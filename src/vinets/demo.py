@@ -150,7 +150,7 @@ def _trained(
     """The uncut network of every seed."""
     setups = {}
     for seed in seeds:
-        torch.manual_seed(seed)
+        torch.manual_seed(seed)  # the first weights; the caller has forked the global generator
         model = digits_cnn()
         recipe = replace(BACKBONE, seed=seed, epochs=2 if quick else BACKBONE.epochs)
         history = train_classifier(model, data.train, recipe=recipe, device=device, progress=watch)

@@ -101,6 +101,7 @@ COMPARED = (
 
 def _pruned_trial(plan: Plan, backbone: Backbone, cut: str, algorithm: str, ratio: float) -> Trial:
     """Training after the share ``ratio`` of the polynomials was pruned."""
+    # Rounded, for 1 - 0.9 is not 0.1, and a trial is known by its settings.
     keep = None if ratio == 0 else round(1 - ratio, 6)
     name, _, oracle = algorithm.partition("-")
     return plan.trial(backbone, cut, algorithm=name, oracle=oracle or None, keep=keep)

@@ -52,7 +52,7 @@ COUNTED = (
 
 
 def _readings(plan: Plan) -> Trials:
-    """An ideal for every row and reading."""
+    """An ideal for every row and reading, with nothing else on the machine for its seconds."""
     return {
         (reading, backbone, cut, printed): plan.trial(
             backbone, cut, "ideals", alone=True, **READINGS[reading]

@@ -77,7 +77,7 @@ class Plan:
         every = every or backbone.cuts
         if backbone not in self.chosen:
             return ()
-        return every[-3:] if self.quick else every
+        return every[-3:] if self.quick else every  # late ones have the fewest generators
 
     @property
     def places(self) -> list[tuple[Backbone, str]]:

@@ -111,6 +111,7 @@ def training_figure(
             continue
         x = tuple(epoch.epoch for epoch in history.epochs)
         y = tuple(getattr(epoch, field) for epoch in history.epochs)
+        # Epochs count from 1, positions from 0.
         labels = tuple("kept" if epoch == history.best else "" for epoch in x)
         series.append(Series(network.name, x, y, labels, marks=(history.best - 1,)))
     if not series:
@@ -190,6 +191,8 @@ def duel(cut: str, ours: NetworkResult, theirs: NetworkResult) -> Duel:
         for seed in network.wrong:
             for example in seed:
                 balance[example] += sign
+    # Over several seeds an example counts once, for whoever is right on it more often: answers of
+    # networks to the same example are not independent.
     better = sum(count > 0 for count in balance.values())
     worse = sum(count < 0 for count in balance.values())
     p = binomtest(better, better + worse).pvalue if better + worse else 1.0

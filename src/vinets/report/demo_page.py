@@ -170,6 +170,7 @@ def summary(result: DemoResult) -> str:
     """What happened, in a few sentences."""
     uncut, saved = result.best.uncut, result.best.networks[0]
     gap = 100 * (saved.accuracy - uncut.accuracy)
+    # Below what two digits show, the two numbers in the sentence are the same.
     often = "as often as" if abs(gap) < 0.005 else f"{'more' if gap > 0 else 'less'} often than"
     share = saved.parameters / uncut.parameters
     size = f"{1 - share:.0%} fewer" if share < 1 else f"{share - 1:.0%} more"

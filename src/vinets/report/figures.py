@@ -139,7 +139,7 @@ def _set_axis(ax: Axes, part: str, axis: Axis) -> None:
         return
     if axis.log:
         getattr(ax, f"set_{part}scale")("log")
-        low, high = sorted(getattr(ax, f"get_{part}lim")())
+        low, high = sorted(getattr(ax, f"get_{part}lim")())  # series are drawn already
         if high / low < 100:  # powers of ten alone would be too few
             ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0)))
         ticks.set_minor_formatter(NullFormatter())

@@ -51,6 +51,7 @@ def html(page: Page) -> str:
         name, title, remark = section.id, escape(section.title), _remark(section.remark)
         if name:
             contents += f'<li><a href="#{name}">{title}</a>{remark}</li>\n'
+        # No identifier holds a colon, so that figures of two sections cannot share a name.
         blocks = "\n".join(_html(block, f"{name}:" if name else "") for block in section.blocks)
         opening = f'<section id="{name}">' if name else "<section>"
         sections.append(f"{opening}\n<h2>{title}{remark}</h2>\n{blocks}\n</section>\n")
@@ -256,6 +257,7 @@ def _data_table(figure: Figure) -> Table:
     names = [one.name for one in figure.series]
     x = Column("x", figure.x.label, None if figure.x.names else "")
     label = [Column("label", "point")] * labelled
+    # Points that share x and label would overwrite each other in a row.
     if figure.kind == "lines" and all(map(lambda k, p: len(k) == len(p), keyed, points)):
         columns = [*label, x, *(Column(f"y{i}", name, "") for i, name in enumerate(names))]
         rows = [

@@ -88,6 +88,7 @@ def _show(block: Block, console: Console) -> None:
 
 def _show_table(table: Table, console: Console) -> None:
     console.print(f"\n{table.caption}", style="bold", soft_wrap=not console.is_terminal)
+    # What rich measures ends at the width that it is given, where everything would seem to fit.
     wide = console.options.update(max_width=10_000)
     for tight in (False, True):
         grid = _grid(table, tight)

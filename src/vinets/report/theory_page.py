@@ -182,13 +182,14 @@ def _layers(name: str, study: Study, found: Complexity) -> Table:
     rows = []
     for index, (layer, share) in enumerate(zip(found.layers, found.shares, strict=True)):
         fate = "kept"
-        if index >= kept:
+        if index >= kept:  # both sides begin with what stays before the cut
             changed = "changed" if layer.name in removed else "added"
             fate = "removed" if found is study.uncut else changed
         norm, cheap = layer.spectral, layer.kernel_bound
         values: dict[str, Value] = {"layer": layer.name, "role": layer.role, "cut": fate}
         values["spectral"] = norm if layer.converged else f"{number(norm, '.4g')} (not converged)"
         if cheap is not None:
+            # A layer of zeros has no excess.
             values |= {"kernel": cheap} | ({"excess": cheap / norm} if norm else {})
         values |= {"two_one": layer.two_one, "lipschitz": layer.lipschitz, "share": share}
         rows.append(Row(values))
@@ -378,7 +379,7 @@ def draw_region(ax: Axes, advice: Advice, degree: int) -> None:
     middle = math.log10(advice.tau)
     every = [row.log10_tau_max for row in advice.rows]  # one scale for all degrees
     norm = TwoSlopeNorm(middle, min(middle - 1, *every), max(middle + 1, *every))
-    x, y = np.log2(counts), np.log2(terms)
+    x, y = np.log2(counts), np.log2(terms)  # sizes are halved from step to step
     mesh = ax.pcolormesh(x, y, heat, cmap="RdBu", norm=norm, shading="nearest", rasterized=True)
     bar = ax.figure.colorbar(mesh, ax=ax, label="log₁₀ of the largest τ")
     bar.ax.set_yscale("linear")  # colours are spread unevenly, numbers need not be

@@ -24,6 +24,7 @@ __all__ += ["Series", "Table", "Value", "facts_table"]
 Number: TypeAlias = int | float  # both, for counts are read back from JSON as they were
 Value: TypeAlias = str | Number | bool | None
 
+# What a file may ask for: no width, for one of a billion characters would fill the memory.
 FORMAT = re.compile(r"(10\^)?\+?,?(\.\d{1,2})?[defg%]?×?")
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 KINDS = ("lines", "scatter")
@@ -126,6 +127,7 @@ class Table:
         """Rows by their section, in order; no heading is repeated."""
         found: list[tuple[str | None, list[Row]]] = []
         for row in self.rows:
+            # A row without a section belongs to the one above it.
             if not found or (row.section is not None and row.section != found[-1][0]):
                 found.append((row.section, []))
             found[-1][1].append(row)
@@ -183,6 +185,7 @@ class Series:
 
     def __post_init__(self) -> None:
         count = len(self.x)
+        # No labels at all are as good as one for every point.
         for name, values in (("y", self.y), ("labels", self.labels or self.x), ("std", self.std)):
             if values is not None and len(values) != count:
                 raise _wrong(name, f"a list of {count} entries, as many as x", len(values))
