@@ -79,14 +79,17 @@ def _finding(plan: Plan, found: Results) -> Findings:
             }
             paper = theirs | {"delta": theirs["accuracy"] - uncut["accuracy"]}
             rows.append(Row(values, paper, backbone.caption))
-        timing, nothing = speed.speeds[backbone.name], ("head", "accuracy_std", "delta")
-        values = dict.fromkeys(nothing) | {
+        timing = speed.speeds[backbone.name]
+        values = {
             "model": backbone.title,
             "cut": "none",
             "removed": 0.0,
             "total": speed.parameters / 1e6,
             "base": speed.parameters / 1e6,
+            "head": None,
             "accuracy": 100 * speed.uncut,
+            "accuracy_std": None,
+            "delta": None,
             "speed": timing.mean,
             "speed_std": timing.std,
         }
