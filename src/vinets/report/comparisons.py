@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import stdev
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from scipy.stats import binomtest
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["LEVEL", "Duel", "accuracy_figure", "comparison_table", "draw_parts", "duel"]
-__all__ += ["duels_of", "standings", "training_figure"]
+__all__ += ["duels_of", "standings", "training_figures"]
 
 PARTS = {  # short heading and colour
     "backbone": ("back.", GREY),
@@ -97,30 +97,31 @@ def accuracy_figure(comparisons: Sequence[Comparison]) -> Figure:
     )
 
 
-def training_figure(
-    comparison: Comparison, field: Literal["loss", "validation_loss"]
-) -> Figure | None:
-    """A loss at every epoch, a line for every head, a mark at the epoch whose weights were kept.
+def training_figures(comparison: Comparison) -> tuple[Figure, ...]:
+    """Losses at every epoch, a line for every head, a mark at the epoch whose weights were kept.
 
-    None where there is no such loss, for nothing was trained or held out.
+    A loss that no head has, for nothing was trained or held out, has no figure.
     """
-    series = []
-    for network in comparison.networks:
-        history = network.history
-        if history is None or any(getattr(epoch, field) is None for epoch in history.epochs):
-            continue
-        x = tuple(epoch.epoch for epoch in history.epochs)
-        y = tuple(getattr(epoch, field) for epoch in history.epochs)
-        # Epochs count from 1, positions from 0.
-        labels = tuple("kept" if epoch == history.best else "" for epoch in x)
-        series.append(Series(network.name, x, y, labels, marks=(history.best - 1,)))
-    if not series:
-        return None
-    label = LOSSES[field]
-    axes = Axis("epoch", format=""), Axis(label, log=True, format=".3g")
-    title, kept = f"Training of the heads: {label}", "The mark shows the weights that were kept."
-    caption = f"{kept} {SEEN}" if field == "validation_loss" else kept
-    return Figure(field, title, *axes, tuple(series), caption=caption)
+    figures = []
+    for field, label in LOSSES.items():
+        series = []
+        for network in comparison.networks:
+            history = network.history
+            if history is None or any(getattr(epoch, field) is None for epoch in history.epochs):
+                continue
+            x = tuple(epoch.epoch for epoch in history.epochs)
+            y = tuple(getattr(epoch, field) for epoch in history.epochs)
+            labels = tuple("kept" if epoch == history.best else "" for epoch in x)
+            # Epochs count from 1, positions from 0.
+            series.append(Series(network.name, x, y, labels, marks=(history.best - 1,)))
+        axes = Axis("epoch", format=""), Axis(label, log=True, format=".3g")
+        caption = "The mark shows the weights that were kept."
+        if field == "validation_loss":
+            caption += f" {SEEN}"
+        title = f"Training of the heads: {label}"
+        if series:
+            figures.append(Figure(field, title, *axes, tuple(series), caption=caption))
+    return tuple(figures)
 
 
 def draw_parts(ax: Axes, comparisons: Sequence[Comparison]) -> None:

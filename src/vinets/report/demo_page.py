@@ -20,7 +20,7 @@ from vinets.report.comparisons import (
     draw_parts,
     duels_of,
     standings,
-    training_figure,
+    training_figures,
 )
 from vinets.report.formats import number
 from vinets.report.theory_page import MEANING, layers_figure, power
@@ -122,9 +122,7 @@ def demo_page(result: DemoResult) -> Page:
         "to build and train the head, without the latents that all heads share."
     )
     tables = map(comparison_table, comparisons)
-    curves = (training_figure(best, "loss"), training_figure(best, "validation_loss"))
-    drawn = Beside(tuple(filter(None, curves)))
-    inside = (Code(str(best.build)), *_pictures(result), drawn)
+    inside = (Code(str(best.build)), *_pictures(result), Beside(training_figures(best)))
     same = "The same command gives the same networks on the same versions; only times differ."
     settings = facts_table("settings", "Settings behind every cut", result.settings.items())
     machine = facts_table("machine", "Versions and machine", result.machine.items())

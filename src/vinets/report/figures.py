@@ -15,7 +15,7 @@ import numpy as np
 
 from vinets.palette import COLORS, GREY, INK, OURS, STYLE, color_of, looks, marker_of
 from vinets.report.formats import number
-from vinets.report.values import Axis, Drawing, Figure, Series
+from vinets.report.values import Drawing, Figure, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,13 +89,26 @@ def draw_figure(ax: Axes, figure: Figure) -> None:
 
     Values that a logarithmic axis cannot show are left out.
     """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     for one, look in zip(figure.series, looks(one.name for one in figure.series), strict=True):
         _draw_series(ax, figure, one, look)
     for level in figure.levels:
         if level.y > 0 or not figure.y.log:
             ax.axhline(level.y, color=GREY, linestyle="--", linewidth=1.3, label=level.name)
     for part, axis in (("x", figure.x), ("y", figure.y)):
-        _set_axis(ax, part, axis)
+        ticks = getattr(ax, f"{part}axis")
+        ticks.set_label_text(axis.label)
+        if axis.names:
+            ticks.set_ticks(range(len(axis.names)), axis.names)
+            continue
+        if axis.log:
+            getattr(ax, f"set_{part}scale")("log")
+            low, high = sorted(ticks.get_view_interval())  # series are drawn already
+            if high / low < 100:  # powers of ten alone would be too few
+                ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0)))
+            ticks.set_minor_formatter(NullFormatter())
+        ticks.set_major_formatter(lambda value, _: number(value, ",.10g"))
     if figure.series or figure.levels:
         legend_above(ax)
     ax.figure.suptitle(figure.title, fontsize=11, x=0.02, ha="left")
@@ -127,20 +140,3 @@ def _draw_series(ax: Axes, figure: Figure, series: Series, look: int) -> None:
     if figure.y.log:  # a band that reaches below zero ends at the lowest value
         low[low <= 0] = min(y[np.isfinite(y)], default=1.0)
     ax.fill_between(x, low, y + spread, alpha=0.15, linewidth=0, **style)
-
-
-def _set_axis(ax: Axes, part: str, axis: Axis) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    ticks = getattr(ax, f"{part}axis")
-    getattr(ax, f"set_{part}label")(axis.label)
-    if axis.names:
-        ticks.set_ticks(range(len(axis.names)), axis.names)
-        return
-    if axis.log:
-        getattr(ax, f"set_{part}scale")("log")
-        low, high = sorted(getattr(ax, f"get_{part}lim")())  # series are drawn already
-        if high / low < 100:  # powers of ten alone would be too few
-            ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0)))
-        ticks.set_minor_formatter(NullFormatter())
-    ticks.set_major_formatter(lambda value, _: number(value, ",.10g"))

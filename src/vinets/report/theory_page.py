@@ -80,15 +80,30 @@ NORMS = (
 
 def theory_page(study: Study, title: str, command: str, machine: Mapping[str, object]) -> Page:
     """The page of a study on a machine; the command says how to repeat it."""
+    uncut, network, advice = study.uncut, study.network, study.advice
+    facts = [("R of the uncut network", power(uncut.log10_R), f"{len(uncut.layers)} layers")]
+    if network is not None:
+        whole, log = network.whole, study.log10_kappa
+        facts.append(("R behind the cut", power(whole.log10_R), f"{len(whole.layers)} layers"))
+        if log is not None and math.isfinite(log):
+            word = "less" if log < 0 else "more"
+            facts.append(("κ, exactly", power(log), f"{word} complex than the uncut network"))
+    size, remark = "none", f"at τ = {advice.tau:g}"
+    if advice.setting is not None:
+        found = advice.setting
+        size = f"{number(found.polynomials, ',')} × {number(found.monomials, ',')}"
+        remark += f": polynomials × monomials, degree {found.degree}"
+    gone = f"replaces or changes {len(study.split.removed)} of {len(uncut.layers)} layers"
+    facts += [("Certified head", size, remark), ("Cut", study.cut, gone)]
     sections = [_by_layer(study)]
-    if study.network is not None:
-        sections.append(_bounds(study, study.network))
-    sections.append(_advice(study.advice))
-    if study.corollary is not None and study.network is not None:
-        sections.append(_corollary(study.corollary, _name(study.network)))
+    if network is not None:
+        sections.append(_bounds(study, network))
+    sections.append(_advice(advice))
+    if study.corollary is not None and network is not None:
+        sections.append(_corollary(study.corollary, _name(network)))
     machines = facts_table("machine", "Versions and machine", machine.items())
     sections.append(Section("How to repeat it", (Code(command), machines)))
-    lead = (MEANING, _facts(study))
+    lead = (MEANING, Facts(tuple(facts)))
     return Page(title, lead, tuple(sections), f"vinets {machine['vinets']}.")
 
 
@@ -134,24 +149,6 @@ def corollary_sentence(ratio: float | None) -> str:
 
 
 # --- sections ---------------------------------------------------------------------------------
-
-
-def _facts(study: Study) -> Facts:
-    uncut, network, advice = study.uncut, study.network, study.advice
-    facts = [("R of the uncut network", power(uncut.log10_R), f"{len(uncut.layers)} layers")]
-    if network is not None:
-        whole, log = network.whole, study.log10_kappa
-        facts.append(("R behind the cut", power(whole.log10_R), f"{len(whole.layers)} layers"))
-        if log is not None and math.isfinite(log):
-            word = "less" if log < 0 else "more"
-            facts.append(("κ, exactly", power(log), f"{word} complex than the uncut network"))
-    size, remark = "none", f"at τ = {advice.tau:g}"
-    if advice.setting is not None:
-        found = advice.setting
-        size = f"{number(found.polynomials, ',')} × {number(found.monomials, ',')}"
-        remark += f": polynomials × monomials, degree {found.degree}"
-    gone = f"replaces or changes {len(study.split.removed)} of {len(uncut.layers)} layers"
-    return Facts((*facts, ("Certified head", size, remark), ("Cut", study.cut, gone)))
 
 
 def _by_layer(study: Study) -> Section:
