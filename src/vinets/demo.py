@@ -14,9 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.checks import optional_positive_int, parameter_error
@@ -91,23 +89,23 @@ def run_demo(
     if optional_positive_int("run_demo", "seeds", seeds) is None:
         raise parameter_error("run_demo", "seeds", "a positive integer", seeds)
     device = resolve_device("run_demo", device)
-    store = _store(out)
+    store, watch = _store(out), progress_of(progress)
     start = START.change(**QUICK) if quick else START
-    watch = progress_of(progress)
+    cuts = QUICK_CUTS if quick else DEMO_CUTS
+    words = ["vinets", "demo", "--out", str(out), "--seed", str(seed)]
+    words += ["--seeds", str(seeds)] * (seeds > 1) + ["--quick"] * quick
     with torch.random.fork_rng(devices=[]):  # the caller's draws go on as if nothing had happened
         data = digits(seed)
         setups = _trained(data, quick, range(seed, seed + seeds), device, watch)
-        trials = {
-            cut: [_trials(start, cut, setup, one) for one, setup in setups.items()]
-            for cut in (QUICK_CUTS if quick else DEMO_CUTS)
-        }
-        comparisons = tuple(_compared(heads, setups, store, watch) for heads in trials.values())
-        best = max(comparisons, key=_held_out)
-        ours = trials[best.cut][0][OURS]
+        found = [_compared(start, cut, setups, store, watch) for cut in cuts]
+        # The best on held-out images, for the test images are not there to choose by.
+        best, ours = max(found, key=lambda pair: _held_out(pair[0]))
         shutil.copytree(store.folder / ours.save, store.folder / "vinet", dirs_exist_ok=True)
-        _, report = (context := CutContext(setups[seed], ours, watch)).vinet(ours)
+        context = CutContext(setups[seed], ours, watch)
+        _, report = context.vinet(ours)
+        flat = torch.cat([values.flatten(1) for values, _ in context.latents.store.chunks()])
         result = DemoResult(
-            command=_command(out, seed, seeds, quick),
+            command=shlex.join(words),
             machine=machine("cpu"),
             seed=seed,
             seeds=seeds,
@@ -115,15 +113,15 @@ def run_demo(
             data=data.name,
             train=len(data.train),
             test=len(data.test),
-            comparisons=comparisons,
-            theory=_theory(setups[seed], trials, store),
+            comparisons=tuple(comparison for comparison, _ in found),
+            theory=_theory(setups[seed], found, store),
             saved=best.cut,
-            example=classify_one(store.folder / "vinet", data),
+            example=_classified(store.folder / "vinet", data),
             settings=_settings(start),
             seconds=time.perf_counter() - begin,
             quick=quick,
             pictures=report.pictures,
-            plane=_plane(context),
+            plane=fit_pca(lambda: [flat], 2).transform(flat).cpu().double().numpy(),
         )
     write_json(store.folder / RESULTS, plain_result(result))
     write_text(store.folder / "report.html", html(demo_page(result)))
@@ -137,7 +135,7 @@ def _store(out: str | Path) -> Store:
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise parameter_error("run_demo", "out", "a folder", str(out), "A file has this name.")
-    if (folder / RESULTS).is_file():
+    if (folder / RESULTS).is_file():  # written last, so that it marks a demo as finished
         for name in ("trials", "checkpoints", "networks", "vinet"):
             shutil.rmtree(folder / name, ignore_errors=True)
         for name in ("store.json", RESULTS):
@@ -152,7 +150,7 @@ def _trained(
     """The uncut network of every seed."""
     setups = {}
     for seed in seeds:
-        torch.manual_seed(seed)
+        torch.manual_seed(seed)  # the first weights; the caller has forked the global generator
         model = digits_cnn()
         recipe = replace(BACKBONE, seed=seed, epochs=2 if quick else BACKBONE.epochs)
         history = train_classifier(model, data.train, recipe=recipe, device=device, progress=watch)
@@ -160,16 +158,14 @@ def _trained(
     return setups
 
 
-def _trials(start: Trial, cut: str, setup: Setup, seed: int) -> dict[str, Trial]:
-    """The VI-Net and its baselines behind a cut of the network of one seed."""
-    mine = replace(start, network=setup.name, cut=cut, seed=seed)
-    return head_trials(mine, baselines=True, folder=f"networks/{cut}-{seed}")
-
-
 def _compared(
-    heads: Sequence[Mapping[str, Trial]], setups: Mapping[int, Setup], store: Store, watch: Progress
-) -> Comparison:
-    """Carry out the trials behind a cut, one mapping for every seed, and print what they gave."""
+    start: Trial, cut: str, setups: Mapping[int, Setup], store: Store, watch: Progress
+) -> tuple[Comparison, Trial]:
+    """Carry out the trials behind a cut and print what they gave; and the first VI-Net's trial."""
+    heads = []
+    for seed, setup in setups.items():
+        mine = replace(start, network=setup.name, cut=cut, seed=seed)
+        heads.append(head_trials(mine, baselines=True, folder=f"networks/{cut}-{seed}"))
     timed = speed_trial(heads[0])
     every = [trial for one in heads for trial in one.values()]
     named = {setup.name: setup for setup in setups.values()}
@@ -177,7 +173,7 @@ def _compared(
     found = {name: [store.read(one[name]) for one in heads] for name in heads[0]}
     comparison = comparison_of(found, store.read(timed), list(setups.values()))
     print_table(comparison_table(comparison))
-    return comparison
+    return comparison, heads[0][OURS]
 
 
 def _held_out(comparison: Comparison) -> tuple[float, int]:
@@ -188,34 +184,29 @@ def _held_out(comparison: Comparison) -> tuple[float, int]:
 
 
 def _theory(
-    setup: Setup, trials: Mapping[str, Sequence[Mapping[str, Trial]]], store: Store
+    setup: Setup, found: Sequence[tuple[Comparison, Trial]], store: Store
 ) -> ComplexityFacts:
     """Spectral complexity of the uncut network and, with the theorem's bounds, of every VI-Net."""
     example = setup.data.train.example()
     assert isinstance(example, Tensor)
     cuts = {}
-    for cut, heads in trials.items():
-        network = VINet.from_pretrained(store.folder / heads[0][OURS].save)
-        cuts[cut] = cut_complexity(network, example)
+    for comparison, trial in found:
+        network = VINet.from_pretrained(store.folder / trial.save)
+        cuts[comparison.cut] = cut_complexity(network, example)
+    # On the CPU, where the saved networks were loaded; nothing is trained after this.
     return ComplexityFacts(spectral_complexity(setup.model.cpu(), example), cuts)
 
 
-def _plane(context: CutContext) -> NDArray[np.float64]:
-    """First two principal components of the latents as a whole, (m, 2)."""
-    flat = torch.cat([values.flatten(1) for values, _ in context.latents.store.chunks()])
-    return fit_pca(lambda: [flat], 2).transform(flat).cpu().double().numpy()
-
-
 @torch.no_grad()
-def classify_one(directory: str | Path, data: DataSplit, index: int = 0) -> ExampleResult:
-    """Load a saved VI-Net and ask it about one test image."""
+def _classified(directory: Path, data: DataSplit) -> ExampleResult:
+    """Load a saved VI-Net and ask it about the first test image."""
     network = VINet.from_pretrained(directory)
-    inputs, labels = next(data.test.subset(torch.tensor([index])).batches(1))
+    inputs, labels = next(data.test.batches(1))
     assert isinstance(inputs, Tensor)
     probabilities = network(inputs)[0].softmax(0).tolist()
     classes = network.record.classes
     return ExampleResult(
-        index,
+        0,
         classes[int(labels[0])],
         classes[probabilities.index(max(probabilities))],
         dict(zip(classes, probabilities, strict=True)),
@@ -225,8 +216,7 @@ def classify_one(directory: str | Path, data: DataSplit, index: int = 0) -> Exam
 
 def plain_result(result: DemoResult) -> dict[str, Any]:
     """What ``results.json`` holds: of the theory, what follows from the norms as well."""
-    uncut = result.theory.uncut
-    cuts = {}
+    uncut, cuts = result.theory.uncut, {}
     for cut, found in result.theory.cuts.items():
         bounds = found.head.bounds
         cuts[cut] = found.whole.to_dict() | {
@@ -234,23 +224,15 @@ def plain_result(result: DemoResult) -> dict[str, Any]:
             "log10_R_guaranteed": found.guaranteed.log10_R,
             "bounds": None if bounds is None else bounds.to_dict(),
         }
-    theory = {"uncut": uncut.to_dict(), "cuts": cuts}
-    plain: dict[str, Any] = as_plain(result) | {"theory": as_plain(theory)}
-    return plain
+    plain: dict[str, Any] = as_plain(result)
+    return plain | {"theory": as_plain({"uncut": uncut.to_dict(), "cuts": cuts})}
 
 
 def _settings(trial: Trial) -> dict[str, object]:
     """Every setting that is the same behind all cuts, flat."""
-    groups = ("finding", "placing", "projecting", "pruning", "recipe", "caching")
     return {
         f"{group}.{name}": value
-        for group in groups
+        for group in ("finding", "placing", "projecting", "pruning", "recipe", "caching")
         for name, value in as_plain(getattr(trial, group)).items()
         if (group, name) != ("recipe", "seed")
     }
-
-
-def _command(out: str | Path, seed: int, seeds: int, quick: bool) -> str:
-    words = ["vinets", "demo", "--out", str(out), "--seed", str(seed)]
-    words += ["--seeds", str(seeds)] if seeds > 1 else []
-    return shlex.join(words + ["--quick"] * quick)

@@ -11,6 +11,7 @@ from pages import ReadPage, loads_nothing
 from vinets.pipeline.comparison import Comparison, NetworkResult, Speed
 from vinets.pipeline.report import BuildReport, Pictures
 from vinets.report import can_draw, demo_page, html, print_page
+from vinets.report.comparisons import duels_of
 from vinets.report.demo_page import (
     ComplexityFacts,
     DemoResult,
@@ -18,7 +19,6 @@ from vinets.report.demo_page import (
     outcome_page,
     summary,
 )
-from vinets.report.duels import duels_of
 from vinets.theory.bounds import Bound
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.networks import CutComplexity, HeadNorms

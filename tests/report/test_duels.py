@@ -5,7 +5,7 @@ from math import comb
 import pytest
 
 from vinets.pipeline.comparison import NetworkResult
-from vinets.report.duels import duel, standings
+from vinets.report.comparisons import duel, standings
 
 
 def network(name: str, *wrong: list[int]) -> NetworkResult:

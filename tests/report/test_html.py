@@ -13,7 +13,6 @@ from vinets.report.values import (
     Code,
     Column,
     Drawing,
-    Fact,
     Facts,
     Figure,
     Folded,
@@ -36,8 +35,10 @@ def read(*blocks, **parts) -> ReadPage:
 BLOCKS = {
     "text": NASTY,
     "bullets": Bullets((NASTY,)),
-    "facts": Facts((Fact(NASTY, NASTY, NASTY),)),
-    "table": Table.from_rows("t", NASTY, [NASTY, "b"], [[NASTY, NASTY]], marked=[0]),
+    "facts": Facts(((NASTY, NASTY, NASTY),)),
+    "table": Table(
+        "t", NASTY, (Column(NASTY), Column("b")), (Row({NASTY: NASTY, "b": NASTY}, marked=True),)
+    ),
     "settings": facts_table("t", NASTY, [(NASTY, NASTY)]),
     "code": Code(NASTY, NASTY),
     "folded": Folded(NASTY, (NASTY,)),

@@ -13,7 +13,6 @@ from vinets.report.values import (
     Bullets,
     Code,
     Column,
-    Fact,
     Facts,
     Figure,
     Folded,
@@ -24,9 +23,16 @@ from vinets.report.values import (
     Table,
 )
 
-COLUMNS = ["network", Column("n", "long name", ","), Column("total", format=",.1f")]
-ROWS = [["uncut network", 1, 103466.0], ["VI-Net [b]", 22, 3.25]]
-TABLE = Table.from_rows("t", "Caption", COLUMNS, ROWS, marked=[1])
+COLUMNS = (Column("network"), Column("n", "long name", ","), Column("total", format=",.1f"))
+TABLE = Table(
+    "t",
+    "Caption",
+    COLUMNS,
+    (
+        Row({"network": "uncut network", "n": 1, "total": 103466.0}),
+        Row({"network": "VI-Net [b]", "n": 22, "total": 3.25}, marked=True),
+    ),
+)
 
 
 def on_a_terminal(block, width: int) -> list[str]:
@@ -86,7 +92,7 @@ def test_a_page_is_printed_but_for_its_pictures(capsys):
         Folded("More", (TABLE,)),
         Bullets(("first", "second")),
     )
-    lead = ("word " * 100, Facts((Fact("Cut", "pool", "of 4"),)))
+    lead = ("word " * 100, Facts((("Cut", "pool", "of 4"),)))
     page = Page("The title", lead, (Section("A part", blocks),), "Footer")
     print_page(page, "Figures are elsewhere.")
     lines = capsys.readouterr().out.splitlines()

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from vinets.report.theory_charts import (
+from vinets.report.theory_page import (
     draw_region,
     draw_shares,
     layers_figure,

@@ -1,1 +1,1 @@
-"""The paper's tables and figures: one file each, over runs that they share."""
+"""The paper's tables and figures, over runs that they share."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["GENERATORS", "SPEEDS", "UNCUT", "VARIANTS"]
+__all__ = ["GENERATORS", "UNCUT", "VARIANTS"]
+
 
 GENERATORS: dict[str, dict[float, dict[str, float]]] = {
     "resnet18": {
@@ -22,34 +23,27 @@ GENERATORS: dict[str, dict[float, dict[str, float]]] = {
 }
 """Table 1, by the printed percentage of layers removed."""
 
-VARIANTS: dict[str, dict[str, float]] = {
-    "VI-Net18-Tiny": {"total": 1.86, "base": 0.68, "head": 1.18, "accuracy": 88.62},
-    "VI-Net18-Small": {"total": 2.84, "base": 2.18, "head": 0.66, "accuracy": 92.66},
-    "VI-Net18-Medium": {"total": 4.35, "base": 3.96, "head": 0.39, "accuracy": 92.92},
-    "VI-Net18-Large": {"total": 9.20, "base": 8.81, "head": 0.39, "accuracy": 93.02},
-    "VI-Net34-Tiny": {"total": 3.52, "base": 2.85, "head": 0.67, "accuracy": 71.94},
-    "VI-Net34-Small": {"total": 5.88, "base": 5.21, "head": 0.67, "accuracy": 74.03},
-    "VI-Net34-Medium": {"total": 14.60, "base": 14.20, "head": 0.40, "accuracy": 74.66},
-    "VI-Net34-Large": {"total": 19.32, "base": 18.92, "head": 0.40, "accuracy": 74.78},
+_PRINTED = {
+    "VI-Net18-Tiny": (1.86, 0.68, 1.18, 88.62, 100798),
+    "VI-Net18-Small": (2.84, 2.18, 0.66, 92.66, 79307),
+    "VI-Net18-Medium": (4.35, 3.96, 0.39, 92.92, 71851),
+    "VI-Net18-Large": (9.20, 8.81, 0.39, 93.02, 62086),
+    "VI-Net34-Tiny": (3.52, 2.85, 0.67, 71.94, 42064),
+    "VI-Net34-Small": (5.88, 5.21, 0.67, 74.03, 37611),
+    "VI-Net34-Medium": (14.60, 14.20, 0.40, 74.66, 29285),
+    "VI-Net34-Large": (19.32, 18.92, 0.40, 74.78, 27862),
 }
-"""Table 2: millions of parameters, accuracy in percent."""
+VARIANTS = {
+    name: dict(zip(("total", "base", "head", "accuracy", "speed"), row, strict=True))
+    for name, row in _PRINTED.items()
+}
+"""Table 2: millions of parameters, accuracy in percent, images per second.
 
-SPEEDS: dict[str, float] = {
-    "VI-Net18-Tiny": 100798,
-    "VI-Net18-Small": 79307,
-    "VI-Net18-Medium": 71851,
-    "VI-Net18-Large": 62086,
-    "resnet18": 66533,
-    "VI-Net34-Tiny": 42064,
-    "VI-Net34-Small": 37611,
-    "VI-Net34-Medium": 29285,
-    "VI-Net34-Large": 27862,
-    "resnet34": 28253,
-}
-"""Table 2: images per second at batch size 256, on a GPU that the paper does not name."""
+The latter are at batch size 256, on a GPU that the paper does not name.
+"""
 
 UNCUT: dict[str, dict[str, float]] = {
-    "resnet18": {"total": 11.24, "base": 11.24, "accuracy": 92.89},
-    "resnet34": {"total": 20.35, "base": 20.35, "accuracy": 74.75},
+    "resnet18": {"total": 11.24, "base": 11.24, "accuracy": 92.89, "speed": 66533},
+    "resnet34": {"total": 20.35, "base": 20.35, "accuracy": 74.75, "speed": 28253},
 }
 """Table 2: the uncut networks."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean, stdev
-from typing import Any, TypeAlias, TypeVar
+from statistics import stdev
+from typing import Any, TypeAlias
 
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial, TrialResult
 from vinets.registry import Registry
-from vinets.report.values import Axis, Figure, ReferenceLine, Series, Table
+from vinets.report.values import Axis, Figure, Series, Table
 from vinets.settings import Caching, Collecting, Finding, Projecting, Pruning, Recipe, Timing
 
 __all__ = ["EXPERIMENTS", "PAPER", "READINGS", "Experiment", "Findings", "Plan"]
@@ -77,7 +77,7 @@ class Plan:
         every = every or backbone.cuts
         if backbone not in self.chosen:
             return ()
-        return every[-3:] if self.quick else every
+        return every[-3:] if self.quick else every  # late ones have the fewest generators
 
     @property
     def places(self) -> list[tuple[Backbone, str]]:
@@ -104,12 +104,11 @@ class Findings:
 Key: TypeAlias = tuple[Any, ...]
 """What tells the trials of an experiment apart, such as network, series and cut."""
 
+Trials: TypeAlias = dict[Key, Trial]
 Results: TypeAlias = Mapping[Key, TrialResult]
 
-T = TypeVar("T")
 
-
-def part(found: Mapping[Key, T], *first: Any) -> dict[Key, T]:
+def part(found: Results, *first: Any) -> dict[Key, TrialResult]:
     """What has a key that begins so, by the rest of its key."""
     return {key[len(first) :]: one for key, one in found.items() if key[: len(first)] == first}
 
@@ -153,8 +152,7 @@ def spread(values: Sequence[float]) -> float | None:
 
 def share(result: TrialResult) -> float:
     """Share of the convolutions removed, in percent."""
-    if result.removed is None:
-        raise ValueError("This is the result of a trial without a cut.")
+    assert result.removed is not None  # it is None of trials without a cut
     return 100 * result.removed
 
 
@@ -166,22 +164,3 @@ def line(name: str, points: Iterable[tuple[float, float, str]]) -> Series:
 
 REMOVED = Axis("convolutions removed in %", format=".0f")
 """The axis of most figures."""
-
-
-def accuracy_figure(name: str, title: str, found: Results) -> Figure:
-    """Accuracy against the share removed; the uncut network is a dashed line.
-
-    Results have the keys (series, cut, ...); where the rest tells several apart, such as seeds,
-    their mean and standard deviation are drawn.
-    """
-    series = []
-    for head in dict.fromkeys(key[0] for key in found):
-        own = part(found, head)
-        by_cut = {cut: list(part(own, cut).values()) for cut, *_ in own}
-        values = [[100 * one.trained.accuracy for one in some] for some in by_cut.values()]
-        x, y = (share(some[0]) for some in by_cut.values()), map(mean, values)
-        std = tuple(map(spread, values)) if any(len(some) > 1 for some in values) else None
-        series.append(Series(head, tuple(x), tuple(y), tuple(by_cut), std))
-    level = ReferenceLine("uncut network", 100 * next(iter(found.values())).trained.uncut)
-    accuracy = Axis("test accuracy in %", format=".2f")
-    return Figure(name, title, REMOVED, accuracy, tuple(series), levels=(level,))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from vinets.running import resolve_device
 
 __all__ = ["Folders", "chosen_experiments", "reproduce", "write_plan"]
 
-CALLS = "calls.jsonl"
 QUICK_RUN = (
     "A quick run: a small slice of the data, cuts and epochs, to see that everything works. Its "
     "numbers say nothing about the paper, and its text describes the full run."
@@ -47,10 +45,8 @@ class Folders:
         """A network of the paper with its data: a folder of that name, or the folder itself."""
         inside = self.data / backbone.data
         folder = inside if inside.is_dir() else self.data
-        weights = self.weights / backbone.weights
-        return SetupFiles(
-            backbone.name, str(weights), f"{backbone.data}:{folder}", backbone.classes
-        )
+        weights, data = str(self.weights / backbone.weights), f"{backbone.data}:{folder}"
+        return SetupFiles(backbone.name, weights, data, backbone.classes)
 
 
 def reproduce(
@@ -83,14 +79,27 @@ def reproduce(
     chosen = chosen_experiments(names)
     trials, setups = _planned(chosen, folders, plan)
     on, store = resolve_device("reproduce", device), Store(out)
-    with _logged(store, trials, jobs, on, command):
-        try:
-            run_trials(trials, setups, store, device=on, jobs=jobs, progress=progress)
-        except torch.OutOfMemoryError:
-            raise MemoryError(
-                f"{on} ran out of memory with {jobs} processes side by side. Pass fewer "
-                "with --jobs: what is finished is kept, and the call goes on where it was."
-            ) from None
+    missing, begin = len(store.missing(trials)), time.perf_counter()
+    try:
+        run_trials(trials, setups, store, device=on, jobs=jobs, progress=progress)
+    except torch.OutOfMemoryError:
+        raise MemoryError(
+            f"{on} ran out of memory with {jobs} processes side by side. Pass fewer "
+            "with --jobs: what is finished is kept, and the call goes on where it was."
+        ) from None
+    finally:  # a call that was stopped is logged with what it did
+        left = len(store.missing(trials))
+        call = {
+            "command": list(command),
+            "jobs": jobs,
+            "machine": machine(on),
+            "runs": missing - left,
+            "left": left,
+            "seconds": time.perf_counter() - begin,
+        }
+        if missing > left:
+            with (store.folder / "calls.jsonl").open("a", encoding="utf-8") as log:
+                log.write(json.dumps(call, ensure_ascii=False) + "\n")
     return [_write(experiment, plan, store, command) for experiment in chosen]
 
 
@@ -113,34 +122,8 @@ def _planned(
 
 def chosen_experiments(names: Sequence[str]) -> list[Experiment]:
     """Experiments by name, in the order of the page."""
-    every = sorted(EXPERIMENTS.values(), key=lambda one: one.order)
-    if "all" in names:
-        return every
-    wanted = [EXPERIMENTS[name] for name in dict.fromkeys(names)]
-    return [one for one in every if one in wanted]
-
-
-@contextmanager
-def _logged(
-    store: Store, trials: Sequence[Trial], jobs: int, device: torch.device, command: Sequence[str]
-) -> Iterator[None]:
-    """Add a line to the log of calls: how many trials it carried out, and in how many seconds."""
-    missing, begin = len(store.missing(trials)), time.perf_counter()
-    try:
-        yield
-    finally:
-        left = len(store.missing(trials))
-        call = {
-            "command": list(command),
-            "jobs": jobs,
-            "machine": machine(device),
-            "runs": missing - left,
-            "left": left,
-            "seconds": time.perf_counter() - begin,
-        }
-        if missing > left:
-            with (store.folder / CALLS).open("a", encoding="utf-8") as log:
-                log.write(json.dumps(call, ensure_ascii=False) + "\n")
+    wanted = EXPERIMENTS if "all" in names else dict.fromkeys(names)
+    return sorted((EXPERIMENTS[name] for name in wanted), key=lambda one: one.order)
 
 
 def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[str]) -> Path:
@@ -148,6 +131,7 @@ def _write(experiment: Experiment, plan: Plan, store: Store, command: Sequence[s
     trials = list(dict.fromkeys(experiment.trials(plan)))
     records = [store.record(trial) for trial in trials]
     took = [record.took for record in records]
+    # By their text, for a mapping is no key.
     machines = {json.dumps(record.machine): record.machine for record in records}
     found = experiment.findings(plan, store)
     options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}

@@ -4,10 +4,8 @@ from vinets.report.comparisons import comparison_table
 from vinets.report.demo_page import demo_page
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html
-from vinets.report.markdown import markdown
-from vinets.report.reading import read_results
-from vinets.report.results_page import results_page
-from vinets.report.terminal import as_characters, print_page, print_table
+from vinets.report.results_page import read_results, results_page
+from vinets.report.terminal import as_characters, markdown, print_page, print_table
 from vinets.report.theory_page import theory_page
 from vinets.report.values import (
     Axis,
@@ -20,25 +18,7 @@ from vinets.report.values import (
     Table,
 )
 
-__all__ = [
-    "Axis",
-    "Column",
-    "ExperimentResult",
-    "Figure",
-    "ReferenceLine",
-    "Row",
-    "Series",
-    "Table",
-    "as_characters",
-    "can_draw",
-    "comparison_table",
-    "demo_page",
-    "html",
-    "markdown",
-    "print_page",
-    "print_table",
-    "read_results",
-    "results_page",
-    "save_figure",
-    "theory_page",
-]
+__all__ = ["Axis", "Column", "ExperimentResult", "Figure", "ReferenceLine", "Row", "Series"]
+__all__ += ["Table", "as_characters", "can_draw", "comparison_table", "demo_page", "html"]
+__all__ += ["markdown", "print_page", "print_table", "read_results", "results_page"]
+__all__ += ["save_figure", "theory_page"]

@@ -10,19 +10,20 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from vinets.pipeline.comparison import Comparison, NetworkResult
+from vinets.pipeline.comparison import Comparison
 from vinets.pipeline.report import Pictures
 from vinets.plotting import plot_generators, plot_points, plot_scores
 from vinets.report.comparisons import (
+    LEVEL,
     accuracy_figure,
     comparison_table,
     draw_parts,
-    training_figure,
+    duels_of,
+    standings,
+    training_figures,
 )
-from vinets.report.duels import LEVEL, duels_of, standings
 from vinets.report.formats import number
-from vinets.report.theory_charts import layers_figure, power
-from vinets.report.theory_page import MEANING
+from vinets.report.theory_page import MEANING, layers_figure, power
 from vinets.report.values import (
     Beside,
     Block,
@@ -30,7 +31,6 @@ from vinets.report.values import (
     Code,
     Column,
     Drawing,
-    Fact,
     Facts,
     Page,
     Row,
@@ -105,13 +105,38 @@ class DemoResult:
         """At the cut of the saved VI-Net."""
         return next(one for one in self.comparisons if one.cut == self.saved)
 
+    @property
+    def speedup(self) -> float | None:
+        """Images per second of the saved VI-Net to those of the uncut network."""
+        ours, uncut = self.best.networks[0].speed, self.best.uncut.speed
+        return None if ours is None or uncut is None else ours.mean / uncut.mean
+
 
 def demo_page(result: DemoResult) -> Page:
     """The page of the demo."""
+    best, comparisons = result.best, result.comparisons
+    measured = (
+        "Accuracy on the test images, the difference Δ to the uncut network in percentage points, "
+        "parameters of each part, images per second in batches of "
+        f"{result.batch} (all networks of a table take turns on the same machine), and seconds "
+        "to build and train the head, without the latents that all heads share."
+    )
+    tables = map(comparison_table, comparisons)
+    inside = (Code(str(best.build)), *_pictures(result), Beside(training_figures(best)))
+    same = "The same command gives the same networks on the same versions; only times differ."
+    settings = facts_table("settings", "Settings behind every cut", result.settings.items())
+    machine = facts_table("machine", "Versions and machine", result.machine.items())
+    sections = (
+        Section("Accuracy, size and speed", (measured, accuracy_figure(comparisons), *tables)),
+        _duels(result),
+        Section(f"Inside the VI-Net cut at {result.saved}", inside),
+        _parameters(result),
+        _complexity(result),
+        _one_image(result),
+        Section("How to repeat it", (same, Code(result.command), Beside((settings, machine)))),
+    )
     known = ("vinets", "python", "torch", "numpy")
     versions = ", ".join(f"{name} {result.machine[name]}" for name in known)
-    about = (_accuracies, _duels, _inside, _parameters, _complexity, _one_image, _repeat)
-    sections = tuple(section(result) for section in about)
     return Page(TITLE, _lead(result), sections, f"{versions}. Seed {result.seed}.")
 
 
@@ -123,19 +148,31 @@ def outcome_page(result: DemoResult) -> Page:
 
 
 def _lead(result: DemoResult) -> tuple[Block, ...]:
-    duels = tuple(standings(duels_of(result.comparisons)))
+    uncut, saved, ratio = result.best.uncut, result.best.networks[0], result.speedup
+    gap = number(100 * (saved.accuracy - uncut.accuracy), "+.2f")
+    share = number(saved.parameters / uncut.parameters, ".0%")
+    facts = [
+        ("Test accuracy", number(saved.accuracy, ".2%"), f"{gap} points to the uncut network"),
+        ("Parameters", number(saved.parameters, ","), f"{share} of the uncut network"),
+    ]
+    if saved.speed is not None and ratio is not None:
+        remark = f"{number(ratio, '.2f')} × the uncut network"
+        facts.append(("Images per second", number(saved.speed.mean, ",.0f"), remark))
+    facts.append(("Cut", result.saved, f"of {len(result.comparisons)} that were tried"))
+    duels = Bullets(tuple(standings(duels_of(result.comparisons))))
     first = (QUICK,) if result.quick else ()
-    return (*first, summary(result), _facts(result), Bullets(duels))
+    return (*first, summary(result), Facts(tuple(facts)), duels)
 
 
 def summary(result: DemoResult) -> str:
     """What happened, in a few sentences."""
     uncut, saved = result.best.uncut, result.best.networks[0]
     gap = 100 * (saved.accuracy - uncut.accuracy)
+    # Below what two digits show, the two numbers in the sentence are the same.
     often = "as often as" if abs(gap) < 0.005 else f"{'more' if gap > 0 else 'less'} often than"
     share = saved.parameters / uncut.parameters
     size = f"{1 - share:.0%} fewer" if share < 1 else f"{share - 1:.0%} more"
-    ratio = _speed_ratio(saved, uncut)
+    ratio = result.speedup
     speed = "" if ratio is None else f" and takes {ratio:.2f} times as many images per second"
     return (
         f"A small convolutional network was trained on {number(result.train, ',')} images of "
@@ -149,40 +186,6 @@ def summary(result: DemoResult) -> str:
     )
 
 
-def _speed_ratio(network: NetworkResult, uncut: NetworkResult) -> float | None:
-    if network.speed is None or uncut.speed is None:
-        return None
-    return network.speed.mean / uncut.speed.mean
-
-
-def _facts(result: DemoResult) -> Facts:
-    uncut, saved = result.best.uncut, result.best.networks[0]
-    gap = number(100 * (saved.accuracy - uncut.accuracy), "+.2f")
-    share = number(saved.parameters / uncut.parameters, ".0%")
-    facts = [
-        Fact("Test accuracy", number(saved.accuracy, ".2%"), f"{gap} points to the uncut network"),
-        Fact("Parameters", number(saved.parameters, ","), f"{share} of the uncut network"),
-    ]
-    ratio = _speed_ratio(saved, uncut)
-    if saved.speed is not None and ratio is not None:
-        remark = f"{number(ratio, '.2f')} × the uncut network"
-        facts.append(Fact("Images per second", number(saved.speed.mean, ",.0f"), remark))
-    tried = f"of {len(result.comparisons)} that were tried"
-    return Facts((*facts, Fact("Cut", result.saved, tried)))
-
-
-def _accuracies(result: DemoResult) -> Section:
-    text = (
-        "Accuracy on the test images, the difference Δ to the uncut network in percentage points, "
-        "parameters of each part, images per second in batches of "
-        f"{result.batch} (all networks of a table take turns on the same machine), and seconds "
-        "to build and train the head, without the latents that all heads share."
-    )
-    tables = map(comparison_table, result.comparisons)
-    figure = accuracy_figure(result.comparisons)
-    return Section("Accuracy, size and speed", (text, figure, *tables))
-
-
 def _duels(result: DemoResult) -> Section:
     duels = duels_of(result.comparisons)
     found = {(one.baseline, one.cut): str(one) for one in duels}
@@ -194,24 +197,12 @@ def _duels(result: DemoResult) -> Section:
         f"the matter is open. About {LEVEL * len(duels):.1g} of {len(duels)} such tests would fall "
         "below this by chance alone."
     )
-    table = Table.from_rows(
-        "duels",
-        "Errors of the VI-Net to those of the baseline",
-        ["baseline", *cuts],
-        [
-            (b, *(found.get((b, cut), "") for cut in cuts))
-            for b in dict.fromkeys(b for b, _ in found)
-        ],
-    )
+    baselines = dict.fromkeys(one.baseline for one in duels)
+    # A baseline that a cut does not have leaves its cell empty.
+    rows = [(name, *(found.get((name, cut), "") for cut in cuts)) for name in baselines]
+    caption = "Errors of the VI-Net to those of the baseline"
+    table = Table.from_rows("duels", caption, ["baseline", *cuts], rows)
     return Section("Against each baseline", (text, table))
-
-
-def _inside(result: DemoResult) -> Section:
-    best = result.best
-    curves = (training_figure(best, "loss"), training_figure(best, "validation_loss"))
-    drawn = Beside(tuple(filter(None, curves)))
-    blocks = (Code(str(best.build)), *_pictures(result), drawn)
-    return Section(f"Inside the VI-Net cut at {result.saved}", blocks)
 
 
 def _pictures(result: DemoResult) -> tuple[Block, ...]:
@@ -303,19 +294,8 @@ def _one_image(result: DemoResult) -> Section:
         f"The VI-Net was saved, loaded again and asked about test image {example.index}, a "
         f"{example.label}. It says {example.prediction}, {right}."
     )
-    answers = Table.from_rows(
-        "answers",
-        "Most probable classes",
-        ["class", Column("probability", format=".2%")],
-        [(f"digit {name}", probability) for name, probability in order[:5]],
-    )
+    columns = ("class", Column("probability", format=".2%"))
+    rows = [(f"digit {name}", probability) for name, probability in order[:5]]
+    answers = Table.from_rows("answers", "Most probable classes", columns, rows)
     picture = Code(example.picture, f"A handwritten {example.label} of 8 by 8 pixels")
     return Section("One image", (text, Beside((picture, answers))))
-
-
-def _repeat(result: DemoResult) -> Section:
-    text = "The same command gives the same networks on the same versions; only times differ."
-    settings = facts_table("settings", "Settings behind every cut", result.settings.items())
-    machine = facts_table("machine", "Versions and machine", result.machine.items())
-    blocks = (text, Code(result.command), Beside((settings, machine)))
-    return Section("How to repeat it", blocks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from vinets.palette import COLORS, GREY, INK, OURS, STYLE, color_of, looks, marker_of
 from vinets.report.formats import number
-from vinets.report.values import Axis, Drawing, Figure, Series
+from vinets.report.values import Drawing, Figure, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,11 +50,23 @@ def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Pa
 
 def svg(drawing: Drawing) -> str:
     """The SVG element of a drawing, in the colours of the page around it."""
-    file = io.StringIO()
+    file, name = io.StringIO(), drawing.id
     with _sheet(drawing.size, ON_PAGE) as sheet:
         drawing.draw(sheet.add_subplot())
         sheet.savefig(file, format="svg")
-    return _inlined(file.getvalue(), drawing.id, drawing.alt)
+    body = file.getvalue()
+    body = body[body.index("<svg") :].strip()
+    # Name spaces and metadata are nothing that HTML needs.
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    body = re.sub(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"', "", body)
+    body = body.replace("xlink:href=", "href=").replace(INK, "currentColor")
+    for index, color in enumerate((OURS, *COLORS)):  # those of dark screens, where it is dark
+        body = body.replace(color, f"var(--series-{index})")
+    body = body.replace(GREY, "var(--quiet)")
+    # Every drawing of a page has names of its own, for matplotlib gives all of them the same.
+    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
+    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(drawing.alt)}" ', 1)
 
 
 @contextmanager
@@ -71,32 +84,31 @@ def _sheet(size: tuple[float, float], style: dict[Any, Any]) -> Iterator[Any]:
         yield Sheet(figsize=size, layout="constrained")
 
 
-def _inlined(text: str, name: str, alt: str) -> str:
-    """The SVG element of a file, without name spaces and metadata, which HTML does not need."""
-    body = text[text.index("<svg") :].strip()
-    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
-    body = re.sub(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"', "", body)
-    body = body.replace("xlink:href=", "href=").replace(INK, "currentColor")
-    for index, color in enumerate((OURS, *COLORS)):  # those of dark screens, where it is dark
-        body = body.replace(color, f"var(--series-{index})")
-    body = body.replace(GREY, "var(--quiet)")
-    body = re.sub(r'\bid="', f'id="{name}-', body)
-    body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
-    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" ', 1)
-
-
 def draw_figure(ax: Axes, figure: Figure) -> None:
     """Draw series, with one standard deviation to both sides, and levels.
 
     Values that a logarithmic axis cannot show are left out.
     """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     for one, look in zip(figure.series, looks(one.name for one in figure.series), strict=True):
         _draw_series(ax, figure, one, look)
     for level in figure.levels:
         if level.y > 0 or not figure.y.log:
             ax.axhline(level.y, color=GREY, linestyle="--", linewidth=1.3, label=level.name)
     for part, axis in (("x", figure.x), ("y", figure.y)):
-        _set_axis(ax, part, axis)
+        ticks = getattr(ax, f"{part}axis")
+        ticks.set_label_text(axis.label)
+        if axis.names:
+            ticks.set_ticks(range(len(axis.names)), axis.names)
+            continue
+        if axis.log:
+            getattr(ax, f"set_{part}scale")("log")
+            low, high = sorted(ticks.get_view_interval())  # series are drawn already
+            if high / low < 100:  # powers of ten alone would be too few
+                ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0)))
+            ticks.set_minor_formatter(NullFormatter())
+        ticks.set_major_formatter(lambda value, _: number(value, ",.10g"))
     if figure.series or figure.levels:
         legend_above(ax)
     ax.figure.suptitle(figure.title, fontsize=11, x=0.02, ha="left")
@@ -109,41 +121,22 @@ def legend_above(ax: Axes) -> None:
 
 
 def _draw_series(ax: Axes, figure: Figure, series: Series, look: int) -> None:
-    above = 3 if look == 0 else 2  # ours over the others
-    x = [value if value > 0 or not figure.x.log else math.nan for value in series.x]
-    y = [math.nan if v is None or (figure.y.log and v <= 0) else v for v in series.y]
+    x, y = np.array(series.x, float), np.array(series.y, float)  # None becomes NaN: a gap
+    for values, axis in ((x, figure.x), (y, figure.y)):
+        values[(values <= 0) & axis.log] = np.nan
     line = "none" if figure.kind == "scatter" else "--" if series.dashed else "-"
-    style: dict[str, Any] = {"color": color_of(look), "zorder": above}
+    style: dict[str, Any] = {"color": color_of(look), "zorder": 3 if look == 0 else 2}  # on top
     marks: dict[str, Any] = {"marker": marker_of(look), "markersize": 5}
     if series.marks is not None:
         marks["markevery"] = list(series.marks)
     ax.plot(x, y, ls=line, lw=2.6 if look == 0 else 1.4, label=series.name, **marks, **style)
     if series.std is None:
         return
-    spread = [value or 0.0 for value in series.std]
+    spread = np.array([value or 0.0 for value in series.std])
     if figure.kind == "scatter":
         ax.errorbar(x, y, yerr=spread, fmt="none", elinewidth=1, capsize=2, **style)
         return
-    low = [value - std for value, std in zip(y, spread, strict=True)]
-    high = [value + std for value, std in zip(y, spread, strict=True)]
+    low = y - spread
     if figure.y.log:  # a band that reaches below zero ends at the lowest value
-        floor = min((value for value in y if not math.isnan(value)), default=1.0)
-        low = [value if math.isnan(value) or value > 0 else floor for value in low]
-    ax.fill_between(x, low, high, alpha=0.15, linewidth=0, **style)
-
-
-def _set_axis(ax: Axes, part: str, axis: Axis) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    ticks = getattr(ax, f"{part}axis")
-    getattr(ax, f"set_{part}label")(axis.label)
-    if axis.names:
-        ticks.set_ticks(range(len(axis.names)), axis.names)
-        return
-    if axis.log:
-        getattr(ax, f"set_{part}scale")("log")
-        low, high = sorted(getattr(ax, f"get_{part}lim")())
-        if high / low < 100:  # powers of ten alone would be too few
-            ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0)))
-        ticks.set_minor_formatter(NullFormatter())
-    ticks.set_major_formatter(lambda value, _: number(value, ",.10g"))
+        low[low <= 0] = min(y[np.isfinite(y)], default=1.0)
+    ax.fill_between(x, low, y + spread, alpha=0.15, linewidth=0, **style)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vinets.report.values import Column, Row
 
-__all__ = ["both", "cell", "change", "difference", "number", "paper_cell"]
+__all__ = ["both", "cell", "difference", "number", "paper_cell"]
 
 NOTHING = "–"
 
@@ -75,11 +75,6 @@ def both(column: Column, row: Row) -> str:
     """Our value, and the paper's in brackets where there is one."""
     ours, paper = cell(column, row), paper_cell(column, row)
     return f"{ours} ({paper})" if paper else ours
-
-
-def change(column: Column, row: Row) -> str:
-    """Our value less the paper's."""
-    return difference(row.values.get(column.name), row.paper.get(column.name), column.format)
 
 
 def _is_finite(value: Any) -> bool:

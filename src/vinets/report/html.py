@@ -7,14 +7,13 @@ stands in their place. Drawings are SVG by matplotlib.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 from vinets.palette import looks
 from vinets.report.figures import can_draw, svg
-from vinets.report.formats import cell, change, number, paper_cell
+from vinets.report.formats import cell, difference, number, paper_cell
 from vinets.report.values import (
     Axis,
     Beside,
@@ -28,7 +27,6 @@ from vinets.report.values import (
     Folded,
     Page,
     Row,
-    Section,
     Series,
     Table,
 )
@@ -46,9 +44,19 @@ FEW_COLUMNS = 3  # that fit on any screen; the rows of larger tables become card
 def html(page: Page) -> str:
     """The page as one file, with its style, pictures and scripts inside."""
     lead = "\n".join(_html(block, "") for block in page.lead)
-    sections = "\n".join(map(_section, page.sections))
     if not can_draw() and page.holds(Drawing):
         lead += _html(NO_DRAWINGS, "")
+    contents, sections = "", []
+    for section in page.sections:
+        name, title, remark = section.id, escape(section.title), _remark(section.remark)
+        if name:
+            contents += f'<li><a href="#{name}">{title}</a>{remark}</li>\n'
+        # No identifier holds a colon, so that figures of two sections cannot share a name.
+        blocks = "\n".join(_html(block, f"{name}:" if name else "") for block in section.blocks)
+        opening = f'<section id="{name}">' if name else "<section>"
+        sections.append(f"{opening}\n<h2>{title}{remark}</h2>\n{blocks}\n</section>\n")
+    if contents:
+        contents = f'<nav class="contents" aria-label="Contents">\n<ol>\n{contents}</ol>\n</nav>\n'
     script = f"<script>\n{_asset('interactive.js')}</script>\n" if page.holds(Figure) else ""
     return f"""<!doctype html>
 <html lang="en">
@@ -64,10 +72,9 @@ def html(page: Page) -> str:
 <header>
 <h1>{escape(page.title)}</h1>
 {lead}
-{_contents(page.sections)}</header>
+{contents}</header>
 <main>
-{sections}
-</main>
+{"".join(sections)}</main>
 <footer>{escape(page.footer)}</footer>
 {script}</body>
 </html>
@@ -78,27 +85,8 @@ def _asset(name: str) -> str:
     return files("vinets.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _contents(sections: Iterable[Section]) -> str:
-    links = "\n".join(
-        f'<li><a href="#{one.id}">{escape(one.title)}</a>{_remark(one.remark)}</li>'
-        for one in sections
-        if one.id
-    )
-    if not links:
-        return ""
-    return f'<nav class="contents" aria-label="Contents">\n<ol>\n{links}\n</ol>\n</nav>\n'
-
-
 def _remark(text: str) -> str:
     return f" <small>{escape(text)}</small>" if text else ""
-
-
-def _section(section: Section) -> str:
-    name = f' id="{section.id}"' if section.id else ""
-    prefix = f"{section.id}:" if section.id else ""
-    blocks = "\n".join(_html(block, prefix) for block in section.blocks)
-    title = f"{escape(section.title)}{_remark(section.remark)}"
-    return f"<section{name}>\n<h2>{title}</h2>\n{blocks}\n</section>"
 
 
 # --- blocks -----------------------------------------------------------------------------------
@@ -114,9 +102,9 @@ def _html(block: Block, prefix: str) -> str:
             return f"<ul>\n{rows}\n</ul>" if rows else ""
         case Facts(facts):
             cells = "\n".join(
-                f"<div><dt>{escape(fact.name)}</dt><dd>{escape(fact.value)}"
-                f"<small>{escape(fact.remark)}</small></dd></div>"
-                for fact in facts
+                f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
+                f"<small>{escape(remark)}</small></dd></div>"
+                for name, value, remark in facts
             )
             return f'<dl class="facts">\n{cells}\n</dl>'
         case Code(text, alt):
@@ -129,21 +117,19 @@ def _html(block: Block, prefix: str) -> str:
             inner = "\n".join(_html(one, prefix) for one in blocks)
             summary = f"<summary>{escape(title)}</summary>"
             return f'<details class="folded">{summary}\n{inner}\n</details>'
-        case Drawing():
-            return _drawing(block) if can_draw() else ""
+        case Drawing(_, _, caption, _, (width, _)):
+            if not can_draw():
+                return ""
+            kind = "scroll wide" if width > 6 else "scroll"
+            return (
+                f'<figure>\n<div class="{kind}" tabindex="0">\n{svg(block)}\n</div>\n'
+                f"<figcaption>{escape(caption, quote=False)}</figcaption>\n</figure>"
+            )
         case Table():
             return _table(block)
         case Figure():
             return _figure(block, prefix)
     raise TypeError(f"{type(block).__name__} is no block of a page.")
-
-
-def _drawing(block: Drawing) -> str:
-    kind = "scroll wide" if block.size[0] > 6 else "scroll"
-    return (
-        f'<figure>\n<div class="{kind}" tabindex="0">\n{svg(block)}\n</div>\n'
-        f"<figcaption>{escape(block.caption, quote=False)}</figcaption>\n</figure>"
-    )
 
 
 # --- tables -----------------------------------------------------------------------------------
@@ -186,7 +172,8 @@ def _cell(column: Column, row: Row) -> str:
         ours = f'<span class="verdict {verdict}">{ours}</span>'
     if not paper:
         return ours
-    moved = change(column, row) if column.difference else ""
+    values = row.values.get(column.name), row.paper.get(column.name)
+    moved = difference(*values, column.format) if column.difference else ""
     kind = ""
     if column.better is not None and moved.strip("+−0.,%"):
         kind = "gain" if moved.startswith("+") == (column.better == "higher") else "loss"
@@ -207,24 +194,9 @@ def _kind(*names: str) -> str:
 
 
 def _figure(figure: Figure, prefix: str) -> str:
-    title = escape(figure.title)
-    caption = f"<p>{escape(figure.caption, quote=False)}</p>\n" if figure.caption else ""
-    # Inside a script element no "<" may stand that could end it.
-    data = json.dumps(_figure_data(figure), allow_nan=False).replace("<", "\\u003c")
-    return (
-        f'<figure class="chart" id="{prefix}{figure.id}">\n<figcaption>{title}</figcaption>\n'
-        f'<div class="legend" role="group" aria-label="Series of: {title}"></div>\n'
-        f'<div class="plot"><svg role="group" aria-label="{title}"></svg></div>\n'
-        f"{caption}<noscript><p>{NO_SCRIPT}</p></noscript>\n"
-        f"<details open><summary>Show data</summary>\n{_table(_data_table(figure))}\n"
-        f'</details>\n<script type="application/json">{data}</script>\n</figure>'
-    )
-
-
-def _figure_data(figure: Figure) -> dict[str, Any]:
-    """What the script draws; numbers to be read come as text, in their formats."""
+    """What the script draws stands beside it as JSON; numbers to be read are text in there."""
     styles = looks(one.name for one in figure.series)
-    return {
+    data = {
         "kind": figure.kind,
         "x": {"label": figure.x.label, "log": figure.x.log, "names": figure.x.names},
         "y": {"label": figure.y.label, "log": figure.y.log},
@@ -237,13 +209,24 @@ def _figure_data(figure: Figure) -> dict[str, Any]:
             for level in figure.levels
         ],
     }
+    # Inside a script element no "<" may stand that could end it.
+    stored = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+    title = escape(figure.title)
+    caption = f"<p>{escape(figure.caption, quote=False)}</p>\n" if figure.caption else ""
+    return (
+        f'<figure class="chart" id="{prefix}{figure.id}">\n<figcaption>{title}</figcaption>\n'
+        f'<div class="legend" role="group" aria-label="Series of: {title}"></div>\n'
+        f'<div class="plot"><svg role="group" aria-label="{title}"></svg></div>\n'
+        f"{caption}<noscript><p>{NO_SCRIPT}</p></noscript>\n"
+        f"<details open><summary>Show data</summary>\n{_table(_data_table(figure))}\n"
+        f'</details>\n<script type="application/json">{stored}</script>\n</figure>'
+    )
 
 
 def _points(figure: Figure, series: Series) -> list[dict[str, Any]]:
     count = len(series.x)
-    labels = series.labels or ("",) * count
-    stds = series.std or (None,) * count
-    marked = set(range(count) if series.marks is None else series.marks)
+    labels, stds = series.labels or ("",) * count, series.std or (None,) * count
+    found = zip(series.x, series.y, stds, labels, strict=True)
     return [
         {
             "index": index,
@@ -251,13 +234,11 @@ def _points(figure: Figure, series: Series) -> list[dict[str, Any]]:
             "y": y,
             "std": std,
             "label": label,
-            "marked": index in marked,
+            "marked": series.marks is None or index in series.marks,
             "xText": _read(x, figure.x),
             "yText": _read(y, figure.y, std),
         }
-        for index, (x, y, std, label) in enumerate(
-            zip(series.x, series.y, stds, labels, strict=True)
-        )
+        for index, (x, y, std, label) in enumerate(found)
     ]
 
 
@@ -276,6 +257,7 @@ def _data_table(figure: Figure) -> Table:
     names = [one.name for one in figure.series]
     x = Column("x", figure.x.label, None if figure.x.names else "")
     label = [Column("label", "point")] * labelled
+    # Points that share x and label would overwrite each other in a row.
     if figure.kind == "lines" and all(map(lambda k, p: len(k) == len(p), keyed, points)):
         columns = [*label, x, *(Column(f"y{i}", name, "") for i, name in enumerate(names))]
         rows = [

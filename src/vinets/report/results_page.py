@@ -1,10 +1,13 @@
-"""Results of experiments as one page: tables beside the paper's, figures, how it was run."""
+"""Results of experiments, read from files and shown as one page."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
 
+from vinets.files import read_json
+from vinets.plain import from_plain
 from vinets.report.formats import number
 from vinets.report.values import (
     Beside,
@@ -18,9 +21,8 @@ from vinets.report.values import (
     facts_table,
 )
 
-__all__ = ["results_page"]
+__all__ = ["read_results", "results_page"]
 
-TITLE = "Results"
 LEAD = (
     "Every table has our values. Below them, where the paper prints one, stand its value and ours "
     "less the paper's. ± is one standard deviation. In the figures, point at a mark or go "
@@ -28,31 +30,57 @@ LEAD = (
 )
 
 
-def results_page(
-    results: Iterable[ExperimentResult], title: str = TITLE, *, lead: str = LEAD
-) -> Page:
+KINDS = {"title", "tables", "figures"}  # one of them tells a result from other JSON
+
+
+def read_results(folder: str | Path) -> list[ExperimentResult]:
+    """Results of a folder, a JSON file each, in their order.
+
+    Other files, JSON that is no experiment and folders inside it are passed over. An error names
+    the file that is broken, and the key.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {folder}. Pass the one into which vinets reproduce wrote."
+        )
+    found: dict[str, tuple[Path, ExperimentResult]] = {}
+    for path in sorted(folder.glob("*.json")):
+        values = read_json(path) if path.is_file() else None
+        if not (isinstance(values, dict) and "experiment" in values and KINDS & values.keys()):
+            continue
+        result = from_plain(ExperimentResult, values, path.name)
+        known, _ = found.setdefault(result.experiment, (path, result))
+        if known is not path:
+            raise ValueError(
+                f"{known.name} and {path.name} are both results of {result.experiment!r}. Keep one."
+            )
+    if not found:
+        raise ValueError(
+            f"{folder} holds no results of experiments. Write some with vinets reproduce."
+        )
+    return sorted((one for _, one in found.values()), key=lambda one: (one.order, one.experiment))
+
+
+def results_page(results: Iterable[ExperimentResult], title: str = "Results") -> Page:
     """The page of results such as those of :func:`vinets.report.read_results`."""
     found = list(results)
     versions = sorted({str(one.machine.get("vinets", "unknown")) for one in found})
     footer = f"Written by vinets report. Results of vinets {', '.join(versions)}."
-    return Page(title, (lead,), tuple(map(_section, found)), footer)
+    return Page(title, (LEAD,), tuple(map(_section, found)), footer)
 
 
 def _section(result: ExperimentResult) -> Section:
     figures = result.figures if len(result.figures) < 2 else (Beside(result.figures),)
-    said: tuple[Block, ...] = (*result.text, *result.tables, *figures, Bullets(result.notes))
-    blocks = (*said, _how_it_was_run(result))
-    return Section(result.title, blocks, result.experiment, result.paper)
-
-
-def _how_it_was_run(result: ExperimentResult) -> Folded:
     seconds = None if result.seconds is None else number(result.seconds, ",.1f")
     settings = [("seeds", result.seeds or None), ("seconds in all", seconds)]
     tables = (
         facts_table("settings", "Settings", [*settings, *result.settings.items()]),
         facts_table("machine", "Versions and machine", result.machine.items()),
     )
-    filled = tuple(table for table in tables if table.rows)
-    command = (Code(shlex.join(result.command)),) if result.command else ()
-    blocks: tuple[Block, ...] = (*command, *((Beside(filled),) if filled else ()))
-    return Folded("How it was run", blocks or ("The results do not say.",))
+    run: list[Block] = [Code(shlex.join(result.command))] if result.command else []
+    if filled := tuple(table for table in tables if table.rows):
+        run.append(Beside(filled))
+    folded = Folded("How it was run", tuple(run) or ("The results do not say.",))
+    blocks = (*result.text, *result.tables, *figures, Bullets(result.notes), folded)
+    return Section(result.title, blocks, result.experiment, result.paper)

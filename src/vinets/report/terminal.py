@@ -1,4 +1,4 @@
-"""Tables and pages on the terminal."""
+"""Tables and pages as text: on the terminal, and as Markdown for documentation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vinets.report.values import (
     Table,
 )
 
-__all__ = ["as_characters", "print_page", "print_table"]
+__all__ = ["as_characters", "markdown", "print_page", "print_table"]
 
 SHADES = " .:-=+*#%@"
 WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
@@ -75,9 +75,8 @@ def _show(block: Block, console: Console) -> None:
                 _show(f"- {item}", console)
         case Facts(facts):
             console.print()
-            for one in facts:
-                remark = f" ({one.remark})" if one.remark else ""
-                console.print(f"{one.name}: {one.value}{remark}", soft_wrap=not console.is_terminal)
+            for name, value, remark in facts:
+                console.print(f"{name}: {value} ({remark})", soft_wrap=not console.is_terminal)
         case Code(text):
             console.print(f"\n{text}", soft_wrap=True)
         case Beside(blocks) | Folded(_, blocks):
@@ -89,6 +88,7 @@ def _show(block: Block, console: Console) -> None:
 
 def _show_table(table: Table, console: Console) -> None:
     console.print(f"\n{table.caption}", style="bold", soft_wrap=not console.is_terminal)
+    # What rich measures ends at the width that it is given, where everything would seem to fit.
     wide = console.options.update(max_width=10_000)
     for tight in (False, True):
         grid = _grid(table, tight)
@@ -107,11 +107,10 @@ def _grid(table: Table, tight: bool) -> Grid:
     """The table in columns; a tight one has short headings and little room between them."""
     box = None if tight else SIMPLE_HEAD
     grid = Grid(box=box, show_edge=False, pad_edge=False, padding=(0, 1 if tight else 2, 0, 0))
-    cells = [[both(column, row) for column in table.columns] for row in table.rows]
     headings = []
-    for index, column in enumerate(table.columns):
+    for column in table.columns:
         # Headings are broken at blanks where they are wider than what stands below them.
-        room = max(1 if tight else 8, *(len(row[index]) for row in cells), 0)
+        room = max([1 if tight else 8, *(len(both(column, row)) for row in table.rows)])
         name = (tight and column.short) or column.heading
         headings.append(textwrap.wrap(name, room, break_long_words=False))
     height = max(map(len, headings))
@@ -121,12 +120,12 @@ def _grid(table: Table, tight: bool) -> Grid:
             grid.add_column(text, overflow="fold", min_width=min(12, max(map(len, lines))))
         else:
             grid.add_column(text, justify="right", no_wrap=True)
-    known = {id(row): texts for row, texts in zip(table.rows, cells, strict=True)}
     for section, rows in table.parts():
         if section is not None:
             grid.add_row(section, style="bold")
         for row in rows:
-            grid.add_row(*known[id(row)], style="bold" if row.marked else None)
+            cells = (both(column, row) for column in table.columns)
+            grid.add_row(*cells, style="bold" if row.marked else None)
     return grid
 
 
@@ -143,3 +142,36 @@ def as_characters(image: Tensor) -> str:
     low, high = image.min(), image.max()
     levels = (image - low) / (high - low).clamp_min(1e-9) * (len(SHADES) - 1)
     return "\n".join("".join(2 * SHADES[v] for v in row) for row in levels.round().int().tolist())
+
+
+def markdown(table: Table) -> str:
+    r"""A table with numbers to the right and the paper's in brackets behind ours.
+
+    Examples
+    --------
+    >>> from vinets.report.values import Column, Row
+    >>> columns = (Column("model"), Column("n", "numbers", ","))
+    >>> rows = (Row({"model": "A|B", "n": 1200}, {"n": 1300}, marked=True),)
+    >>> print(markdown(Table("t", "Sizes", columns, rows)))
+    | model | numbers |
+    |---|---:|
+    | **A\|B** | 1,200 (1,300) |
+    """
+    others = table.columns[1:]
+    rule = "|---|" + "".join("---|" if column.format is None else "---:|" for column in others)
+    lines = [_line([_escaped(column.heading) for column in table.columns]), rule]
+    for section, rows in table.parts():
+        if section is not None:
+            lines.append(f"| **{_escaped(section)}** |" + " |" * len(others))
+        for row in rows:
+            name, *cells = (_escaped(both(column, row)) for column in table.columns)
+            lines.append(_line([f"**{name}**" if row.marked else name, *cells]))
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("||", "‖").replace("|", "\\|")  # a bar would end the cell
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

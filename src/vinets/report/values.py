@@ -1,7 +1,7 @@
 """What a report is made of: tables, figures, text and the pages that hold them, as plain data.
 
-Whoever has results builds these values, and nothing else. :mod:`vinets.report.terminal`,
-:mod:`vinets.report.markdown` and :mod:`vinets.report.html` show them.
+Whoever has results builds these values, and nothing else. :mod:`vinets.report.terminal`
+and :mod:`vinets.report.html` show them.
 """
 
 from __future__ import annotations
@@ -17,33 +17,14 @@ from vinets.report.formats import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Axis",
-    "Beside",
-    "Block",
-    "Bullets",
-    "Code",
-    "Column",
-    "Drawing",
-    "ExperimentResult",
-    "Fact",
-    "Facts",
-    "Figure",
-    "Folded",
-    "Number",
-    "Page",
-    "ReferenceLine",
-    "Row",
-    "Section",
-    "Series",
-    "Table",
-    "Value",
-    "facts_table",
-]
+__all__ = ["Axis", "Beside", "Block", "Bullets", "Code", "Column", "Drawing", "ExperimentResult"]
+__all__ += ["Facts", "Figure", "Folded", "Number", "Page", "ReferenceLine", "Row", "Section"]
+__all__ += ["Series", "Table", "Value", "facts_table"]
 
 Number: TypeAlias = int | float  # both, for counts are read back from JSON as they were
 Value: TypeAlias = str | Number | bool | None
 
+# What a file may ask for: no width, for one of a billion characters would fill the memory.
 FORMAT = re.compile(r"(10\^)?\+?,?(\.\d{1,2})?[defg%]?×?")
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 KINDS = ("lines", "scatter")
@@ -128,15 +109,13 @@ class Table:
         caption: str,
         columns: Sequence[Column | str],
         rows: Iterable[Sequence[Value]],
-        *,
-        marked: Iterable[int] = (),
     ) -> Table:
         """A table of cells in the order of its columns; a plain name is a column of text."""
         made = tuple(Column(c) if isinstance(c, str) else c for c in columns)
-        names, chosen = [column.name for column in made], set(marked)
-        values = (dict(zip(names, row, strict=True)) for row in rows)
-        filled = (Row(row, marked=index in chosen) for index, row in enumerate(values))
-        return cls(id, caption, made, tuple(filled))
+        names = [column.name for column in made]
+        return cls(
+            id, caption, made, tuple(Row(dict(zip(names, row, strict=True))) for row in rows)
+        )
 
     @property
     def is_compared(self) -> bool:
@@ -148,6 +127,7 @@ class Table:
         """Rows by their section, in order; no heading is repeated."""
         found: list[tuple[str | None, list[Row]]] = []
         for row in self.rows:
+            # A row without a section belongs to the one above it.
             if not found or (row.section is not None and row.section != found[-1][0]):
                 found.append((row.section, []))
             found[-1][1].append(row)
@@ -205,6 +185,7 @@ class Series:
 
     def __post_init__(self) -> None:
         count = len(self.x)
+        # No labels at all are as good as one for every point.
         for name, values in (("y", self.y), ("labels", self.labels or self.x), ("std", self.std)):
             if values is not None and len(values) != count:
                 raise _wrong(name, f"a list of {count} entries, as many as x", len(values))
@@ -266,19 +247,10 @@ class Bullets:
 
 
 @dataclass(frozen=True)
-class Fact:
-    """A large number: what it is, the number, a remark."""
-
-    name: str
-    value: str
-    remark: str = ""
-
-
-@dataclass(frozen=True)
 class Facts:
-    """Large numbers side by side."""
+    """Large numbers side by side: what each is, the number, a remark."""
 
-    facts: tuple[Fact, ...]
+    facts: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)
