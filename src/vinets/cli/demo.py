@@ -11,21 +11,13 @@ from vinets.cli.generate import takes
 from vinets.cli.options import OUTPUT, RUNNING, Common, option
 from vinets.cli.output import print_json, watching
 
-__all__ = ["demo"]
-
 
 @takes(common=Common)
 def demo(
     *,
-    out: Annotated[
-        Path, option(OUTPUT, "--out", help="Folder for tables, page and network.")
-    ] = Path("out/demo"),
-    seeds: Annotated[
-        int, option(RUNNING, "--seeds", help="Repeat with so many seeds and average.", min=1)
-    ] = 1,
-    quick: Annotated[
-        bool, option(RUNNING, "--quick", help="Two cuts and little training, in seconds.")
-    ] = False,
+    out: Annotated[Path, option(OUTPUT, "Folder for tables, page and network.")] = Path("out/demo"),
+    seeds: Annotated[int, option(RUNNING, "Repeat with so many seeds and average.", min=1)] = 1,
+    quick: Annotated[bool, option(RUNNING, "Two cuts and little training, in seconds.")] = False,
     common: Common,
 ) -> None:
     """Train a small network on digits, cut it, and compare VI-Nets with their baselines.

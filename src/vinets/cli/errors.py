@@ -9,8 +9,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-__all__ = ["OneSentenceGroup", "sentence"]
-
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
 REFUSED, STOPPED = 2, 130
 

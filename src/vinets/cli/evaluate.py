@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from vinets.measure import Evaluation
     from vinets.report import Table
 
-__all__ = ["evaluate"]
-
 
 @takes(reading=Reading, common=Common)
 def evaluate(
@@ -25,8 +23,8 @@ def evaluate(
         typer.Argument(help="A folder of vinets build or vinets train, or a name with --weights."),
     ],
     reading: Reading,
-    part: Annotated[str, option(DATA, "--part", help="Part of the data: test or train.")] = "test",
-    batch_size: Annotated[int, option(DATA, "--batch-size", help="Examples at once.", min=1)] = 512,
+    part: Annotated[str, option(DATA, "Part of the data: test or train.")] = "test",
+    batch_size: Annotated[int, option(DATA, "Examples at once.", min=1)] = 512,
     common: Common,
 ) -> None:
     """Evaluate a network: accuracy, top-5 accuracy, loss and calibration, and class by class.

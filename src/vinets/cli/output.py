@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,6 @@ from vinets.plain import as_plain
 
 if TYPE_CHECKING:
     from vinets.progress import Progress
-
-__all__ = ["note", "print_json", "print_lines", "seeded", "watching"]
 
 
 @contextmanager
@@ -48,9 +46,3 @@ def note(text: str, quiet: bool = False) -> None:
 def print_json(values: Any) -> None:
     """One JSON object on stdout; what is not a finite number becomes null."""
     typer.echo(json.dumps(as_plain(values), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Plain lines on stdout."""
-    for line in lines:
-        typer.echo(line)

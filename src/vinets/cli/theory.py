@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.late_help import DATA_FORMATS
-from vinets.cli.options import DATA, OUTPUT, Common, Reading, Shape, option
+from vinets.cli.options import (
+    CUT_HELP,
+    DATA,
+    OUTPUT,
+    Common,
+    Reading,
+    Shape,
+    cut_of,
+    integers,
+    option,
+)
 from vinets.cli.output import note, print_json, seeded, watching
 from vinets.settings import Advising
 
@@ -22,7 +31,6 @@ if TYPE_CHECKING:
     from vinets.data import Source
     from vinets.pipeline.opening import Opened
 
-__all__ = ["theory"]
 
 BATCH = 256
 PICTURES = "There are figures, too: --out FOLDER writes them as a page."
@@ -36,14 +44,13 @@ class MarginReading(Reading):
         str | None,
         option(
             DATA,
-            "--data",
-            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_FORMATS}",
+            "Takes the shape of its inputs and, with --vinet, margins: {data formats}",
         ),
     ] = None  # type: ignore[assignment]
     shape: Shape = None
     examples: Annotated[
         int,
-        option(DATA, "--examples", help="Training examples to draw for margins, at most.", min=1),
+        option(DATA, "Training examples to draw for margins, at most.", min=1),
     ] = 5000
 
 
@@ -54,33 +61,18 @@ def theory(
         str,
         typer.Argument(help="A folder of vinets train, or the name of a network with --weights."),
     ],
-    cut: Annotated[
-        str | None,
-        option(
-            DATA,
-            "--cut",
-            help="Name or index of a cut (see vinets cuts), or a share: 50%.",
-            show_default="that of --vinet",
-        ),
-    ] = None,
+    cut: Annotated[str | None, option(DATA, CUT_HELP, show_default="that of --vinet")] = None,
     vinet: Annotated[
         Path | None,
-        option(DATA, "--vinet", help="Folder of a network that vinets build made of MODEL there."),
+        option(DATA, "Folder of a network that vinets build made of MODEL there."),
     ] = None,
     reading: MarginReading,
     components: Annotated[
         int,
-        option(
-            Advising.panel,
-            "--components",
-            help="Principal components, where there is no --vinet.",
-            min=1,
-        ),
+        option(Advising.panel, "Principal components, where there is no --vinet.", min=1),
     ] = 128,
     advising: Advising,
-    out: Annotated[
-        Path | None, option(OUTPUT, "--out", help="Folder for theory.json and theory.html.")
-    ] = None,
+    out: Annotated[Path | None, option(OUTPUT, "Folder for theory.json and theory.html.")] = None,
     common: Common,
 ) -> None:
     """Show the spectral complexity R of a network, and which heads behind a cut keep it down.
@@ -91,7 +83,6 @@ def theory(
 
     Example: vinets theory out/base --vinet out/vinet --data digits --out out/theory
     """
-    from vinets.cli.parsing import cut_of
     from vinets.data.sources import draw_from
     from vinets.files import write_json, write_text
     from vinets.measure import machine
@@ -142,7 +133,6 @@ def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, Source | 
     """The uncut network, an input and, where data is given, the training part."""
     from torch import Tensor
 
-    from vinets.cli.parsing import integers
     from vinets.pipeline.opening import open_uncut, require_weights
 
     if reading.data is not None and reading.shape is not None:
