@@ -68,7 +68,7 @@ def build(
     from vinets.ideals.choose import choose_ideal
     from vinets.models import preset as preset_of
     from vinets.pipeline.compare import compare_heads
-    from vinets.pipeline.opening import open_uncut_with_data
+    from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.trial import Trial
     from vinets.report import comparison_table, print_table
 
@@ -82,7 +82,9 @@ def build(
         cut, model = cut or chosen.cut, model or chosen.backbone
     trial = Trial(cut=cut_of(cut or ""), seed=common.seed, **vars(settings))
     choose_ideal(trial.finding, trial.placing, trial.projecting)  # complains before any work
-    opened, split = open_uncut_with_data(model or "", **vars(reading))
+    opened, _, split = open_uncut(model or "", **vars(reading))
+    require_weights(opened)
+    assert split is not None  # --data is required
     if chosen is not None and opened.architecture not in (None, chosen.backbone):
         raise ValueError(
             f"{chosen.name} is a {chosen.backbone}, and the network given is a "

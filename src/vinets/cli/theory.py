@@ -28,7 +28,7 @@ from vinets.settings import Advising
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vinets.data import Source
+    from vinets.data import DataSplit
     from vinets.pipeline.opening import Opened
 
 
@@ -94,14 +94,14 @@ def theory(
 
     seeded(common.seed)
     on = resolve_device("vinets", common.device)
-    opened, example, source = _open(model, reading)
+    opened, example, split = _open(model, reading)
     network = None if vinet is None else open_cut(vinet, made_of=opened)
     if network is not None:
         check_inputs(Opened(str(vinet), network), example)
     if cut is None and network is None:
         raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --vinet.")
     where = cut_of(cut) if cut is not None else network.record.cut if network is not None else ""
-    drawn = None if source is None else draw_from(source, reading.examples, common.seed)
+    drawn = None if split is None else draw_from(split.train, reading.examples, common.seed)
     with watching(common.quiet) as progress:
         progress.start(f"norms of {opened.name}", 1)
         found = study(
@@ -129,23 +129,18 @@ def theory(
     print_page(page, PICTURES if out is None else f"The figures are in {out / 'theory.html'}.")
 
 
-def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, Source | None]:
-    """The uncut network, an input and, where data is given, the training part."""
+def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, DataSplit | None]:
+    """The uncut network, an input and, where it is given, the data."""
     from torch import Tensor
 
     from vinets.pipeline.opening import open_uncut, require_weights
 
     if reading.data is not None and reading.shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")
-    opened, example, source = open_uncut(
-        model,
-        reading.data,
-        integers("--shape", reading.shape),
-        weights=reading.weights,
-        split_seed=reading.split_seed,
-        size=reading.size,
-    )
+    reads = vars(reading) | {"shape": integers("--shape", reading.shape)}
+    del reads["examples"]  # of the draw for margins, not of opening
+    opened, example, split = open_uncut(model, **reads)
     require_weights(opened)
     if not isinstance(example, Tensor):
         raise ValueError(f"{opened.name} takes several inputs. The theory is for one tensor.")
-    return opened, example, source
+    return opened, example, split
