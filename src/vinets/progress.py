@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 __all__ = ["Bars", "Lines", "Progress", "Silent", "progress_of"]
@@ -62,24 +61,17 @@ class Bars:
     """A bar for every stage on the terminal, with the time left. Use as a context manager."""
 
     def __init__(self) -> None:
+        from rich import progress as rich
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as RichProgress
 
-        self.display = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+        self.display = rich.Progress(
+            rich.TextColumn("{task.description}"),
+            rich.BarColumn(),
+            rich.MofNCompleteColumn(),
+            rich.TimeElapsedColumn(),
+            rich.TextColumn("left"),
+            rich.TimeRemainingColumn(),
+            rich.TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
         )
         self.task: Any = None
@@ -88,20 +80,15 @@ class Bars:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.shown:
             self.display.stop()
 
     def start(self, stage: str, total: int) -> None:
-        if not self.shown:
+        if not self.shown:  # a command that never starts a stage leaves the terminal alone
             self.display.start()
             self.shown = True
-        if self.task is not None:
+        if self.task is not None:  # a stage may end before its last step, at an early stop
             self.display.update(self.task, completed=self.display.tasks[-1].total)
         self.task = self.display.add_task(stage, total=total, note="")
 

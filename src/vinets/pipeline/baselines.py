@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from inspect import getattr_static
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from vinets.pipeline.collect import Latents
 __all__ = ["baseline", "baselines", "kinds_beside", "labels", "reference_to"]
 
 POINTS = 20_000  # enough to standardise monomials
+INHERITED = getattr_static(Head, "beside")
 
 
 def baselines(
@@ -71,10 +73,11 @@ def reference_to(
 
 def kinds_beside(placement: str) -> list[str]:
     """Kinds of the heads that offer themselves beside a VI head of that placement, by rank."""
+    # a head that leaves beside() as it is makes no baseline
     offered = (
         head
         for head in HEADS.values()
-        if placement in head.stands_beside and "beside" in _own_names(head)
+        if placement in head.stands_beside and getattr_static(head, "beside") is not INHERITED
     )
     return [head.kind for head in sorted(offered, key=_rank)]
 
@@ -84,11 +87,6 @@ def labels() -> list[str]:
     kinds = [kind for placement in ("global", "local") for kind in kinds_beside(placement)]
     heads = sorted((HEADS[kind] for kind in dict.fromkeys(kinds)), key=_rank)
     return list(dict.fromkeys(head.label for head in heads))
-
-
-def _own_names(head: type[Head]) -> set[str]:
-    """Names that the class, or one between it and :class:`Head`, defines."""
-    return {name for one in head.__mro__[: head.__mro__.index(Head)] for name in vars(one)}
 
 
 def _rank(head: type[Head]) -> tuple[int, str]:

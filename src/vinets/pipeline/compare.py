@@ -40,27 +40,13 @@ RESULTS = "results.json"
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What ``results.json`` holds.
+    """What ``results.json`` holds."""
 
-    Attributes
-    ----------
-    command : tuple of str
-        For the record.
-    machine : dict
-        Of :func:`vinets.measure.machine`.
-    data : str
-        Name of the data.
-    seed : int
-        Of every draw.
-    comparison : Comparison
-        Every network that was measured.
-    """
-
-    command: tuple[str, ...]
-    machine: Mapping[str, Any]
-    data: str
-    seed: int
-    comparison: Comparison
+    command: tuple[str, ...]  # for the record
+    machine: Mapping[str, Any]  # of vinets.measure.machine
+    data: str  # its name
+    seed: int  # of every draw
+    comparison: Comparison  # of every network that was measured
 
 
 def compare_heads(
@@ -142,14 +128,8 @@ def comparison_of(
 ) -> Comparison:
     """Put results of heads side by side.
 
-    Parameters
-    ----------
-    found : dict
-        Label to results of its trials, one for every seed; the VI-Net first.
-    timed : TrialResult
-        The speed of the networks of the first seed.
-    setups : sequence of Setup
-        The uncut network of every seed.
+    By the label of the head, the VI-Net first, ``found`` has a result for every seed; ``setups``
+    are the uncut networks of these seeds. The speeds are those of the first one.
     """
     first = setups[0]
     speeds = timed.timed.speeds

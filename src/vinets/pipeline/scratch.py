@@ -29,33 +29,15 @@ __all__ = ["TrainingRun", "recipe_for", "train_into"]
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """How a network was trained, and what came of it.
+    """How a network was trained, and what came of it."""
 
-    Attributes
-    ----------
-    model : str
-        Its name.
-    data : DataFacts
-        What it was trained on.
-    recipe : Recipe
-        How.
-    best_epoch, seconds
-        The epoch that was kept, and the time of all.
-    machine : dict
-        Of :func:`vinets.measure.machine`.
-    test : dict
-        Of :meth:`vinets.measure.Evaluation.to_dict`.
-    parameters : int
-        Of the network.
-    """
-
-    model: str
-    data: DataFacts
+    model: str  # its name
+    data: DataFacts  # what it was trained on
     recipe: Recipe
-    best_epoch: int
-    seconds: float
-    machine: dict[str, Any]
-    test: dict[str, Any]
+    best_epoch: int  # the one that was kept
+    seconds: float  # of all epochs
+    machine: dict[str, Any]  # of vinets.measure.machine
+    test: dict[str, Any]  # of vinets.measure.Evaluation
     parameters: int
 
 

@@ -25,18 +25,10 @@ CHUNK = 2_000  # examples at once where nothing is trained
 
 @dataclass(frozen=True)
 class Identity:
-    """What results belong to, by content.
+    """What results belong to, by content."""
 
-    Attributes
-    ----------
-    weights : str
-        Digest of every number of the uncut network.
-    data : str
-        Digest of every example and label, training and test part.
-    """
-
-    weights: str
-    data: str
+    weights: str  # digest of every number of the uncut network
+    data: str  # digest of every example and label, training and test part
 
 
 @dataclass(frozen=True)
@@ -93,7 +85,11 @@ class Setup:
     ) -> None:
         self.name, self.data, self.device, self.history = name, data, device, history
         self.model = model.to(device).eval()
-        self.train, self.test = (_resident(part, device) for part in (data.train, data.test))
+        # images lie on the device; other sources send their batches
+        self.train, self.test = (
+            part.to(device) if isinstance(part, ImageSource) else part
+            for part in (data.train, data.test)
+        )
         self._parts: dict[Sampling, Setup] = {}
 
     @cached_property
@@ -121,32 +117,24 @@ class Setup:
         if sampling == Sampling():
             return self
         if sampling not in self._parts:
-            train = _some(self.data.train, sampling.train)
-            part = DataSplit(self.data.name, train, _some(self.data.test, sampling.test))
-            self._parts[sampling] = Setup(self.name, self.model, part, self.device)
+            wanted = ((self.data.train, sampling.train), (self.data.test, sampling.test))
+            parts = (
+                part if most is None else part.subset(choose_per_class(part.labels, most, 0))
+                for part, most in wanted
+            )
+            some = DataSplit(self.data.name, *parts)
+            self._parts[sampling] = Setup(self.name, self.model, some, self.device)
         return self._parts[sampling]
 
 
 @dataclass(frozen=True)
 class SetupFiles:
-    """Where an uncut network and its data lie: enough to open them in another process.
+    """Where an uncut network and its data lie: enough to open them in another process."""
 
-    Parameters
-    ----------
-    model : str
-        Name of the network; see :func:`vinets.models.create_model`.
-    weights : str
-        A safetensors file.
-    data : str
-        See :func:`vinets.data.load_data`.
-    classes : int or None
-        How many there are; None asks the data.
-    """
-
-    model: str
-    weights: str
-    data: str
-    classes: int | None = None
+    model: str  # as for vinets.models.create_model
+    weights: str  # a safetensors file
+    data: str  # as for vinets.data.load_data
+    classes: int | None = None  # None asks the data
 
     def open(self, name: str, device: torch.device) -> Setup:
         """Read both."""
@@ -160,17 +148,6 @@ class SetupFiles:
         model = create_model(self.model, self.classes or len(data.train.classes))
         load_weights(model, self.weights)
         return Setup(name, model, data, device)
-
-
-def _resident(source: Source, device: torch.device) -> Source:
-    """Images lie on the device; other sources send their batches."""
-    return source.to(device) if isinstance(source, ImageSource) else source
-
-
-def _some(source: Source, per_class: int | None) -> Source:
-    if per_class is None:
-        return source
-    return source.subset(choose_per_class(source.labels, per_class, 0))
 
 
 def wrong_answers(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from functools import lru_cache
+from pathlib import Path
 
 import torch
 
@@ -21,6 +21,8 @@ from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
 
 __all__ = ["run_trials"]
+
+_crew: _Crew  # of a process beside others, see _begin_process
 
 
 def run_trials(
@@ -154,46 +156,36 @@ def _side_by_side(
     trials = [trial for group in groups for trial in group]
     progress.start("trials", len(trials))
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    context = multiprocessing.get_context("spawn")
-    work = _Work(tuple(sorted(setups.items())), store.folder.as_posix(), device)
+    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+    facts = (setups, store.folder, device, threads)
     done = 0
-    with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (threads,)) as pool:
-        waiting: set[Future[None]] = {pool.submit(_in_process, work, group) for group in groups}
+    with ProcessPoolExecutor(jobs, context, _begin_process, facts) as pool:
+        waiting: set[Future[None]] = {pool.submit(_in_process, group) for group in groups}
         try:
             while waiting:
                 finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    future.result()
+                    future.result()  # raises what went wrong in the process
+                # a group is long: its results are counted as they appear in the folder
                 ready = len(trials) - len(store.missing(trials))
                 progress.advance(ready - done)
                 done = ready
         except BaseException:
             for future in waiting:
                 future.cancel()
-            _stop(pool)
+            # End the processes now: what they have finished is written.
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            time.sleep(0.1)
             raise
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What a process needs to know; hashable, so that it opens each network once."""
-
-    setups: tuple[tuple[str, SetupFiles], ...]
-    folder: str
-    device: str
+def _begin_process(setups: dict[str, SetupFiles], folder: Path, device: str, threads: int) -> None:
+    """What a process keeps for all its groups, so that it opens each network once."""
+    global _crew
+    torch.set_num_threads(threads)
+    _crew = _Crew(setups, Store(folder), device, progress_of(None))
 
 
-@lru_cache(maxsize=1)
-def _crew(work: _Work) -> _Crew:
-    return _Crew(dict(work.setups), Store(work.folder), work.device, progress_of(None))
-
-
-def _in_process(work: _Work, trials: Sequence[Trial]) -> None:
-    _crew(work).carry_out(trials)
-
-
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the processes now: what they have finished is written."""
-    for process in list((pool._processes or {}).values()):
-        process.terminate()
-    time.sleep(0.1)
+def _in_process(trials: Sequence[Trial]) -> None:
+    _crew.carry_out(trials)

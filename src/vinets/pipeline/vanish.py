@@ -19,38 +19,19 @@ from vinets.nn.polynomial import PolynomialLayer
 from vinets.pipeline.variables import Variables
 from vinets.settings import Pruning
 
-__all__ = [
-    "ClassGenerators",
-    "PrunedLayer",
-    "class_means",
-    "find_generators",
-    "make_layer",
-    "timed_ideals",
-]
+__all__ = ["ClassGenerators", "PrunedLayer", "class_means", "find_generators", "make_layer"]
 
 MOST = 150_000  # polynomials of a head; what is beyond it is pruned
 
 
 @dataclass(frozen=True, eq=False)
 class ClassGenerators:
-    """Generators of every class before pruning, with their scores.
-
-    Parameters
-    ----------
-    ideals : ClassIdeals
-        The fitted ideals.
-    scores : PruningScores
-        On points that the ideals were not fitted to.
-    monomials : int
-        Monomials that evaluation of all generators needs, without the constant.
-    seconds : float
-        Wall-clock time of the fits alone.
-    """
+    """Generators of every class before pruning, with their scores."""
 
     ideals: ClassIdeals
-    scores: PruningScores
-    monomials: int
-    seconds: float
+    scores: PruningScores  # on points that the ideals were not fitted to
+    monomials: int  # that evaluation of all generators needs, without the constant
+    seconds: float  # wall-clock time of the fits alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,43 +55,27 @@ def find_generators(
 ) -> ClassGenerators:
     """Fit one ideal per class, and score its generators on other points.
 
-    Parameters
-    ----------
-    variables : Variables
-        Points (m, n) of all classes.
-    fit, check : Tensor of shape (m,)
-        Which of them ideals are fitted to, and which score the generators.
-    ideal : ABM, OAVI or VCA
-        The algorithm.
-    kind : {"separation", "normalized"}
-        The score.
+    The masks ``fit`` and ``check`` (m,) tell which points are for the one and for the other;
+    ``kind`` is the score, see :class:`vinets.settings.Pruning`.
     """
     points, labels = variables.points, variables.labels
     fit, check = fit.to(points.device), check.to(points.device)
-    ideals, seconds = timed_ideals(points[fit], labels[fit], ideal)
+    clock = Clock(points.device)
+    clock.wait()  # what the device was doing before is not the time of the fits
+    begin = clock.mark()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
+        warnings.simplefilter("ignore", NoGeneratorsWarning)  # told below, of all classes at once
+        ideals = fit_class_ideals(points[fit], labels[fit], ideal)
+    end = clock.mark()
+    clock.wait()
     if ideals.n_generators == 0:
         raise ValueError(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
         )
     scores = score(ideals, points[check], labels[check], kind)
     monomials = count_monomials([as_polynomials(i.generators_) for i in ideals.ideals])
-    return ClassGenerators(ideals, scores, monomials, seconds)
-
-
-def timed_ideals(
-    points: Tensor, labels: Tensor, ideal: VanishingIdeal
-) -> tuple[ClassIdeals, float]:
-    """One ideal per class, and the seconds that the fits took until the device was done."""
-    clock = Clock(points.device)
-    clock.wait()
-    begin = clock.mark()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
-        warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller tells
-        ideals = fit_class_ideals(points, labels, ideal)
-    end = clock.mark()
-    clock.wait()
-    return ideals, clock.between(begin, end)
+    return ClassGenerators(ideals, scores, monomials, clock.between(begin, end))
 
 
 def make_layer(
@@ -120,19 +85,10 @@ def make_layer(
     *,
     local: bool = False,
 ) -> PrunedLayer:
-    """A layer of the generators that stay.
+    """A layer of the generators that stay; ``points`` (m, n) standardise its monomials.
 
-    Parameters
-    ----------
-    generators : ClassGenerators
-        From :func:`find_generators`.
-    points : Tensor of shape (m, n)
-        Of all classes, to standardise the monomials.
-    pruning : Pruning
-        What stays; its ``score`` was chosen before.
-    local : bool, default=False
-        For a local head, in which the layer is batch-normalised. In a global one coefficients are
-        kept class by class where all monomials stay and that takes fewer numbers.
+    In a local head the layer is batch-normalised. In a global one coefficients are kept class by
+    class where all monomials stay and that takes fewer numbers.
     """
     wanted, most = pruning.counts(local, len(generators.ideals.ideals))
     keep = 1.0 if wanted is None else wanted

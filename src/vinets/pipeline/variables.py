@@ -20,30 +20,14 @@ __all__ = ["Variables", "find_variables"]
 
 @dataclass(frozen=True, eq=False)
 class Variables:
-    """Points in the variables of the polynomials, and the layers that make them.
+    """Points in the variables of the polynomials, and the layers that make them."""
 
-    Parameters
-    ----------
-    rescale : Rescale
-        The map z -> tanh((z - mean) / std).
-    projection : Projection or None
-        Principal components; None where the channels themselves are the variables.
-    points : Tensor of shape (m, n)
-        One point per example.
-    labels : Tensor of shape (m,)
-        Their classes, on the same device.
-    explained : float or None
-        Share of the variance that the components keep.
-    seconds : float
-        Wall-clock time.
-    """
-
-    rescale: Rescale
-    projection: Projection | None
-    points: Tensor
-    labels: Tensor
-    explained: float | None
-    seconds: float
+    rescale: Rescale  # z -> tanh((z - mean) / std)
+    projection: Projection | None  # None where the channels themselves are the variables
+    points: Tensor  # (m, n), one for every example
+    labels: Tensor  # (m,), on the same device
+    explained: float | None  # share of the variance that the components keep
+    seconds: float  # of wall-clock time
 
 
 def find_variables(
