@@ -67,12 +67,7 @@ def main(words: Sequence[str] | None = None) -> int:
         device = resolve_device("vinets.run", given.device)
         store = Store(given.out)
         run_trials(
-            wanted.trials,
-            wanted.networks,
-            store,
-            device=device,
-            jobs=given.jobs,
-            progress=Lines(),
+            wanted.trials, wanted.networks, store, device=device, jobs=given.jobs, progress=Lines()
         )
     except (ValueError, OSError, MemoryError) as error:
         print(f"Error: {error}", file=sys.stderr)

@@ -66,10 +66,7 @@ class Collecting(Options):
         "auto", choice(*LATENT_KINDS), "What is read; auto is the mean of tokens, or the map."
     )
     pool: int | None = option(
-        None,
-        optional(whole()),
-        "Rows and columns of the map that --read pool makes.",
-        shown=None,
+        None, optional(whole()), "Rows and columns of the map that --read pool makes.", shown=None
     )
     channels_last: bool = option(False, flag(), "Maps have their channels last.")
     batch_size: int = option(
@@ -356,9 +353,7 @@ class Formats(Options):
 
 def _positive() -> Domain:
     return Domain(
-        "a positive, finite number",
-        lambda value: real(0).holds(value) and value > 0,
-        typed=float,
+        "a positive, finite number", lambda value: real(0).holds(value) and value > 0, typed=float
     )
 
 

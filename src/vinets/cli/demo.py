@@ -32,12 +32,7 @@ def demo(
     kept = redirect_stdout(sys.stderr) if common.json else nullcontext()
     with kept, watching(common.quiet) as progress:
         result = run_demo(
-            out,
-            seed=common.seed,
-            seeds=seeds,
-            quick=quick,
-            device=common.device,
-            progress=progress,
+            out, seed=common.seed, seeds=seeds, quick=quick, device=common.device, progress=progress
         )
     if common.json:
         print_json(plain_result(result))

@@ -18,12 +18,10 @@ def export(
     net: Annotated[str, typer.Argument(help="A folder of vinets build.")],
     out: Annotated[Path, option(OUTPUT, "File to write; it ends in {export suffixes}.")],
     format: Annotated[
-        str | None,
-        option(OUTPUT, "{export formats}.", show_default="by the end of the file"),
+        str | None, option(OUTPUT, "{export formats}.", show_default="by the end of the file")
     ] = None,
     opset: Annotated[
-        int | None,
-        option(OUTPUT, "Operator set of ONNX.", show_default="torch's choice"),
+        int | None, option(OUTPUT, "Operator set of ONNX.", show_default="torch's choice")
     ] = None,
     common: Common,
 ) -> None:

@@ -24,13 +24,11 @@ class PointOptions:
     """What is taken of a table of points."""
 
     label: Annotated[
-        str | None,
-        option(DATA, "Column of classes, by name or number: one ideal for each."),
+        str | None, option(DATA, "Column of classes, by name or number: one ideal for each.")
     ] = None
     scale: Annotated[str, option(DATA, "minmax (every variable to [-1, 1]) or none.")] = "minmax"
     samples: Annotated[
-        int | None,
-        option(DATA, "Points to draw for a fit.", show_default="all", min=1),
+        int | None, option(DATA, "Points to draw for a fit.", show_default="all", min=1)
     ] = None
 
 
@@ -45,8 +43,7 @@ def ideal(
     out: Annotated[
         Path | None,
         option(
-            OUTPUT,
-            "Save the generators: FILE.safetensors, or FILE-CLASS.safetensors with --label.",
+            OUTPUT, "Save the generators: FILE.safetensors, or FILE-CLASS.safetensors with --label."
         ),
     ] = None,
     common: Common,

@@ -22,9 +22,7 @@ Weights = Annotated[
 Shape = Annotated[
     str | None,
     option(
-        DATA,
-        "Shape of one input, such as 3,32,32.",
-        show_default="what the network was made for",
+        DATA, "Shape of one input, such as 3,32,32.", show_default="what the network was made for"
     ),
 ]
 CUT_HELP = "Name or index of a cut (see vinets cuts), or a share: 50%."

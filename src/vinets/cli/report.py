@@ -21,8 +21,7 @@ def report(
         Path, typer.Argument(help="Folder of results, one JSON file an experiment.")
     ],
     out: Annotated[
-        Path | None,
-        option(OUTPUT, "The page.", show_default="report.html in the folder"),
+        Path | None, option(OUTPUT, "The page.", show_default="report.html in the folder")
     ] = None,
     title: Annotated[str, option(OUTPUT, "Title of the page.")] = TITLE,
     common: Common,

@@ -21,18 +21,11 @@ class Extent:
     backbone: Annotated[
         list[str] | None,
         option(
-            DATA,
-            "Only resnet18, on CIFAR-10, or only resnet34, on CIFAR-100.",
-            show_default="both",
+            DATA, "Only resnet18, on CIFAR-10, or only resnet34, on CIFAR-100.", show_default="both"
         ),
     ] = None
     seeds: Annotated[
-        int,
-        option(
-            RUNNING,
-            "Trainings for each row of a table and point of fig-baselines.",
-            min=1,
-        ),
+        int, option(RUNNING, "Trainings for each row of a table and point of fig-baselines.", min=1)
     ] = 3
     quick: Annotated[bool, option(RUNNING, "A small slice of everything, to see that it runs.")] = (
         False
@@ -42,17 +35,11 @@ class Extent:
 @takes(("seed",), extent=Extent, common=Common)
 def reproduce(
     *,
-    names: Annotated[
-        list[str],
-        typer.Argument(help="{experiments}, or all.", metavar="NAME..."),
-    ],
+    names: Annotated[list[str], typer.Argument(help="{experiments}, or all.", metavar="NAME...")],
     data: Annotated[Path, option(DATA, "Folder with cifar10 and cifar100.")],
     weights: Annotated[
         Path,
-        option(
-            DATA,
-            "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors.",
-        ),
+        option(DATA, "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors."),
     ] = Path("weights"),
     extent: Extent,
     jobs: Annotated[int, option(RUNNING, "Processes side by side on the device.", min=1)] = 1,

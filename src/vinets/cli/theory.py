@@ -42,15 +42,11 @@ class MarginReading(Reading):
 
     data: Annotated[
         str | None,
-        option(
-            DATA,
-            "Takes the shape of its inputs and, with --vinet, margins: {data formats}",
-        ),
+        option(DATA, "Takes the shape of its inputs and, with --vinet, margins: {data formats}"),
     ] = None  # type: ignore[assignment]
     shape: Shape = None
     examples: Annotated[
-        int,
-        option(DATA, "Training examples to draw for margins, at most.", min=1),
+        int, option(DATA, "Training examples to draw for margins, at most.", min=1)
     ] = 5000
 
 
@@ -63,13 +59,11 @@ def theory(
     ],
     cut: Annotated[str | None, option(DATA, CUT_HELP, show_default="that of --vinet")] = None,
     vinet: Annotated[
-        Path | None,
-        option(DATA, "Folder of a network that vinets build made of MODEL there."),
+        Path | None, option(DATA, "Folder of a network that vinets build made of MODEL there.")
     ] = None,
     reading: MarginReading,
     components: Annotated[
-        int,
-        option(Advising.panel, "Principal components, where there is no --vinet.", min=1),
+        int, option(Advising.panel, "Principal components, where there is no --vinet.", min=1)
     ] = 128,
     advising: Advising,
     out: Annotated[Path | None, option(OUTPUT, "Folder for theory.json and theory.html.")] = None,

@@ -96,14 +96,7 @@ def train_into(
     )
     tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
     run = TrainingRun(
-        model,
-        facts,
-        recipe,
-        history.best,
-        history.seconds,
-        machine(on),
-        tested,
-        setup.parameters,
+        model, facts, recipe, history.best, history.seconds, machine(on), tested, setup.parameters
     )
     whole = setup.model.cpu()
     source = source_of(whole)

@@ -79,11 +79,7 @@ def find_generators(
 
 
 def make_layer(
-    generators: ClassGenerators,
-    points: Tensor,
-    pruning: Pruning,
-    *,
-    local: bool = False,
+    generators: ClassGenerators, points: Tensor, pruning: Pruning, *, local: bool = False
 ) -> PrunedLayer:
     """A layer of the generators that stay; ``points`` (m, n) standardise its monomials.
 
@@ -106,10 +102,7 @@ def make_layer(
         _, spread = term_moments(shared.terms, points)
         shared = shared.restrict(most, spread)
     layer = PolynomialLayer.from_polynomials(
-        shared,
-        term_moments(shared.terms, points),
-        sparse=pruning.sparse,
-        normalized=local,
+        shared, term_moments(shared.terms, points), sparse=pruning.sparse, normalized=local
     )
     return PrunedLayer(layer, *facts, shared.owners, capped)
 
