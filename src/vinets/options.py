@@ -58,20 +58,11 @@ class Domain:
 
 
 def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
-    """A field of an :class:`Options` class.
+    """A field of an :class:`Options` class; ``help`` is one line, for a reader of any page.
 
-    Parameters
-    ----------
-    default : value
-        Taken where nothing is given.
-    domain : Domain
-        Which values there are.
-    help : str
-        One line, for the command line and the documentation.
-    **more
-        ``flag``, its name on the command line if that is not the field's; ``shown``, the default
-        in words, None to say nothing; ``result=False`` for options that change no result, only how
-        it is computed.
+    There may be ``more``: ``flag``, its name on the command line if that is not the field's;
+    ``shown``, the default in words, None to say nothing; ``result=False`` for options that change
+    no result, only how it is computed.
     """
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 

@@ -68,15 +68,9 @@ def changes(value: Any, *, everything: bool = False) -> dict[str, Any]:
 def from_plain(kind: type[T], values: Any, where: str = "") -> T:
     """The dataclass that ``values`` describe; what does not fit is named with its place.
 
-    Parameters
-    ----------
-    kind : type
-        A dataclass. Fields may be text, numbers, bools, None, other dataclasses, tuples, dicts and
-        unions of those.
-    values : dict
-        Of :func:`as_plain` or :func:`changes`: what is missing takes its default.
-    where : str
-        What the values come from, such as the name of a file.
+    Fields may be text, numbers, bools, None, other dataclasses, tuples, dicts and unions of those.
+    The values are those of :func:`as_plain` or :func:`changes`: what is missing takes its default.
+    ``where`` they come from may be the name of a file.
     """
     return _converted(kind, values, where)
 

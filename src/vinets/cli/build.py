@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import CUT_HELP, DATA, OUTPUT, RUNNING, Common, Reading, cut_of, option
+from vinets.cli.options import CUT, DATA, OUTPUT, RUNNING, Common, Reading, cut_of, option
 from vinets.cli.output import note, print_json, watching
 from vinets.settings import TrialSettings
 
@@ -31,7 +31,7 @@ def build(
         ),
     ] = None,
     reading: Reading,
-    cut: Annotated[str | None, option(DATA, CUT_HELP)] = None,
+    cut: Annotated[str | None, option(DATA, CUT)] = None,
     out: Annotated[Path, option(OUTPUT, "Folder for the VI-Net and its results.")],
     settings: TrialSettings,
     preset: Annotated[

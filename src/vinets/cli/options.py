@@ -25,7 +25,7 @@ Shape = Annotated[
         DATA, "Shape of one input, such as 3,32,32.", show_default="what the network was made for"
     ),
 ]
-CUT_HELP = "Name or index of a cut (see vinets cuts), or a share: 50%."
+CUT = "Name or index of a cut (see vinets cuts), or a share: 50%."
 
 
 @dataclass(frozen=True)

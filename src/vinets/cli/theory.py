@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import (
-    CUT_HELP,
-    DATA,
-    OUTPUT,
-    Common,
-    Reading,
-    Shape,
-    cut_of,
-    integers,
-    option,
-)
+from vinets.cli.options import CUT, DATA, OUTPUT, Common, Reading, Shape, cut_of, integers, option
 from vinets.cli.output import note, print_json, seeded, watching
 from vinets.settings import Advising
 
@@ -57,7 +47,7 @@ def theory(
         str,
         typer.Argument(help="A folder of vinets train, or the name of a network with --weights."),
     ],
-    cut: Annotated[str | None, option(DATA, CUT_HELP, show_default="that of --vinet")] = None,
+    cut: Annotated[str | None, option(DATA, CUT, show_default="that of --vinet")] = None,
     vinet: Annotated[
         Path | None, option(DATA, "Folder of a network that vinets build made of MODEL there.")
     ] = None,

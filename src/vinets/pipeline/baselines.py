@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vinets.nn.heads import HEADS, Head, PolynomialHead, Reference
 from vinets.nn.network import CutNetwork, VINet, network_of
+from vinets.pipeline.build import seeded
 from vinets.pipeline.collect import Latents
 
 __all__ = ["baseline", "baselines", "kinds_beside", "labels", "reference_to"]
@@ -96,12 +97,7 @@ def _rank(head: type[Head]) -> tuple[int, str]:
 def baseline(kind: str, reference: Reference) -> Head:
     """The one head of this kind that :func:`baselines` would make, with the same numbers.
 
-    Parameters
-    ----------
-    kind : str
-        Of :data:`vinets.nn.heads.HEADS`.
-    reference : Reference
-        What it stands beside; asked only for what heads up to this one need of it.
+    The reference is asked only for what heads up to this one need of it.
     """
     wanted = HEADS[kind]
     made = _draw(reference, wanted)
@@ -118,8 +114,7 @@ def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
     before it have to be drawn as well; heads of a higher rank, which anybody may add, change none.
     """
     made: list[Head] = []
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(reference.seed)
+    with seeded(reference.seed):
         for kind in sorted(HEADS.values(), key=_rank):
             head = kind.beside(reference)
             if head is not None:
@@ -137,5 +132,6 @@ def _variables(head: Head, latents: Latents, seed: int) -> Tensor:
     device = head.linear.weight.device
     parts = [head.variables(z.to(device)).flatten(0, -2) for z, _ in latents.store.chunks(256)]
     points = torch.cat(parts)
+    # drawn on the CPU, so that every device gets the same points
     order = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))
     return points[order[:POINTS].to(points.device)]

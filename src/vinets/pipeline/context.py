@@ -11,7 +11,6 @@ from torch import Tensor
 
 from vinets.ideals.choose import choose_ideal
 from vinets.latent.cut import all_convolutions, paper_convolutions, share_removed
-from vinets.nn.heads import Head
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.baselines import baseline, reference_to
 from vinets.pipeline.build import assemble
@@ -35,16 +34,7 @@ class CutContext:
     """Latents, variables, generators and cached views behind one cut, for one seed.
 
     Of what is large, the last that was asked for is kept: trials that follow each other should be
-    alike.
-
-    Parameters
-    ----------
-    setup : Setup
-        The uncut network with the data of these trials.
-    trial : Trial
-        One of them; all have the same :attr:`Trial.shares`.
-    progress : Progress
-        How to show what takes time.
+    alike. The ``trial`` given is one of them; all have the same :attr:`Trial.shares`.
     """
 
     def __init__(self, setup: Setup, trial: Trial, progress: Progress) -> None:
@@ -119,7 +109,7 @@ class CutContext:
             max_degree=trial.baseline_degree,
             seed=trial.seed,
         )
-        head: Head = baseline(trial.head, reference)
+        head = baseline(trial.head, reference)
         latents = self.latents
         made = network_of(latents.backbone, latents.reader, head, latents.record)
         return made.to(self.setup.device), None
@@ -128,7 +118,7 @@ class CutContext:
         """Latents of augmented passes over all training data; the teacher's logits if need be."""
         recipe = self.recipe(trial)
         drawn = recipe.validation, recipe.augment, bool(recipe.distill)
-        key = trial.caching, drawn
+        key = trial.caching, drawn  # the rest of the recipe trains on the same views
         if self._views is None or self._views[0] != key:
             self._views = None  # make room before the next ones are collected
             network, _ = self.network(replace(trial, head="linear"))

@@ -184,14 +184,9 @@ def open_uncut(
 
 
 def open_cut(folder: str | Path, made_of: Opened | None = None) -> CutNetwork:
-    """Open a network that ``vinets build`` wrote, folded.
+    """Open a network that ``vinets build`` wrote, folded; perhaps it must be ``made_of`` another.
 
-    Parameters
-    ----------
-    folder : str or Path
-        Where it lies.
-    made_of : Opened or None, default=None
-        The uncut network whose weights its backbone must have.
+    That is an uncut network, whose weights its backbone must have.
     """
     network = open_network(folder).network
     if not isinstance(network, CutNetwork):
@@ -212,17 +207,8 @@ def open_side_by_side(
 ) -> tuple[dict[str, Opened], Inputs]:
     """Open networks that take the same inputs, with an example of these.
 
-    Parameters
-    ----------
-    specs : sequence of str
-        As for :func:`open_network`.
-    shape : tuple of int or None, default=None
-        Of one input; None takes that of the first network that knows its own.
-
-    Returns
-    -------
-    dict of str to Opened, Inputs
-        By name, or by the whole of ``specs`` where names are the same.
+    The ``shape`` is that of one input; None takes that of the first network that knows its own.
+    The networks are told by name, or by the whole of ``specs`` where names are the same.
     """
     if len(set(specs)) < len(specs):
         raise ValueError("The same network is given twice. Pass each one once.")

@@ -66,12 +66,8 @@ def train_into(
         The folder.
     model : str
         Name of the network; see :func:`vinets.models.create_model`.
-    data : DataSplit
-        What to train and what to test on.
     recipe : Recipe or None, default=None
         How; None is that of :func:`recipe_for`. Its seed is that of the first weights, too.
-    device : str or torch.device, default="auto"
-        Where to work.
     """
     recipe = recipe_for(model) if recipe is None else recipe
     example = data.train.example()

@@ -59,20 +59,10 @@ def _contents(source: Source) -> list[Tensor]:
 
 
 class Setup:
-    """An uncut network and its data on a device.
+    """An uncut network and its data on a device; ``name`` is that by which trials name it.
 
-    Parameters
-    ----------
-    name : str
-        By which trials name it.
-    model : Module
-        The network, which is moved to ``device`` and set to eval mode.
-    data : DataSplit
-        What to train and what to test on. Images lie on the device, where they are augmented.
-    device : torch.device
-        Where to work.
-    history : History or None, default=None
-        Of its training, where that is known.
+    The network is moved to ``device`` and set to eval mode. Images lie on the device, too, where
+    they are augmented. The ``history`` is that of its training, where that is known.
     """
 
     def __init__(
@@ -85,7 +75,6 @@ class Setup:
     ) -> None:
         self.name, self.data, self.device, self.history = name, data, device, history
         self.model = model.to(device).eval()
-        # images lie on the device; other sources send their batches
         self.train, self.test = (
             part.to(device) if isinstance(part, ImageSource) else part
             for part in (data.train, data.test)

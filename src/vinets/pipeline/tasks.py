@@ -19,7 +19,7 @@ from vinets.nn.heads import Head
 from vinets.nn.network import CutNetwork
 from vinets.pipeline.comparison import Speed
 from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import CHUNK, Setup, wrong_answers
+from vinets.pipeline.setup import CHUNK, wrong_answers
 from vinets.pipeline.trial import (
     DimensionFacts,
     IdealFacts,
@@ -33,7 +33,7 @@ from vinets.training import History, LatentViews, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
 
-__all__ = ["CHECKPOINTS", "RATIOS", "measure_speed", "run_at_cut"]
+__all__ = ["CHECKPOINTS", "RATIOS", "run_at_cut"]
 
 RATIOS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
 """Shares of the polynomials that are pruned, to count the monomials that are left."""
@@ -42,8 +42,10 @@ CHECKPOINTS = "checkpoints"
 
 
 def run_at_cut(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
-    """Carry out a trial that has a cut; networks and checkpoints go below ``folder``."""
+    """Carry out a trial; networks and checkpoints go below ``folder``."""
     found = TASKS[trial.task](context, trial, folder)
+    if trial.task == "speed":  # of several networks, which need not share a cut
+        return found
     return replace(found, removed=context.removed(trial.counting), shape=context.latents.shape)
 
 
@@ -193,18 +195,13 @@ def _save(network: CutNetwork, folder: Path) -> None:
     aside.rename(folder)
 
 
-TASKS: Mapping[str, Callable[[CutContext, Trial, Path], TrialResult]] = {
-    "train": _train_head,
-    "ideals": _find_ideals,
-    "dimension": _estimate_dimension,
-}
-
-
 # --- speed ------------------------------------------------------------------------------------
 
 
-def measure_speed(setup: Setup, trial: Trial, folder: Path) -> TrialResult:
+def _measure_speed(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """Images per second of the uncut network and of saved ones, which take turns."""
+    setup = context.setup
+    context.progress.start("timing", 1)
     networks: dict[str, nn.Module] = {trial.network or "uncut": setup.model}
     for name, saved in trial.compared:
         whole = copy.deepcopy(setup.model)  # its class may be the user's own
@@ -219,5 +216,14 @@ def measure_speed(setup: Setup, trial: Trial, folder: Path) -> TrialResult:
         seconds=timing.seconds,
         device="cpu" if timing.where == "cpu" else setup.device,
     )
+    context.progress.advance(1)
     speeds = {name: Speed(speed.mean, speed.std) for name, (speed,) in measured.items()}
     return TrialResult(speed=SpeedFacts(speeds, setup.accuracy, setup.parameters))
+
+
+TASKS: Mapping[str, Callable[[CutContext, Trial, Path], TrialResult]] = {
+    "train": _train_head,
+    "ideals": _find_ideals,
+    "dimension": _estimate_dimension,
+    "speed": _measure_speed,
+}

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -16,7 +16,7 @@ from vinets.measure import machine
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup, SetupFiles
 from vinets.pipeline.store import Store, TrialRecord
-from vinets.pipeline.tasks import measure_speed, run_at_cut
+from vinets.pipeline.tasks import run_at_cut
 from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
 
@@ -71,7 +71,7 @@ def run_trials(
                 _side_by_side(list(groups.values()), crew.files(), store, str(device), jobs, watch)
         for trial in missing:
             if trial.task == "speed":
-                crew.measure(trial)
+                crew.carry_out([trial])
 
 
 def _order(trial: Trial) -> tuple[str, ...]:
@@ -89,23 +89,21 @@ class _Crew:
     store: Store
     device: str
     progress: Progress
-
-    def __post_init__(self) -> None:
-        self._opened: dict[str, Setup] = {}
+    opened: dict[str, Setup] = field(default_factory=dict)
 
     def setup(self, name: str) -> Setup:
         """The network of that name with all its data."""
-        if name not in self._opened:
-            if name not in self.setups:
-                raise ValueError(
-                    f"A trial is about the network {name!r}, and those given are "
-                    f"{', '.join(map(repr, self.setups))}."
-                )
-            given = self.setups[name]
-            self._opened[name] = (
-                given if isinstance(given, Setup) else given.open(name, torch.device(self.device))
+        if name not in self.setups:
+            raise ValueError(
+                f"A trial is about the network {name!r}, and those given are "
+                f"{', '.join(map(repr, self.setups))}."
             )
-        return self._opened[name]
+        given = self.setups[name]
+        if isinstance(given, Setup):
+            return given
+        if name not in self.opened:
+            self.opened[name] = given.open(name, torch.device(self.device))
+        return self.opened[name]
 
     def files(self) -> dict[str, SetupFiles]:
         """What other processes can open."""
@@ -123,21 +121,12 @@ class _Crew:
             begin = time.perf_counter()
             result = run_at_cut(context, trial, self.store.folder)
             took = time.perf_counter() - begin
-            self.store.write(TrialRecord(trial, result, machine(setup.device), took))
+            on_cpu = trial.task == "speed" and trial.timing.where == "cpu"
+            about = machine("cpu" if on_cpu else setup.device)
+            self.store.write(TrialRecord(trial, result, about, took))
         del context  # its latents and views, before the cache of the GPU is emptied
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # for the processes beside this one
-
-    def measure(self, trial: Trial) -> None:
-        """The speed of saved networks."""
-        setup = self.setup(trial.network).sampled(trial.sampling)
-        self.progress.start("timing", 1)
-        begin = time.perf_counter()
-        result = measure_speed(setup, trial, self.store.folder)
-        took = time.perf_counter() - begin
-        device = "cpu" if trial.timing.where == "cpu" else setup.device
-        self.store.write(TrialRecord(trial, result, machine(device), took))
-        self.progress.advance(1)
 
 
 # --- processes --------------------------------------------------------------------------------
