@@ -14,8 +14,6 @@ from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.build import seeded
 from vinets.pipeline.collect import Latents
 
-__all__ = ["baseline", "baselines", "kinds_beside", "labels", "reference_to"]
-
 POINTS = 20_000  # enough to standardise monomials
 INHERITED = getattr_static(Head, "beside")
 

@@ -33,8 +33,6 @@ from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress, progress_of
 from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning
 
-__all__ = ["Design", "assemble", "build", "seeded"]
-
 
 @dataclass(frozen=True)
 class Design:
@@ -150,7 +148,7 @@ def assemble(
         "projection": variables.seconds,
         "polynomials": generators.seconds + time.perf_counter() - begin,
     }
-    return net, _report(net, latents, variables, layer, seconds)
+    return net, _report(net, latents, variables, generators, layer, seconds)
 
 
 @contextmanager
@@ -227,6 +225,7 @@ def _report(
     net: VINet,
     latents: Latents,
     variables: Variables,
+    generators: ClassGenerators,
     found: PrunedLayer,
     seconds: dict[str, float],
 ) -> BuildReport:
@@ -240,7 +239,7 @@ def _report(
         variables.labels.cpu().numpy(),
         means,
         found.owners.numpy(),
-        found.scores.values,
+        generators.scores.values,
         found.pruned.scores,
     )
     blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
@@ -252,9 +251,9 @@ def _report(
         explained_variance=variables.explained,
         generators_found=found.pruned.n_generators,
         generators_kept=len(layer.bias),
-        monomials_found=found.monomials_found,
+        monomials_found=generators.monomials,
         monomials_kept=len(terms),
-        coefficients_found=found.pruned.n_generators * found.monomials_found,
+        coefficients_found=found.pruned.n_generators * generators.monomials,
         coefficients_kept=sum(block.numel() for block in blocks),
         degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
         capped=found.capped,

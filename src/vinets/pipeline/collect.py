@@ -24,8 +24,6 @@ from vinets.progress import Progress, progress_of
 from vinets.running import device_of, each, tensors_of
 from vinets.settings import Collecting
 
-__all__ = ["Latents", "collect"]
-
 
 @dataclass(frozen=True, eq=False)
 class Latents:

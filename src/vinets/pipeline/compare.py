@@ -24,16 +24,6 @@ from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.running import resolve_device
 
-__all__ = [
-    "OURS",
-    "UNCUT",
-    "BuildResult",
-    "compare_heads",
-    "comparison_of",
-    "head_trials",
-    "speed_trial",
-]
-
 UNCUT, OURS = "uncut", "VI-Net"
 RESULTS = "results.json"
 

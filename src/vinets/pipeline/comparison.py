@@ -8,8 +8,6 @@ from statistics import fmean
 from vinets.pipeline.report import BuildReport
 from vinets.training.history import History
 
-__all__ = ["Comparison", "NetworkResult", "Speed"]
-
 
 @dataclass(frozen=True)
 class Speed:

@@ -24,8 +24,6 @@ from vinets.progress import Progress
 from vinets.settings import Recipe
 from vinets.training import LatentViews, cache_latents
 
-__all__ = ["CutContext"]
-
 VIEW_BYTES = 64 << 30  # of cached latents
 COUNTED = {"all": all_convolutions, "paper": paper_convolutions}
 

@@ -20,19 +20,6 @@ from vinets.pipeline.setup import DataFacts
 from vinets.plain import as_plain
 from vinets.running import call, evaluating, tensors_of
 
-__all__ = [
-    "Opened",
-    "channel_count",
-    "check_inputs",
-    "example_for",
-    "open_cut",
-    "open_network",
-    "open_side_by_side",
-    "open_uncut",
-    "open_with_data",
-    "require_weights",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Opened:

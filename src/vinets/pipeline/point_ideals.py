@@ -16,8 +16,6 @@ from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
 from vinets.running import resolve_device
 
-__all__ = ["IdealSummary", "PointIdeals", "fit_points"]
-
 
 @dataclass(frozen=True)
 class IdealSummary:

@@ -12,8 +12,6 @@ from vinets.pipeline.opening import Opened, require_weights
 from vinets.progress import Progress, Silent
 from vinets.running import call, evaluating, logits_of, resolve_device
 
-__all__ = ["Guess", "Prediction", "predict_images"]
-
 
 @dataclass(frozen=True)
 class Guess:

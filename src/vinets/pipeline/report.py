@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BuildReport", "Pictures"]
-
 
 @dataclass(frozen=True, eq=False)
 class Pictures:

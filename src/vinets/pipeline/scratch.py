@@ -24,8 +24,6 @@ from vinets.running import resolve_device
 from vinets.settings import BACKBONE, SMALL, Recipe
 from vinets.training import train_classifier
 
-__all__ = ["TrainingRun", "recipe_for", "train_into"]
-
 
 @dataclass(frozen=True)
 class TrainingRun:

@@ -18,8 +18,6 @@ from vinets.running import call, evaluating, logits_of, tensors_of
 from vinets.settings import Sampling
 from vinets.training.history import History
 
-__all__ = ["DataFacts", "Identity", "Setup", "SetupFiles", "identify", "wrong_answers"]
-
 CHUNK = 2_000  # examples at once where nothing is trained
 
 

@@ -16,8 +16,6 @@ from vinets.pipeline.setup import Identity
 from vinets.pipeline.trial import Trial, TrialResult
 from vinets.plain import as_plain, from_plain
 
-__all__ = ["Store", "TrialRecord"]
-
 FILE, FOLDER = "store.json", "trials"
 
 

@@ -33,8 +33,6 @@ from vinets.training import History, LatentViews, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
 
-__all__ = ["CHECKPOINTS", "RATIOS", "run_at_cut"]
-
 RATIOS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
 """Shares of the polynomials that are pruned, to count the monomials that are left."""
 

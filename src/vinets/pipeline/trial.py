@@ -23,16 +23,6 @@ from vinets.plain import changes
 from vinets.settings import TrialSettings
 from vinets.training.history import History
 
-__all__ = [
-    "TASKS",
-    "DimensionFacts",
-    "IdealFacts",
-    "SpeedFacts",
-    "TrainingFacts",
-    "Trial",
-    "TrialResult",
-]
-
 T = TypeVar("T")
 
 TASKS = ("train", "ideals", "dimension", "speed")

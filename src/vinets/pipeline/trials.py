@@ -20,8 +20,6 @@ from vinets.pipeline.tasks import run_at_cut
 from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
 
-__all__ = ["run_trials"]
-
 _crew: _Crew  # of a process beside others, see _begin_process
 
 

@@ -19,8 +19,6 @@ from vinets.nn.polynomial import PolynomialLayer
 from vinets.pipeline.variables import Variables
 from vinets.settings import Pruning
 
-__all__ = ["ClassGenerators", "PrunedLayer", "class_means", "find_generators", "make_layer"]
-
 MOST = 150_000  # polynomials of a head; what is beyond it is pruned
 
 
@@ -39,9 +37,7 @@ class PrunedLayer:
     """A polynomial layer and what it was made of; ``capped`` if there was no room for more."""
 
     layer: PolynomialLayer | BlockPolynomialLayer
-    scores: PruningScores
     pruned: PrunedIdeals
-    monomials_found: int
     owners: Tensor
     capped: bool
 
@@ -92,11 +88,10 @@ def make_layer(
     if capped:  # the best of every class, as many as there is room for
         keep = MOST // len(generators.ideals.ideals)
     pruned = prune(generators.ideals, generators.scores, keep)
-    facts = generators.scores, pruned, generators.monomials
     if not local and most is None and _blocks_are_smaller(pruned):
         block = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
         owners = torch.repeat_interleave(torch.tensor(block.counts))
-        return PrunedLayer(block, *facts, owners, capped)
+        return PrunedLayer(block, pruned, owners, capped)
     shared = SharedPolynomials.of(pruned.polynomials)
     if most is not None and most < len(shared.terms):
         _, spread = term_moments(shared.terms, points)
@@ -104,7 +99,7 @@ def make_layer(
     layer = PolynomialLayer.from_polynomials(
         shared, term_moments(shared.terms, points), sparse=pruning.sparse, normalized=local
     )
-    return PrunedLayer(layer, *facts, shared.owners, capped)
+    return PrunedLayer(layer, pruned, shared.owners, capped)
 
 
 def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vinets.latent.pca import PCA, Projection, fit_pca
+from vinets.latent.pca import Projection, fit_pca
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads.local import local_variables
 from vinets.pipeline.collect import Latents
 from vinets.settings import Placing, Projecting
-
-__all__ = ["Variables", "find_variables"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,16 +54,17 @@ def _global(
     n = 128 if auto else projecting.components or channels * positions
     if projecting.order == "tanh-pca":
         rescale = Rescale.fit(flat())
-        pca = _pca(lambda: map(rescale, flat()), n, projecting, seed)
-        projection = _projection(pca, projecting, projecting.scale)
+        projection, explained = _project(
+            lambda: map(rescale, flat()), n, projecting, projecting.scale, seed
+        )
         points = torch.cat([projection(rescale(z)) for z in flat()])
     else:
-        pca = _pca(flat, n, projecting, seed)
-        projection = _projection(pca, projecting, projecting.scale)
+        projection, explained = _project(flat, n, projecting, projecting.scale, seed)
         n = len(projection.bias)
+        # the components have mean zero and, by default, unit variance already
         rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
         points = torch.cat([rescale(projection(z)) for z in flat()])
-    return rescale, projection, points, float(pca.explained.sum())
+    return rescale, projection, points, explained
 
 
 def _local(
@@ -85,19 +84,18 @@ def _local(
     projection, explained = None, None
     n = None if projecting.components == "auto" else projecting.components
     if n is not None and int(n) < channels:
-        pca = _pca(lambda: [h], n, projecting, seed)
-        projection, explained = _projection(pca, projecting, "unit"), float(pca.explained.sum())
+        projection, explained = _project(lambda: [h], n, projecting, "unit", seed)
     return rescale, projection, local_variables(h, projection, channels=False), explained
 
 
-def _pca(
-    chunks: Callable[[], Iterator[Tensor] | list[Tensor]],
+def _project(
+    chunks: Callable[[], Iterable[Tensor]],
     n: int | str,
     projecting: Projecting,
+    scale: str,
     seed: int,
-) -> PCA:
-    return fit_pca(chunks, int(n), method=projecting.pca, seed=seed, at_most=True)
-
-
-def _projection(pca: PCA, projecting: Projecting, scale: str) -> Projection:
-    return Projection.from_pca(pca, scale, trainable=projecting.train_projection)
+) -> tuple[Projection, float]:
+    """Principal components, and the share of the variance that they keep."""
+    pca = fit_pca(chunks, int(n), method=projecting.pca, seed=seed, at_most=True)
+    projection = Projection.from_pca(pca, scale, trainable=projecting.train_projection)
+    return projection, float(pca.explained.sum())
