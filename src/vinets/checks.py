@@ -10,16 +10,6 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = [
-    "bounded_float",
-    "format_bytes",
-    "one_of",
-    "optional_positive_int",
-    "parameter_error",
-    "point_shape",
-    "rows_within",
-]
-
 
 def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str = "") -> ValueError:
     """Build the error for a parameter outside its domain.

@@ -19,23 +19,6 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 from vinets.checks import parameter_error
 from vinets.plain import nearest
 
-__all__ = [
-    "Domain",
-    "Options",
-    "choice",
-    "count",
-    "flag",
-    "flat",
-    "gibibytes",
-    "option",
-    "optional",
-    "path",
-    "real",
-    "share",
-    "text",
-    "whole",
-]
-
 R = TypeVar("R")
 P = ParamSpec("P")
 

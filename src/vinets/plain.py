@@ -11,8 +11,6 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["as_plain", "changes", "from_plain", "nearest"]
-
 T = TypeVar("T")
 
 
@@ -31,6 +29,7 @@ def as_plain(value: Any) -> Any:
         return {f.name: as_plain(getattr(value, f.name)) for f in kept}
     if isinstance(value, Mapping):
         return {str(key): as_plain(item) for key, item in value.items()}
+    # the order counts: a bool is an Integral, that is a Real, and a text an Iterable
     if isinstance(value, str | bool) or value is None:
         return value
     if isinstance(value, Integral):
@@ -57,7 +56,8 @@ def changes(value: Any, *, everything: bool = False) -> dict[str, Any]:
         if field.default_factory is not dataclasses.MISSING:
             usual = field.default_factory()
         if dataclasses.is_dataclass(mine) and type(mine) is type(usual):
-            inner = changes(mine, everything=everything)  # against the defaults of its class
+            # against the defaults of its class, not of this field: settings read the same anywhere
+            inner = changes(mine, everything=everything)
             if inner != changes(usual, everything=everything):
                 found[field.name] = inner
         elif mine != usual:

@@ -10,8 +10,6 @@ import sys
 import time
 from typing import Any, Protocol, Self
 
-__all__ = ["Bars", "Lines", "Progress", "Silent", "progress_of"]
-
 
 class Progress(Protocol):
     """Receives what happens: stages, and steps within them."""

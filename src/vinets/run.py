@@ -27,8 +27,6 @@ from vinets.plain import as_plain, changes, from_plain
 from vinets.progress import Lines
 from vinets.running import resolve_device
 
-__all__ = ["TrialList", "main", "read_list", "write_list"]
-
 
 @dataclass(frozen=True)
 class TrialList:

@@ -100,6 +100,7 @@ def _speed_table(measured: dict[str, list[Throughput]]) -> Table:
     first = next(iter(measured.values()))
     rows = []
     for index, reference in enumerate(first):
+        # networks side by side at one batch size, for that is what is compared
         for name, speed in ((name, speeds[index]) for name, speeds in measured.items()):
             told = {"network": name, "memory": format_bytes(speed.peak_memory)}
             rows.append(Row(vars(speed) | told | {"ratio": speed.ratio_to(reference)}))

@@ -29,6 +29,7 @@ def demo(
     """
     from vinets.demo import plain_result, run_demo
 
+    # the demo prints its tables as it goes, and stdout is for the JSON alone
     kept = redirect_stdout(sys.stderr) if common.json else nullcontext()
     with kept, watching(common.quiet) as progress:
         result = run_demo(

@@ -54,11 +54,12 @@ def evaluate(
         facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
         print_json(facts | found.to_dict())
         return
-    print_table(_summary(f"{opened.name} on {split.name}, {part}", found))
-    print_table(_by_class(classes, found))
+    for table in _tables(f"{opened.name} on {split.name}, {part}", classes, found):
+        print_table(table)
 
 
-def _summary(caption: str, found: Evaluation) -> Table:
+def _tables(caption: str, classes: list[str], found: Evaluation) -> tuple[Table, Table]:
+    """The network as a whole, and class by class."""
     from vinets.report import Column, Row, Table
 
     columns = (
@@ -69,13 +70,8 @@ def _summary(caption: str, found: Evaluation) -> Table:
         Column("calibration_error", "calibration error", ".4f"),
         Column("seconds", format=".2f"),
     )
-    return Table("evaluation", caption, columns, (Row(found.to_dict()),))
-
-
-def _by_class(classes: list[str], found: Evaluation) -> Table:
-    from vinets.report import Column, Table
-
-    columns = [Column("class"), Column("examples", format=","), Column("accuracy", format=".2%")]
+    whole = Table("evaluation", caption, columns, (Row(found.to_dict()),))
     counts, shares = found.confusion.sum(1).tolist(), found.per_class.tolist()
-    rows = list(zip(classes, counts, shares, strict=False))  # data may name more classes
-    return Table.from_rows("classes", "Class by class", columns, rows)
+    rows = zip(classes, counts, shares, strict=False)  # data may name more classes
+    by_class = [Column("class"), *columns[:2]]
+    return whole, Table.from_rows("classes", "Class by class", by_class, rows)

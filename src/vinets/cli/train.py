@@ -17,6 +17,7 @@ def _words(name: str) -> str:
     usual = getattr(BACKBONE, name)
     others = {net: getattr(recipe, name) for net, recipe in SMALL.items()}
     differ = [f"{value} for {net}" for net, value in others.items() if value != usual]
+    # a dict takes 1 for True and 0 for False, so numbers are kept out of it
     text = {True: "yes", False: "no"}.get(usual, usual) if isinstance(usual, bool) else usual
     return "; ".join(["no limit" if usual is None else str(text), *differ])
 

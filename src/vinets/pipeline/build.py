@@ -135,6 +135,7 @@ def assemble(
     begin = time.perf_counter()
     masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
     points = torch.cat([variables.points[mask] for mask in masks])  # they scale the monomials
+    # everything below that draws is in here, in this order: a seed stands for one head
     with seeded(seed):
         layer = make_layer(generators, points, design.pruning, local=design.local)
         head = _head(latents, variables, layer, design, seed)
@@ -154,7 +155,7 @@ def assemble(
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed torch's own generator, of which heads draw their first weights, and put it back."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):  # heads are made on the CPU, whatever they train on
         torch.manual_seed(seed)
         yield
 
@@ -164,6 +165,7 @@ def _head(
 ) -> VanishingHead | LocalHead:
     """An untrained VI head; draws from torch's own generator, see :func:`seeded`."""
     classes, (channels, positions) = latents.n_classes, latents.shape
+    # the variables may be used for other heads, while this one trains its projection
     rescale, projection = variables.rescale, copy.deepcopy(variables.projection)
     width = design.placing.linear_path
     if not design.local:
@@ -230,6 +232,7 @@ def _report(
     seconds: dict[str, float],
 ) -> BuildReport:
     """What came of it, with points and values to draw."""
+    # The layer is part of the network already: it is moved to the points, and back again.
     layer = found.layer
     terms = layer.monomials.terms
     means = class_means(layer.to(variables.points.device), variables.points, variables.labels)

@@ -90,6 +90,7 @@ def collect(
     most = collecting.per_class
     chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
     part = source.subset(chosen)
+    # latents in a folder are taken again only where all of these are the same
     facts = {
         "cut": name,
         "reader": reader.config(),
@@ -140,7 +141,7 @@ def _fit_and_check(labels: Tensor, collecting: Collecting, seed: int) -> tuple[T
     classes = labels.unique().tolist()
     for k in classes:
         members = (labels == k).nonzero()[:, 0]
-        count = max(1, len(members) * 4 // 5)
+        count = max(1, len(members) * 4 // 5)  # of a class with one example, that one
         draw = torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))
         fit[members[draw[:count]]] = True
     most = collecting.per_class
@@ -148,6 +149,7 @@ def _fit_and_check(labels: Tensor, collecting: Collecting, seed: int) -> tuple[T
         check = torch.zeros_like(fit)
         check[choose_per_class(labels, max(1, most // 4), seed)] = True
         return torch.ones_like(fit), check
+    # a class with no example left over would have no scores
     rest = labels[~fit].unique().tolist()
     return fit, ~fit if rest == classes else torch.ones_like(fit)
 
@@ -161,6 +163,7 @@ def _weights(network: nn.Module) -> str:
 
 def _content(source: Source, positions: Tensor) -> str:
     """Tells data apart by the positions chosen and by the inputs at some of them."""
+    # all of them would take as long to read as the latents do to compute
     some = torch.linspace(0, len(source) - 1, 16).round().long().unique()
     inputs, labels = next(source.subset(some).batches(len(some)))
     return fingerprint(positions, *tensors_of(inputs), labels)

@@ -119,6 +119,7 @@ class CutContext:
         key = trial.caching, drawn  # the rest of the recipe trains on the same views
         if self._views is None or self._views[0] != key:
             self._views = None  # make room before the next ones are collected
+            # any head will do, for views end at the cut; this one needs no polynomials
             network, _ = self.network(replace(trial, head="linear"))
             found = cache_latents(
                 network,
@@ -143,6 +144,7 @@ class CutContext:
     @cached_property
     def test_latents(self) -> Tensor:
         """Latents (m, C, P) of the test data, in half precision."""
+        # half, for they stay on the device as long as there are heads to test
         latents, setup = self.latents, self.setup
         with torch.no_grad():
             parts = [
@@ -162,7 +164,7 @@ class CutContext:
         views = self.views(trial)
         key = trial.projecting, trial.placing, self._views and self._views[0]
         if self._projected is None or self._projected[0] != key:
-            self._projected = None
+            self._projected = None  # make room
 
             def seen(latents: Tensor) -> Tensor:
                 return torch.cat([front(part.float()) for part in latents.split(CHUNK)])

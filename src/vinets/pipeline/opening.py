@@ -58,6 +58,7 @@ def open_network(
         if weights is not None:
             raise ValueError(f"{folder} has its own weights. Leave out the weights.")
         return _open_folder(folder)
+    # a name of another library has a colon, hf:org/net a slash as well: other slashes are paths
     if folder.exists() or (":" not in name and "/" in name):
         raise FileNotFoundError(
             f"{spec} is not a folder. Pass one that vinets train or vinets build wrote, or the "
@@ -133,6 +134,7 @@ def open_with_data(
             f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
             "Pass the data that it was trained for."
         )
+    # facts of data of another name say nothing about this data
     known, here = opened.trained_on, as_plain(DataFacts.of(split))
     if isinstance(known, Mapping) and known.get("name") == here["name"] and known != here:
         raise ValueError(
@@ -142,7 +144,7 @@ def open_with_data(
     if opened.preprocessing is not None:
         train, test = (_normalised(s, opened.preprocessing) for s in (split.train, split.test))
         split = replace(split, train=train, test=test)
-    check_inputs(opened, split.train.example())
+    check_inputs(opened, split.train.example())  # now that it is normalised for this network
     return opened, split
 
 
@@ -226,6 +228,7 @@ def check_inputs(opened: Opened, example: Inputs) -> None:
     try:
         with evaluating(opened.network):
             call(opened.network, example)
+    # what layers raise for a shape that they do not take; anything else is no matter of shapes
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -78,6 +78,7 @@ def train_into(
     check_inputs(opened, example)
     on, facts = resolve_device("train_into", device), DataFacts.of(data)
     setup, folder = Setup(model, opened.network, data, on), Path(out)
+    # the weights to begin with need no digest: they follow from the seed of the recipe
     settings = {"model": model, "recipe": changes(recipe)}
     Store(folder).reserve({".": settings}, {model: Identity("", facts.content)})
     history = train_classifier(
@@ -92,7 +93,7 @@ def train_into(
     run = TrainingRun(
         model, facts, recipe, history.best, history.seconds, machine(on), tested, setup.parameters
     )
-    whole = setup.model.cpu()
+    whole = setup.model.cpu()  # the same module, moved in place: training and test are over
     source = source_of(whole)
     assert source is not None  # create_model made it
     given = getattr(data.train, "preprocessing", None)

@@ -104,6 +104,7 @@ class Setup:
         if sampling == Sampling():
             return self
         if sampling not in self._parts:
+            # chosen by the same seed for trials of every seed, so that these compare
             wanted = ((self.data.train, sampling.train), (self.data.test, sampling.test))
             parts = (
                 part if most is None else part.subset(choose_per_class(part.labels, most, 0))
@@ -138,19 +139,14 @@ class SetupFiles:
 
 
 def wrong_answers(
-    network: nn.Module,
-    source: Source,
-    device: torch.device,
-    *,
-    batch_size: int = 512,
-    progress: Progress | None = None,
+    network: nn.Module, source: Source, device: torch.device, progress: Progress | None = None
 ) -> tuple[int, ...]:
     """Positions of the examples that ``network`` gets wrong."""
     right = []
-    watch = progress or progress_of(None)
+    watch = progress_of(progress)
     watch.start("testing", len(source))
     with evaluating(network):
-        for inputs, labels in source.batches(batch_size, device=device):
+        for inputs, labels in source.batches(512, device=device):
             right.append(logits_of(call(network, inputs)).argmax(1) == labels)
             watch.advance(len(labels))
     return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())

@@ -79,6 +79,7 @@ def _estimate_dimension(context: CutContext, trial: Trial, folder: Path) -> Tria
     latents = context.latents
     chosen = latents.fit.to(latents.store.labels.device)
     points, labels = latents.store.tensor().flatten(1)[chosen], latents.store.labels[chosen]
+    # the estimate needs more points of every class than neighbours
     neighbours = min(20, max(2, len(points) // latents.n_classes - 2))
     found = class_dimensions(points, labels, neighbours=neighbours)
     per_class = {str(k): value for k, value in found.per_class.items()}
@@ -161,7 +162,7 @@ def _train_behind(
 def _wrong(module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[int, ...]:
     """Positions of the cached inputs that ``module`` gets wrong."""
     with evaluating(module):
-        parts = inputs.split(CHUNK // 4)
+        parts = inputs.split(CHUNK // 4)  # every monomial takes room for every example
         answers = torch.cat([module(part.float()).argmax(1) for part in parts])
     return tuple((answers != labels.to(answers.device)).nonzero()[:, 0].tolist())
 

@@ -55,6 +55,7 @@ def run_trials(
     crew = _Crew(setups, store, str(device), watch)
     names = {trial.network for trial in wanted}
     with torch.random.fork_rng(devices=[]):  # the caller's draws go on as if nothing had happened
+        # what does not belong into the folder is refused before any work is done
         store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
         missing = store.missing(wanted)
         for alone in (True, False):
@@ -74,6 +75,7 @@ def run_trials(
 
 def _order(trial: Trial) -> tuple[str, ...]:
     """Trials that share views and generators follow each other."""
+    # as text, for a cut may be a name or a number and many settings may be None
     facts = (trial.network, trial.cut, trial.seed, trial.caching, bool(trial.recipe.distill))
     found = (trial.projecting, trial.finding, trial.placing)
     return tuple(map(repr, (*facts, *found)))

@@ -94,6 +94,7 @@ def make_layer(
         return PrunedLayer(block, pruned, owners, capped)
     shared = SharedPolynomials.of(pruned.polynomials)
     if most is not None and most < len(shared.terms):
+        # coefficients weigh by how much their monomials vary
         _, spread = term_moments(shared.terms, points)
         shared = shared.restrict(most, spread)
     layer = PolynomialLayer.from_polynomials(
@@ -104,7 +105,7 @@ def make_layer(
 
 def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:
     sets = [p.compact() for p in pruned.polynomials]
-    if min(map(len, sets)) == 0:
+    if min(map(len, sets)) == 0:  # a block for every class, or none
         return False
     own = sum(len(p) * (len(p.terms) + 1) for p in sets)
     return own < len(pruned) * count_monomials(sets)

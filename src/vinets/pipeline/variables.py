@@ -35,7 +35,7 @@ def find_variables(
     begin = time.perf_counter()
     find = _local if placing.placement == "local" else _global
     rescale, projection, points, explained = find(latents, projecting, seed)
-    points = points.detach()
+    points = points.detach()  # a projection that will be trained keeps a graph
     labels = latents.store.labels.to(points.device)
     return Variables(rescale, projection, points, labels, explained, time.perf_counter() - begin)
 
@@ -73,7 +73,7 @@ def _local(
     """The channels at one position of every example, drawn at random, perhaps projected."""
     store, (channels, positions) = latents.store, latents.shape
     rescale = Rescale.fit(store)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)  # of the CPU: the same draws on any device
     draws = torch.randint(positions, (len(store),), generator=generator)
     parts, start = [], 0
     for values, _ in store.chunks():
