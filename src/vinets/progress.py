@@ -73,20 +73,18 @@ class Bars:
             console=Console(stderr=True),
         )
         self.task: Any = None
-        self.shown = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.shown:
+        if self.task is not None:
             self.display.stop()
 
     def start(self, stage: str, total: int) -> None:
-        if not self.shown:  # a command that never starts a stage leaves the terminal alone
+        if self.task is None:  # a command that never starts a stage leaves the terminal alone
             self.display.start()
-            self.shown = True
-        if self.task is not None:  # a stage may end before its last step, at an early stop
+        else:  # a stage may end before its last step
             self.display.update(self.task, completed=self.display.tasks[-1].total)
         self.task = self.display.add_task(stage, total=total, note="")
 

@@ -27,26 +27,6 @@ from vinets.options import (
     whole,
 )
 
-__all__ = [
-    "BACKBONE",
-    "LATENT_KINDS",
-    "SMALL",
-    "Advising",
-    "Caching",
-    "Collecting",
-    "Finding",
-    "Formats",
-    "Placing",
-    "Projecting",
-    "Pruning",
-    "Recipe",
-    "Sampling",
-    "Timing",
-    "TrialSettings",
-    "Windows",
-]
-
-
 LATENT_KINDS = ("auto", "map", "pool", "class_token", "mean_token")
 """What is read from a cut; see :class:`vinets.latent.reader.LatentReader`."""
 

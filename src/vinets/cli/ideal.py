@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,8 +88,6 @@ def ideal(
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
     """Every warning once, on stderr; that nothing was found is told on stdout."""
-    import warnings
-
     from vinets.ideals.base import NoGeneratorsWarning
 
     with warnings.catch_warnings(record=True) as caught:

@@ -6,21 +6,17 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from vinets.plain import as_plain
-
-if TYPE_CHECKING:
-    from vinets.progress import Progress
+from vinets.progress import Bars, Lines, Progress, Silent
 
 
 @contextmanager
 def watching(quiet: bool) -> Iterator[Progress]:
     """Progress on stderr: bars for a person, lines for a log, nothing if quiet."""
-    from vinets.progress import Bars, Lines, Silent
-
     if quiet:
         yield Silent()
     elif sys.stderr.isatty():

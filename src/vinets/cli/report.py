@@ -11,8 +11,6 @@ from vinets.cli.generate import takes
 from vinets.cli.options import OUTPUT, Common, option
 from vinets.cli.output import print_json
 
-TITLE = "The paper's results, repeated"
-
 
 @takes(("seed", "device", "quiet"), common=Common)
 def report(
@@ -23,7 +21,7 @@ def report(
     out: Annotated[
         Path | None, option(OUTPUT, "The page.", show_default="report.html in the folder")
     ] = None,
-    title: Annotated[str, option(OUTPUT, "Title of the page.")] = TITLE,
+    title: Annotated[str, option(OUTPUT, "Title of the page.")] = "The paper's results, repeated",
     common: Common,
 ) -> None:
     """Write results as one page: our values beside the paper's, and interactive figures.

@@ -64,8 +64,18 @@ def reference_to(
     """What baselines of a VI head are made from; the head is made when one of them needs it."""
     made = cache(head)
 
+    @torch.no_grad()
     def points() -> Tensor:
-        return _variables(made(), latents, seed)
+        """Some of those (m, n) that the polynomials of the head are evaluated at."""
+        one = made()
+        if not isinstance(one, PolynomialHead):
+            raise ValueError(f"a head of kind {one.kind!r} has no variables of polynomials.")
+        device = one.linear.weight.device
+        parts = [one.variables(z.to(device)).flatten(0, -2) for z, _ in latents.store.chunks(256)]
+        every = torch.cat(parts)
+        # drawn on the CPU, so that every device gets the same points
+        order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
+        return every[order[:POINTS].to(device)]
 
     return Reference(latents.shape, latents.n_classes, made, points, max_degree, seed)
 
@@ -120,16 +130,3 @@ def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
             if kind is last:
                 break
     return made
-
-
-@torch.no_grad()
-def _variables(head: Head, latents: Latents, seed: int) -> Tensor:
-    """Points (m, n) that the polynomials of ``head`` are evaluated at."""
-    if not isinstance(head, PolynomialHead):
-        raise ValueError(f"a head of kind {head.kind!r} has no variables of polynomials.")
-    device = head.linear.weight.device
-    parts = [head.variables(z.to(device)).flatten(0, -2) for z, _ in latents.store.chunks(256)]
-    points = torch.cat(parts)
-    # drawn on the CPU, so that every device gets the same points
-    order = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))
-    return points[order[:POINTS].to(points.device)]

@@ -87,7 +87,7 @@ def compare_heads(
 
 def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str, Trial]:
     """The trial of a VI head, and of every baseline beside it, by the label of the head."""
-    # "." is the folder of the store itself, which a reader opens as the network
+    # an empty save means none, and "." is the folder of the store itself
     mine = replace(trial, head="vi", detailed=True, save=folder or ".")
     trials = {OURS: mine}
     if baselines:

@@ -53,7 +53,7 @@ class Store:
 
     def write(self, record: TrialRecord) -> None:
         """Keep the result of a trial."""
-        # changes only, so that a field added later does not make the file unreadable or wrong
+        # of the trial what identifies it, for the name of the file is made of this
         values = as_plain(record) | {"trial": record.trial.changes}
         write_json(self.path(record.trial), values)
 
