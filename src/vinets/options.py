@@ -147,14 +147,10 @@ def count(*, auto: bool = False) -> Domain:
 
 def share() -> Domain:
     """A positive integer, a share in (0, 1], None for all, or "auto"; ``50%`` is a share."""
+    counted = count(auto=True)
     return Domain(
         "a positive integer, a share in (0, 1], None for all, or 'auto'",
-        lambda value: (
-            value is None
-            or value == "auto"
-            or _is_whole(value)
-            or (isinstance(value, float) and 0 < value <= 1)
-        ),
+        lambda value: counted.holds(value) or (isinstance(value, float) and 0 < value <= 1),
         lambda given: float(given[:-1]) / 100 if given.endswith("%") else _read_count(given),
         written="a positive integer, a share such as 50%, or all",
         metavar="N|50%|all",
@@ -209,6 +205,7 @@ def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., 
 
         @wraps(function)
         def call(*args: Any, **given: Any) -> R:
+            # objects that are given themselves come before defaults, and keywords change both
             mine = {name: given.pop(name) for name in [*given] if name in own}
             mine |= gather(function.__name__, groups, given, starts | mine, known=own)
             return function(*args, **mine)
@@ -234,7 +231,7 @@ def gather(
             hint = nearest(name, [*names, *known])
             raise TypeError(f"{owner} has no option {name!r}.{hint}")
     made: dict[str, Options] = {}
-    for group, mine in every.items():
+    for group, mine in every.items():  # fields of one name, such as batch_size, change together
         changed = {one.name: one for one in mine if one.name in given}
         for name, one in changed.items():  # here, so that a complaint has the owner's name
             check_value(owner, name, one.metadata["domain"], given[name])

@@ -164,7 +164,7 @@ def _of_dataclass(kind: Any, values: Any, where: str) -> Any:
         raise ValueError(f"{where}: {error}" if where else str(error)) from None
 
 
-_hints = cache(get_type_hints)  # resolving them takes longer than reading a file
+_hints = cache(get_type_hints)  # a folder of results is read by a few classes
 
 
 def _inside(where: str, name: Any) -> str:

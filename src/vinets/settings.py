@@ -124,6 +124,7 @@ class Pruning(Options):
         """Polynomials per class and monomials, with what was left open chosen."""
         keep, most = self.keep, self.monomials
         if isinstance(keep, str):
+            # a local layer is evaluated at every position, so its size is bounded in all
             keep = max(1, 512 // classes) if local else 128
         if isinstance(most, str):
             most = None if local else 512
@@ -243,6 +244,7 @@ class Recipe(Options):
         if self.schedule == "cosine":
             return self.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
         if self.schedule == "one-cycle":
+            # a step at rate zero would be lost, so the first one has that of the second
             rising, falling = max(done, 1 / max(1, steps)) / 0.25, (1 - done) / 0.75
             return self.learning_rate * min(rising, falling, 1.0)
         return self.learning_rate

@@ -173,9 +173,9 @@ def open_uncut(
 
 
 def open_cut(folder: str | Path, made_of: Opened | None = None) -> CutNetwork:
-    """Open a network that ``vinets build`` wrote, folded; perhaps it must be ``made_of`` another.
+    """Open a network that ``vinets build`` wrote, folded.
 
-    That is an uncut network, whose weights its backbone must have.
+    Where an uncut network is given, ``made_of``, the backbone must have the weights of that one.
     """
     network = open_network(folder).network
     if not isinstance(network, CutNetwork):
