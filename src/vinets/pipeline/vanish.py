@@ -56,22 +56,30 @@ def find_generators(
     """
     points, labels = variables.points, variables.labels
     fit, check = fit.to(points.device), check.to(points.device)
-    clock = Clock(points.device)
-    clock.wait()  # what the device was doing before is not the time of the fits
-    begin = clock.mark()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
-        warnings.simplefilter("ignore", NoGeneratorsWarning)  # told below, of all classes at once
-        ideals = fit_class_ideals(points[fit], labels[fit], ideal)
-    end = clock.mark()
-    clock.wait()
+    ideals, seconds = timed_ideals(points[fit], labels[fit], ideal)
     if ideals.n_generators == 0:
         raise ValueError(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
         )
     scores = score(ideals, points[check], labels[check], kind)
     monomials = count_monomials([as_polynomials(i.generators_) for i in ideals.ideals])
-    return ClassGenerators(ideals, scores, monomials, clock.between(begin, end))
+    return ClassGenerators(ideals, scores, monomials, seconds)
+
+
+def timed_ideals(
+    points: Tensor, labels: Tensor, ideal: VanishingIdeal
+) -> tuple[ClassIdeals, float]:
+    """One ideal per class, and the seconds that the fits took until the device was done."""
+    clock = Clock(points.device)
+    clock.wait()  # what the device was doing before is not the time of the fits
+    begin = clock.mark()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
+        warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller tells
+        ideals = fit_class_ideals(points, labels, ideal)
+    end = clock.mark()
+    clock.wait()
+    return ideals, clock.between(begin, end)
 
 
 def make_layer(
