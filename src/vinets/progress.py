@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Protocol, Self
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 
 class Progress(Protocol):
@@ -55,7 +56,7 @@ class Lines:
         print(f"{text} {note}".rstrip(), file=sys.stderr, flush=True)
 
 
-class Bars:
+class Bars(AbstractContextManager["Bars"]):
     """A bar for every stage on the terminal, with the time left. Use as a context manager."""
 
     def __init__(self) -> None:
@@ -73,9 +74,6 @@ class Bars:
             console=Console(stderr=True),
         )
         self.task: Any = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         if self.task is not None:

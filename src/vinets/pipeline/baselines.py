@@ -83,23 +83,21 @@ def reference_to(
 def kinds_beside(placement: str) -> list[str]:
     """Kinds of the heads that offer themselves beside a VI head of that placement, by rank."""
     # a head that leaves beside() as it is makes no baseline
-    offered = (
-        head
-        for head in HEADS.values()
+    return [
+        head.kind
+        for head in _ranked()
         if placement in head.stands_beside and getattr_static(head, "beside") is not INHERITED
-    )
-    return [head.kind for head in sorted(offered, key=_rank)]
+    ]
 
 
 def labels() -> list[str]:
     """Labels of all heads that a VI head of some placement is compared with, by rank."""
-    kinds = [kind for placement in ("global", "local") for kind in kinds_beside(placement)]
-    heads = sorted((HEADS[kind] for kind in dict.fromkeys(kinds)), key=_rank)
-    return list(dict.fromkeys(head.label for head in heads))
+    kinds = {kind for placement in ("global", "local") for kind in kinds_beside(placement)}
+    return list(dict.fromkeys(head.label for head in _ranked() if head.kind in kinds))
 
 
-def _rank(head: type[Head]) -> tuple[int, str]:
-    return head.rank, head.kind
+def _ranked() -> list[type[Head]]:
+    return sorted(HEADS.values(), key=lambda head: (head.rank, head.kind))
 
 
 def baseline(kind: str, reference: Reference) -> Head:
@@ -123,7 +121,7 @@ def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
     """
     made: list[Head] = []
     with seeded(reference.seed):
-        for kind in sorted(HEADS.values(), key=_rank):
+        for kind in _ranked():
             head = kind.beside(reference)
             if head is not None:
                 made.append(head)

@@ -25,7 +25,6 @@ from vinets.progress import Progress
 from vinets.running import resolve_device
 
 UNCUT, OURS = "uncut", "VI-Net"
-RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def compare_heads(
     found = {name: [store.read(each)] for name, each in heads.items()}
     comparison = comparison_of(found, store.read(timed), [setup])
     result = BuildResult(tuple(command), machine(on), data.name, trial.seed, comparison)
-    write_json(store.folder / RESULTS, as_plain(result))
+    write_json(store.folder / "results.json", as_plain(result))
     return result
 
 

@@ -29,7 +29,7 @@ from vinets.pipeline.trial import (
     TrialResult,
 )
 from vinets.running import evaluating
-from vinets.training import History, LatentViews, fine_tune
+from vinets.training import History, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
 
@@ -96,8 +96,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
     split = network.head.split() if trial.caching.projected else None
     if split is not None:
-        views, test = context.projected(trial, split[0])
-        history, wrong = _train_behind(context, trial, split[1], views, test, checkpoints)
+        history, wrong = _train_behind(context, trial, *split, checkpoints)
         folded = network.folded()
     else:
         history = _train(context, trial, network, checkpoints)
@@ -140,12 +139,12 @@ def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path 
 def _train_behind(
     context: CutContext,
     trial: Trial,
+    front: Callable[[Tensor], Tensor],
     module: nn.Module,
-    views: LatentViews,
-    test: Tensor,
     folder: Path | None,
 ) -> tuple[History, tuple[int, ...]]:
     """Train what stands behind the frozen part of a head, and test it, on cached variables."""
+    views, test = context.projected(trial, front)
     recipe = context.recipe(trial)
     history = fit(
         module,
