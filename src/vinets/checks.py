@@ -10,16 +10,6 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = [
-    "bounded_float",
-    "format_bytes",
-    "one_of",
-    "optional_positive_int",
-    "parameter_error",
-    "point_shape",
-    "rows_within",
-]
-
 
 def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str = "") -> ValueError:
     """Build the error for a parameter outside its domain.
@@ -36,24 +26,13 @@ def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str 
 
 
 def bounded_float(
-    owner: str,
-    name: str,
-    value: Any,
-    low: float,
-    high: float,
-    *,
-    high_included: bool = False,
-    remedy: str = "",
+    owner: str, name: str, value: Any, low: float, high: float, *, remedy: str = ""
 ) -> float:
-    """Return ``value`` as a float in ``[low, high)`` (or ``[low, high]``), or raise."""
-    accepted = f"a float in [{low:g}, {high:g}{']' if high_included else ')'}"
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise parameter_error(owner, name, accepted, value, remedy)
-    number = float(value)
-    inside = low <= number < high or (high_included and number == high)
-    if not inside:  # also catches NaN
-        raise parameter_error(owner, name, accepted, value, remedy)
-    return number
+    """Return ``value`` as a float in ``[low, high)``, or raise."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not low <= float(value) < high:  # NaN is in no interval
+        raise parameter_error(owner, name, f"a float in [{low:g}, {high:g})", value, remedy)
+    return float(value)
 
 
 def optional_positive_int(owner: str, name: str, value: Any, remedy: str = "") -> int | None:
@@ -65,11 +44,11 @@ def optional_positive_int(owner: str, name: str, value: Any, remedy: str = "") -
     return int(value)
 
 
-def one_of(owner: str, name: str, value: Any, choices: Sequence[str], remedy: str = "") -> str:
+def one_of(owner: str, name: str, value: Any, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``choices``, or raise."""
     if not isinstance(value, str) or value not in choices:
-        accepted = "one of " + ", ".join(repr(c) for c in choices)
-        raise parameter_error(owner, name, accepted, value, remedy)
+        accepted = "one of " + ", ".join(map(repr, choices))
+        raise parameter_error(owner, name, accepted, value)
     return value
 
 

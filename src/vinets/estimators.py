@@ -21,8 +21,6 @@ from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
 
-__all__ = ["VanishingIdealClassifier"]
-
 NOISE = 1e-20  # variance of a feature whose values are rounding errors
 
 

@@ -9,14 +9,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "slug", "write_json", "write_text"]
-
 
 def write_text(path: str | Path, text: str) -> Path:
     """Write a file so that a reader sees the old one or the new one, never a part."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}")
+    aside = target.with_name(f".{target.name}")  # beside it: only there a rename is atomic
     aside.write_text(text, encoding="utf-8")
     os.replace(aside, target)
     return target

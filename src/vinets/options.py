@@ -19,74 +19,33 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 from vinets.checks import parameter_error
 from vinets.plain import nearest
 
-__all__ = [
-    "Domain",
-    "Options",
-    "choice",
-    "count",
-    "flag",
-    "flat",
-    "gibibytes",
-    "option",
-    "optional",
-    "path",
-    "real",
-    "share",
-    "text",
-    "whole",
-]
-
 R = TypeVar("R")
 P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
 class Domain:
-    """The values of an option.
+    """The values of an option, and how they are written on the command line.
 
-    Parameters
-    ----------
-    accepted : str
-        In words, to follow "must be".
-    holds : callable
-        Whether a value belongs to it.
-    read : callable or None
-        The value that a text of the command line stands for, where that is no plain conversion;
-        raises ValueError for what it cannot read.
-    typed : type
-        What the command line takes: bool, int, float, str or Path.
-    written : str
-        What is accepted on the command line, in words, where that differs.
-    metavar : str
-        What stands for a value in the help of the command line; the name of the type if empty.
-    choices : tuple of str
-        All values, where there are a few words.
+    ``read`` gives the value that a text stands for, where that is no plain conversion; it raises
+    ValueError for what it cannot read.
     """
 
-    accepted: str
-    holds: Callable[[Any], bool]
+    accepted: str  # in words, to follow "must be"
+    holds: Callable[[Any], bool]  # whether a value belongs to it
     read: Callable[[str], Any] | None = None
-    typed: type = str
-    written: str = ""
-    metavar: str = ""
-    choices: tuple[str, ...] = ()
+    typed: type = str  # what the command line takes: bool, int, float, str or Path
+    written: str = ""  # what is accepted there, in words, where that differs
+    metavar: str = ""  # what stands for a value in its help; the name of the type if empty
+    choices: tuple[str, ...] = ()  # all values, where there are a few words
 
 
 def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
-    """A field of an :class:`Options` class.
+    """A field of an :class:`Options` class; ``help`` is one line, for a reader of any page.
 
-    Parameters
-    ----------
-    default : value
-        Taken where nothing is given.
-    domain : Domain
-        Which values there are.
-    help : str
-        One line, for the command line and the documentation.
-    **more
-        ``flag``, its name on the command line if that is not the field's; ``shown``, the default
-        in words, None to say nothing; ``result=False`` for options that change no result, only how
-        it is computed.
+    There may be ``more``: ``flag``, its name on the command line if that is not the field's;
+    ``shown``, the default in words, None to say nothing; ``result=False`` for options that change
+    no result, only how it is computed.
     """
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 
@@ -161,22 +120,17 @@ def flag() -> Domain:
 def path() -> Domain:
     """A path, or None."""
     return Domain(
-        "a path or None",
-        lambda value: value is None or isinstance(value, str | Path),
-        typed=Path,
+        "a path or None", lambda value: value is None or isinstance(value, str | Path), typed=Path
     )
 
 
 def optional(domain: Domain) -> Domain:
     """The same, or None."""
-    return Domain(
-        f"{domain.accepted}, or None",
-        lambda value: value is None or domain.holds(value),
-        domain.read,
-        domain.typed,
-        domain.written or domain.accepted,
-        domain.metavar,
-        domain.choices,
+    return replace(
+        domain,
+        accepted=f"{domain.accepted}, or None",
+        holds=lambda value: value is None or domain.holds(value),
+        written=domain.written or domain.accepted,  # an option that is not given is None
     )
 
 
@@ -193,14 +147,10 @@ def count(*, auto: bool = False) -> Domain:
 
 def share() -> Domain:
     """A positive integer, a share in (0, 1], None for all, or "auto"; ``50%`` is a share."""
+    counted = count(auto=True)
     return Domain(
         "a positive integer, a share in (0, 1], None for all, or 'auto'",
-        lambda value: (
-            value is None
-            or value == "auto"
-            or _is_whole(value)
-            or (isinstance(value, float) and 0 < value <= 1)
-        ),
+        lambda value: counted.holds(value) or (isinstance(value, float) and 0 < value <= 1),
         lambda given: float(given[:-1]) / 100 if given.endswith("%") else _read_count(given),
         written="a positive integer, a share such as 50%, or all",
         metavar="N|50%|all",
@@ -247,10 +197,15 @@ def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., 
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         own = inspect.signature(function).parameters
-        starts = {name: _start(own[name], kind) for name, kind in groups.items()}
+        # what keywords change: the default of the parameter, or of the class
+        starts: dict[str, Options] = {}
+        for name, kind in groups.items():
+            default = own[name].default
+            starts[name] = kind() if default is inspect.Parameter.empty else default
 
         @wraps(function)
         def call(*args: Any, **given: Any) -> R:
+            # objects that are given themselves come before defaults, and keywords change both
             mine = {name: given.pop(name) for name in [*given] if name in own}
             mine |= gather(function.__name__, groups, given, starts | mine, known=own)
             return function(*args, **mine)
@@ -269,32 +224,19 @@ def gather(
     known: Iterable[str] = (),
 ) -> dict[str, Options]:
     """The objects, by the name of their group, as flat keywords change them."""
-    names = {name: [f.name for f in fields(kind)] for name, kind in groups.items()}  # type: ignore[arg-type]
-    every = [n for group in names.values() for n in group]
+    every = {group: fields(kind) for group, kind in groups.items()}  # type: ignore[arg-type]
+    names = [one.name for group in every.values() for one in group]
     for name in given:
-        if name not in every:
-            hint = nearest(name, [*every, *known])
+        if name not in names:
+            hint = nearest(name, [*names, *known])
             raise TypeError(f"{owner} has no option {name!r}.{hint}")
     made: dict[str, Options] = {}
-    for group, kind in groups.items():
-        mine = {name: given[name] for name in names[group] if name in given}
-        for name, value in mine.items():
-            check_value(owner, name, _domain(kind, name), value)
-        made[group] = replace(objects[group], **mine)
+    for group, mine in every.items():  # fields of one name, such as batch_size, change together
+        changed = {one.name: one for one in mine if one.name in given}
+        for name, one in changed.items():  # here, so that a complaint has the owner's name
+            check_value(owner, name, one.metadata["domain"], given[name])
+        made[group] = replace(objects[group], **{name: given[name] for name in changed})
     return made
-
-
-def _domain(kind: type[Options], name: str) -> Domain:
-    found: Domain = kind.__dataclass_fields__[name].metadata["domain"]  # type: ignore[attr-defined]
-    return found
-
-
-def _start(parameter: inspect.Parameter, kind: type[Options]) -> Options:
-    """What keywords change: the default of the parameter, or of the class."""
-    if parameter.default is inspect.Parameter.empty:
-        return kind()
-    assert isinstance(parameter.default, kind)
-    return parameter.default
 
 
 def _flattened(
@@ -309,5 +251,4 @@ def _flattened(
         for f in fields(start)  # type: ignore[arg-type]
         if f.name not in own
     ]
-    first = [p for p in kept if p.kind is not keyword]
-    return inspect.Signature([*first, *(p for p in kept if p.kind is keyword), *flattened])
+    return inspect.Signature([*kept, *flattened])

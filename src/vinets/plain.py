@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 import types
 from collections.abc import Iterable, Mapping
 from functools import cache
 from numbers import Integral, Real
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
-
-__all__ = ["as_plain", "changes", "from_plain", "nearest"]
 
 T = TypeVar("T")
 
@@ -30,6 +29,7 @@ def as_plain(value: Any) -> Any:
         return {f.name: as_plain(getattr(value, f.name)) for f in kept}
     if isinstance(value, Mapping):
         return {str(key): as_plain(item) for key, item in value.items()}
+    # the order counts: a bool is an Integral, that is a Real, and a text an Iterable
     if isinstance(value, str | bool) or value is None:
         return value
     if isinstance(value, Integral):
@@ -52,9 +52,12 @@ def changes(value: Any, *, everything: bool = False) -> dict[str, Any]:
     for field in dataclasses.fields(value):
         if not (everything or field.metadata.get("result", True)):
             continue
-        mine, usual = getattr(value, field.name), _default(field)
+        mine, usual = getattr(value, field.name), field.default
+        if field.default_factory is not dataclasses.MISSING:
+            usual = field.default_factory()
         if dataclasses.is_dataclass(mine) and type(mine) is type(usual):
-            inner = changes(mine, everything=everything)  # against the defaults of its class
+            # against the defaults of its class, not of this field: settings read the same anywhere
+            inner = changes(mine, everything=everything)
             if inner != changes(usual, everything=everything):
                 found[field.name] = inner
         elif mine != usual:
@@ -62,27 +65,14 @@ def changes(value: Any, *, everything: bool = False) -> dict[str, Any]:
     return found
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
-
-
 def from_plain(kind: type[T], values: Any, where: str = "") -> T:
     """The dataclass that ``values`` describe; what does not fit is named with its place.
 
-    Parameters
-    ----------
-    kind : type
-        A dataclass. Fields may be text, numbers, bools, None, other dataclasses, tuples, dicts and
-        unions of those.
-    values : dict
-        Of :func:`as_plain` or :func:`changes`: what is missing takes its default.
-    where : str
-        What the values come from, such as the name of a file.
+    Fields may be text, numbers, bools, None, other dataclasses, tuples, dicts and unions of those.
+    The values are those of :func:`as_plain` or :func:`changes`: what is missing takes its default.
+    ``where`` they come from may be the name of a file.
     """
-    made: T = _converted(kind, values, where)
-    return made
+    return _converted(kind, values, where)
 
 
 def _converted(kind: Any, value: Any, where: str) -> Any:
@@ -105,16 +95,10 @@ def _converted(kind: Any, value: Any, where: str) -> Any:
 
 
 def _of_scalar(kind: Any, value: Any, where: str) -> Any:
-    if kind is types.NoneType and value is None:
-        return None
-    if kind is bool and isinstance(value, bool):
+    fits = isinstance(value, bool) == (kind is bool)  # to Python True is an int, too
+    if fits and kind in (types.NoneType, bool, str, int) and isinstance(value, kind):
         return value
-    if kind is str and isinstance(value, str):
-        return value
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if kind is int and whole:
-        return value
-    if kind is float and (whole or isinstance(value, float)):
+    if fits and kind is float and isinstance(value, int | float):
         try:
             number = float(value)
         except OverflowError:  # a whole number beyond the range of floats
@@ -124,8 +108,13 @@ def _of_scalar(kind: Any, value: Any, where: str) -> Any:
     raise _wrong(where, _NAMES.get(kind, getattr(kind, "__name__", str(kind))), value)
 
 
-_NAMES = {str: "a text", int: "a whole number", float: "a finite number", bool: "true or false"}
-_NAMES[types.NoneType] = "null"
+_NAMES = {
+    str: "a text",
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    types.NoneType: "null",
+}
 
 
 def _of_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
@@ -175,9 +164,7 @@ def _of_dataclass(kind: Any, values: Any, where: str) -> Any:
         raise ValueError(f"{where}: {error}" if where else str(error)) from None
 
 
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+_hints = cache(get_type_hints)  # a folder of results is read by a few classes
 
 
 def _inside(where: str, name: Any) -> str:
@@ -199,7 +186,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("monomial", ["keep", "monomials"])
     " Did you mean 'monomials'?"
     """
-    import difflib
-
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" Did you mean {found[0]!r}?" if found else ""

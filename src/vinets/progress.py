@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
-from typing import Any, Protocol, Self
-
-__all__ = ["Bars", "Lines", "Progress", "Silent", "progress_of"]
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 
 class Progress(Protocol):
@@ -58,50 +56,33 @@ class Lines:
         print(f"{text} {note}".rstrip(), file=sys.stderr, flush=True)
 
 
-class Bars:
+class Bars(AbstractContextManager["Bars"]):
     """A bar for every stage on the terminal, with the time left. Use as a context manager."""
 
     def __init__(self) -> None:
+        from rich import progress as rich
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as RichProgress
 
-        self.display = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+        self.display = rich.Progress(
+            rich.TextColumn("{task.description}"),
+            rich.BarColumn(),
+            rich.MofNCompleteColumn(),
+            rich.TimeElapsedColumn(),
+            rich.TextColumn("left"),
+            rich.TimeRemainingColumn(),
+            rich.TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
         )
         self.task: Any = None
-        self.shown = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.shown:
+    def __exit__(self, *error: object) -> None:
+        if self.task is not None:
             self.display.stop()
 
     def start(self, stage: str, total: int) -> None:
-        if not self.shown:
+        if self.task is None:  # a command that never starts a stage leaves the terminal alone
             self.display.start()
-            self.shown = True
-        if self.task is not None:
+        else:  # a stage may end before its last step
             self.display.update(self.task, completed=self.display.tasks[-1].total)
         self.task = self.display.add_task(stage, total=total, note="")
 

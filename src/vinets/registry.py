@@ -17,8 +17,6 @@ from typing import Generic, TypeVar
 
 from vinets.plain import nearest
 
-__all__ = ["Registry", "UnknownName"]
-
 T = TypeVar("T")
 
 
@@ -87,6 +85,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._entries)
 
 
+# Both once: an import that fails is tried again, and raises again.
 @cache
 def _import_modules(package: str) -> None:
     for module in pkgutil.iter_modules(import_module(package).__path__):

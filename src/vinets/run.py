@@ -27,8 +27,6 @@ from vinets.plain import as_plain, changes, from_plain
 from vinets.progress import Lines
 from vinets.running import resolve_device
 
-__all__ = ["TrialList", "main", "read_list", "write_list"]
-
 
 @dataclass(frozen=True)
 class TrialList:
@@ -67,12 +65,7 @@ def main(words: Sequence[str] | None = None) -> int:
         device = resolve_device("vinets.run", given.device)
         store = Store(given.out)
         run_trials(
-            wanted.trials,
-            wanted.networks,
-            store,
-            device=device,
-            jobs=given.jobs,
-            progress=Lines(),
+            wanted.trials, wanted.networks, store, device=device, jobs=given.jobs, progress=Lines()
         )
     except (ValueError, OSError, MemoryError) as error:
         print(f"Error: {error}", file=sys.stderr)

@@ -11,17 +11,6 @@ from torch import Tensor, nn
 
 from vinets.checks import parameter_error
 
-__all__ = [
-    "Inputs",
-    "call",
-    "device_of",
-    "each",
-    "evaluating",
-    "logits_of",
-    "resolve_device",
-    "tensors_of",
-]
-
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 """What a network takes: a tensor, or tensors by name of the argument; the batch comes first."""
 
@@ -71,6 +60,7 @@ def device_of(network: nn.Module) -> torch.device:
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
     """Eval mode without gradients; every module gets its own training flag back."""
+    # network.train() afterwards would also wake what was frozen in eval mode before
     flags = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -93,7 +83,7 @@ def resolve_device(owner: str, device: Any) -> torch.device:
         found = torch.device(device)
     except (RuntimeError, TypeError, ValueError):
         raise parameter_error(owner, "device", accepted, device) from None
-    if found.type == "cpu":
+    if found.type == "cpu":  # "cpu:0" is the same, and would not compare equal
         return torch.device("cpu")
     if found.type != "cuda":
         raise parameter_error(owner, "device", accepted, str(found))

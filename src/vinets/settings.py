@@ -27,26 +27,6 @@ from vinets.options import (
     whole,
 )
 
-__all__ = [
-    "BACKBONE",
-    "LATENT_KINDS",
-    "SMALL",
-    "Advising",
-    "Caching",
-    "Collecting",
-    "Finding",
-    "Formats",
-    "Placing",
-    "Projecting",
-    "Pruning",
-    "Recipe",
-    "Sampling",
-    "Timing",
-    "TrialSettings",
-    "Windows",
-]
-
-
 LATENT_KINDS = ("auto", "map", "pool", "class_token", "mean_token")
 """What is read from a cut; see :class:`vinets.latent.reader.LatentReader`."""
 
@@ -66,10 +46,7 @@ class Collecting(Options):
         "auto", choice(*LATENT_KINDS), "What is read; auto is the mean of tokens, or the map."
     )
     pool: int | None = option(
-        None,
-        optional(whole()),
-        "Rows and columns of the map that --read pool makes.",
-        shown=None,
+        None, optional(whole()), "Rows and columns of the map that --read pool makes.", shown=None
     )
     channels_last: bool = option(False, flag(), "Maps have their channels last.")
     batch_size: int = option(
@@ -147,6 +124,7 @@ class Pruning(Options):
         """Polynomials per class and monomials, with what was left open chosen."""
         keep, most = self.keep, self.monomials
         if isinstance(keep, str):
+            # a local layer is evaluated at every position, so its size is bounded in all
             keep = max(1, 512 // classes) if local else 128
         if isinstance(most, str):
             most = None if local else 512
@@ -266,6 +244,7 @@ class Recipe(Options):
         if self.schedule == "cosine":
             return self.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
         if self.schedule == "one-cycle":
+            # a step at rate zero would be lost, so the first one has that of the second
             rising, falling = max(done, 1 / max(1, steps)) / 0.25, (1 - done) / 0.75
             return self.learning_rate * min(rising, falling, 1.0)
         return self.learning_rate
@@ -356,9 +335,7 @@ class Formats(Options):
 
 def _positive() -> Domain:
     return Domain(
-        "a positive, finite number",
-        lambda value: real(0).holds(value) and value > 0,
-        typed=float,
+        "a positive, finite number", lambda value: real(0).holds(value) and value > 0, typed=float
     )
 
 

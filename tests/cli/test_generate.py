@@ -120,6 +120,14 @@ class Kitchen:
     cups: Annotated[int, typer.Option("--cups", help="How many cups.")] = 2
 
 
+@dataclass(frozen=True)
+class Menu:
+    """Fields that are annotated for typer without a name."""
+
+    hot_plates: Annotated[int, typer.Option(help="How many.")] = 2
+    sweet: Annotated[bool, typer.Option(help="Something sweet.")] = False
+
+
 def test_groups_may_be_nested_and_their_fields_annotated():
     given = []
 
@@ -155,3 +163,16 @@ def test_nothing_of_the_settings_clashes():
         for one in fields(getattr(settings, kind))
     ]
     assert len(flags) == len(set(flags))
+
+
+def test_an_option_without_a_name_has_that_of_its_field_and_a_bool_no_opposite():
+    given = []
+
+    @takes(menu=Menu)
+    def serve(menu: Menu, to_go: Annotated[bool, typer.Option(help="Wrap it.")] = False) -> None:
+        given.append((menu, to_go))
+
+    text = shown(serve, "--help")
+    assert "--hot-plates" in text and "--to-go" in text and "--no-" not in text
+    shown(serve, "--hot-plates", "3", "--to-go", "--sweet")
+    assert given == [(Menu(3, True), True)]

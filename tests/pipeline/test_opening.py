@@ -6,7 +6,7 @@ import torch
 
 from vinets.data import load_data
 from vinets.models import digits_cnn, save_weights, source_of
-from vinets.nn import VINet
+from vinets.nn import CutNetwork, VINet
 from vinets.nn.network import input_fields
 from vinets.nn.uncut import UncutNetwork, write_uncut
 from vinets.pipeline import build
@@ -40,8 +40,7 @@ def vinet(base):
 
 def test_every_kind_of_argument_is_recognised(base, vinet, tmp_path):
     whole, cut = open_network(str(base)), open_network(str(vinet))
-    assert (whole.is_cut, cut.is_cut) == (False, True)
-    assert isinstance(cut.network, VINet)
+    assert not isinstance(whole.network, CutNetwork) and isinstance(cut.network, VINet)
     assert whole.architecture == cut.architecture == "digits_cnn"
     assert whole.preprocessing == cut.preprocessing == load_data("digits").train.preprocessing
     model = digits_cnn(4, channels=3)
@@ -73,8 +72,8 @@ def test_another_split_than_that_of_the_training_is_refused(base):
 def test_an_uncut_network_comes_with_an_example_of_its_inputs(base, vinet):
     shapes = [tuple(open_uncut(base, *told)[1].shape[1:]) for told in ((), ("digits",))]
     assert shapes == [(1, 8, 8), (1, 8, 8)]
-    opened, example, source = open_uncut("digits_cnn", shape=(1, 6, 6))
-    assert not opened.trained and example.shape == (1, 1, 6, 6) and source is None
+    opened, example, split = open_uncut("digits_cnn", shape=(1, 6, 6))
+    assert not opened.trained and example.shape == (1, 1, 6, 6) and split is None
     with pytest.raises(ValueError, match="Pass the shape of one input"):
         open_uncut("digits_cnn")
     with pytest.raises(ValueError, match="is cut already"):

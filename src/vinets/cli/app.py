@@ -24,8 +24,6 @@ from vinets.cli.reproduce import reproduce
 from vinets.cli.theory import theory
 from vinets.cli.train import train
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="vinets",
     cls=OneSentenceGroup,

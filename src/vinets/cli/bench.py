@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import RUNNING, Common, Shape, option
+from vinets.cli.options import RUNNING, Common, Shape, integers, option
 from vinets.cli.output import print_json, seeded, watching
 from vinets.settings import Formats, Windows
 
 if TYPE_CHECKING:
     from vinets.measure import Sizes, Throughput
     from vinets.report import Table
-
-__all__ = ["bench"]
 
 
 @takes(("warmup",), windows=Windows, formats=Formats, common=Common)
@@ -29,11 +27,11 @@ def bench(
     ],
     shape: Shape = None,
     batch_sizes: Annotated[
-        str, option(RUNNING, "--batch-sizes", help="Examples at once, with commas in between.")
+        str, option(RUNNING, "Examples at once, with commas in between.")
     ] = "1,32,256",
     windows: Windows,
     formats: Formats,
-    compile: Annotated[bool, option(RUNNING, "--compile", help="Use torch.compile.")] = False,
+    compile: Annotated[bool, option(RUNNING, "Use torch.compile.")] = False,
     common: Common,
 ) -> None:
     """Measure networks side by side: their windows take turns, so that drift hits all alike.
@@ -44,7 +42,6 @@ def bench(
 
     Example: vinets bench out/base out/vinet --batch-sizes 1,256
     """
-    from vinets.cli.parsing import integers
     from vinets.measure import compare, flops, machine, sizes
     from vinets.pipeline.opening import open_side_by_side
     from vinets.plain import as_plain
@@ -103,6 +100,7 @@ def _speed_table(measured: dict[str, list[Throughput]]) -> Table:
     first = next(iter(measured.values()))
     rows = []
     for index, reference in enumerate(first):
+        # networks side by side at one batch size, for that is what is compared
         for name, speed in ((name, speeds[index]) for name, speeds in measured.items()):
             told = {"network": name, "memory": format_bytes(speed.peak_memory)}
             rows.append(Row(vars(speed) | told | {"ratio": speed.ratio_to(reference)}))

@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.late_help import BASELINES
-from vinets.cli.options import OUTPUT, RUNNING, Common, Cut, Reading, option
+from vinets.cli.options import CUT, DATA, OUTPUT, RUNNING, Common, Reading, cut_of, option
 from vinets.cli.output import note, print_json, watching
 from vinets.settings import TrialSettings
 
 if TYPE_CHECKING:
     from vinets.models import Preset
-
-__all__ = ["build"]
 
 
 # the recipe has the seed of the command, and all of the data is used
@@ -34,15 +31,14 @@ def build(
         ),
     ] = None,
     reading: Reading,
-    cut: Cut = None,
-    out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the VI-Net and its results.")],
+    cut: Annotated[str | None, option(DATA, CUT)] = None,
+    out: Annotated[Path, option(OUTPUT, "Folder for the VI-Net and its results.")],
     settings: TrialSettings,
     preset: Annotated[
         str | None,
         option(
             RUNNING,
-            "--preset",
-            help="A VI-Net of the paper, such as VI-Net18-Small: its network, cut, components, "
+            "A VI-Net of the paper, such as VI-Net18-Small: its network, cut, components, "
             "polynomials and monomials. Other options override it.",
         ),
     ] = None,
@@ -50,8 +46,8 @@ def build(
         bool,
         option(
             RUNNING,
+            "Train and measure other heads, too: {baselines}.",
             "--baselines/--no-baselines",
-            help=f"Train and measure other heads, too: {BASELINES}.",
         ),
     ] = False,
     common: Common,
@@ -69,11 +65,10 @@ def build(
 
     Where there is a map, --placement local --distill 0.7 is smaller and more accurate.
     """
-    from vinets.cli.parsing import cut_of
     from vinets.ideals.choose import choose_ideal
     from vinets.models import preset as preset_of
     from vinets.pipeline.compare import compare_heads
-    from vinets.pipeline.opening import open_uncut_with_data
+    from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.trial import Trial
     from vinets.report import comparison_table, print_table
 
@@ -87,7 +82,9 @@ def build(
         cut, model = cut or chosen.cut, model or chosen.backbone
     trial = Trial(cut=cut_of(cut or ""), seed=common.seed, **vars(settings))
     choose_ideal(trial.finding, trial.placing, trial.projecting)  # complains before any work
-    opened, split = open_uncut_with_data(model or "", **vars(reading))
+    opened, _, split = open_uncut(model or "", **vars(reading))
+    require_weights(opened)
+    assert split is not None  # --data is required
     if chosen is not None and opened.architecture not in (None, chosen.backbone):
         raise ValueError(
             f"{chosen.name} is a {chosen.backbone}, and the network given is a "

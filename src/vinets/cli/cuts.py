@@ -8,30 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.late_help import DATA_FORMATS, NETWORKS
-from vinets.cli.options import DATA, OUTPUT, Common, Shape, Weights, option
+from vinets.cli.options import DATA, OUTPUT, Common, Shape, Weights, integers, option
 from vinets.cli.output import print_json, seeded
 
 if TYPE_CHECKING:
     from vinets.latent.cut import CutPoint
     from vinets.report import Table
 
-__all__ = ["cuts"]
-
 
 @takes(("quiet",), common=Common)
 def cuts(
     *,
-    model: Annotated[str, typer.Argument(help=f"A folder of vinets train, or a name: {NETWORKS}.")],
+    model: Annotated[str, typer.Argument(help="A folder of vinets train, or a name: {networks}.")],
     data: Annotated[
-        str | None,
-        option(DATA, "--data", help=f"Takes the shape of its inputs: {DATA_FORMATS}."),
+        str | None, option(DATA, "Takes the shape of its inputs: {data formats}.")
     ] = None,
     shape: Shape = None,
     weights: Weights = None,
-    match: Annotated[
-        str | None, option(OUTPUT, "--match", help="Only cuts whose name holds this text.")
-    ] = None,
+    match: Annotated[str | None, option(OUTPUT, "Only cuts whose name holds this text.")] = None,
     common: Common,
 ) -> None:
     """List where a network can be cut, from its input to its output.
@@ -42,7 +36,6 @@ def cuts(
 
     Example: vinets cuts resnet18 --shape 3,32,32 --match layer3
     """
-    from vinets.cli.parsing import integers
     from vinets.latent.cut import cut_points
     from vinets.models import PRESETS
     from vinets.pipeline.opening import open_uncut

@@ -11,21 +11,13 @@ from vinets.cli.generate import takes
 from vinets.cli.options import OUTPUT, RUNNING, Common, option
 from vinets.cli.output import print_json, watching
 
-__all__ = ["demo"]
-
 
 @takes(common=Common)
 def demo(
     *,
-    out: Annotated[
-        Path, option(OUTPUT, "--out", help="Folder for tables, page and network.")
-    ] = Path("out/demo"),
-    seeds: Annotated[
-        int, option(RUNNING, "--seeds", help="Repeat with so many seeds and average.", min=1)
-    ] = 1,
-    quick: Annotated[
-        bool, option(RUNNING, "--quick", help="Two cuts and little training, in seconds.")
-    ] = False,
+    out: Annotated[Path, option(OUTPUT, "Folder for tables, page and network.")] = Path("out/demo"),
+    seeds: Annotated[int, option(RUNNING, "Repeat with so many seeds and average.", min=1)] = 1,
+    quick: Annotated[bool, option(RUNNING, "Two cuts and little training, in seconds.")] = False,
     common: Common,
 ) -> None:
     """Train a small network on digits, cut it, and compare VI-Nets with their baselines.
@@ -37,15 +29,11 @@ def demo(
     """
     from vinets.demo import plain_result, run_demo
 
+    # the demo prints its tables as it goes, and stdout is for the JSON alone
     kept = redirect_stdout(sys.stderr) if common.json else nullcontext()
     with kept, watching(common.quiet) as progress:
         result = run_demo(
-            out,
-            seed=common.seed,
-            seeds=seeds,
-            quick=quick,
-            device=common.device,
-            progress=progress,
+            out, seed=common.seed, seeds=seeds, quick=quick, device=common.device, progress=progress
         )
     if common.json:
         print_json(plain_result(result))

@@ -9,8 +9,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-__all__ = ["OneSentenceGroup", "sentence"]
-
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
 REFUSED, STOPPED = 2, 130
 
@@ -24,7 +22,7 @@ class OneSentenceGroup(TyperGroup):
         except KeyboardInterrupt:
             typer.echo("Stopped. Run the same command again to go on.", err=True)
             raise typer.Exit(STOPPED) from None
-        except BrokenPipeError:  # the reader of a pipe has seen enough
+        except BrokenPipeError:  # the reader of a pipe has seen enough: click ends without a word
             raise
         except Exception as error:
             text = sentence(error)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from vinets.measure import Evaluation
     from vinets.report import Table
 
-__all__ = ["evaluate"]
-
 
 @takes(reading=Reading, common=Common)
 def evaluate(
@@ -25,8 +23,8 @@ def evaluate(
         typer.Argument(help="A folder of vinets build or vinets train, or a name with --weights."),
     ],
     reading: Reading,
-    part: Annotated[str, option(DATA, "--part", help="Part of the data: test or train.")] = "test",
-    batch_size: Annotated[int, option(DATA, "--batch-size", help="Examples at once.", min=1)] = 512,
+    part: Annotated[str, option(DATA, "Part of the data: test or train.")] = "test",
+    batch_size: Annotated[int, option(DATA, "Examples at once.", min=1)] = 512,
     common: Common,
 ) -> None:
     """Evaluate a network: accuracy, top-5 accuracy, loss and calibration, and class by class.
@@ -56,11 +54,12 @@ def evaluate(
         facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
         print_json(facts | found.to_dict())
         return
-    print_table(_summary(f"{opened.name} on {split.name}, {part}", found))
-    print_table(_by_class(classes, found))
+    for table in _tables(f"{opened.name} on {split.name}, {part}", classes, found):
+        print_table(table)
 
 
-def _summary(caption: str, found: Evaluation) -> Table:
+def _tables(caption: str, classes: list[str], found: Evaluation) -> tuple[Table, Table]:
+    """The network as a whole, and class by class."""
     from vinets.report import Column, Row, Table
 
     columns = (
@@ -71,13 +70,8 @@ def _summary(caption: str, found: Evaluation) -> Table:
         Column("calibration_error", "calibration error", ".4f"),
         Column("seconds", format=".2f"),
     )
-    return Table("evaluation", caption, columns, (Row(found.to_dict()),))
-
-
-def _by_class(classes: list[str], found: Evaluation) -> Table:
-    from vinets.report import Column, Table
-
-    columns = [Column("class"), Column("examples", format=","), Column("accuracy", format=".2%")]
+    whole = Table("evaluation", caption, columns, (Row(found.to_dict()),))
     counts, shares = found.confusion.sum(1).tolist(), found.per_class.tolist()
-    rows = list(zip(classes, counts, shares, strict=False))  # data may name more classes
-    return Table.from_rows("classes", "Class by class", columns, rows)
+    rows = zip(classes, counts, shares, strict=False)  # data may name more classes
+    by_class = [Column("class"), *columns[:2]]
+    return whole, Table.from_rows("classes", "Class by class", by_class, rows)

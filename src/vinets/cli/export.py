@@ -8,29 +8,20 @@ from typing import Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.late_help import EXPORT_FORMATS, EXPORT_SUFFIXES
 from vinets.cli.options import OUTPUT, Common, option
 from vinets.cli.output import print_json
-
-__all__ = ["export"]
 
 
 @takes(("quiet",), common=Common)
 def export(
     *,
     net: Annotated[str, typer.Argument(help="A folder of vinets build.")],
-    out: Annotated[
-        Path, option(OUTPUT, "--out", help=f"File to write; it ends in {EXPORT_SUFFIXES}.")
-    ],
+    out: Annotated[Path, option(OUTPUT, "File to write; it ends in {export suffixes}.")],
     format: Annotated[
-        str | None,
-        option(
-            OUTPUT, "--format", help=f"{EXPORT_FORMATS}.", show_default="by the end of the file"
-        ),
+        str | None, option(OUTPUT, "{export formats}.", show_default="by the end of the file")
     ] = None,
     opset: Annotated[
-        int | None,
-        option(OUTPUT, "--opset", help="Operator set of ONNX.", show_default="torch's choice"),
+        int | None, option(OUTPUT, "Operator set of ONNX.", show_default="torch's choice")
     ] = None,
     common: Common,
 ) -> None:

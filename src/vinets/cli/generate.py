@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass, replace
@@ -10,10 +11,9 @@ from types import MappingProxyType
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from vinets.options import Domain
-
-__all__ = ["takes"]
 
 Words = Callable[[str], str]
 
@@ -46,7 +46,7 @@ def takes(
         parameters = []
         for name, own in inspect.signature(command).parameters.items():
             if name not in groups:
-                parameters.append(_keyword(name, own.default, hints[name]))
+                parameters.append(_keyword(name, own.default, _named(name, hints[name])))
                 continue
             if own.default is not inspect.Parameter.empty:
                 starts[name] = own.default
@@ -60,6 +60,7 @@ def takes(
                 made[name] = changes if name in _open else _changed(start, changes)
             command(**given, **made)
 
+        # typer reads both: the parameters from the one, their types from the other
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {one.name: one.annotation for one in parameters}
         return called
@@ -74,6 +75,7 @@ def _spread(
     kind: Any = start if isinstance(start, type) else type(start)
     hints = get_type_hints(kind, include_extras=True)
     for one in fields(kind):
+        # the group is part of the key, for two groups may have a field of the same name
         key, value = f"{name}__{one.name}", getattr(start, one.name, inspect.Parameter.empty)
         if one.name in without:
             continue
@@ -84,7 +86,7 @@ def _spread(
             panel = kind.panel or kind.__name__
             yield _keyword(key, default, _option(panel, one, default, shown))
         elif hasattr(hints[one.name], "__metadata__"):
-            yield _keyword(key, value, hints[one.name])
+            yield _keyword(key, value, _named(one.name, hints[one.name]))
 
 
 def _changes(name: str, start: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -112,18 +114,27 @@ def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
+def _named(name: str, hint: Any) -> Any:
+    """The annotation of an option, which gets the name of its field if it has none yet."""
+    info = copy.copy(getattr(hint, "__metadata__", (None,))[0])  # fields may share an annotation
+    if not isinstance(info, OptionInfo) or info.default is not ...:
+        return hint
+    # The default of an annotation is where typer keeps the first name. Left to typer, a bool
+    # would get an option to switch it off as well.
+    info.default = f"--{name.replace('_', '-')}"
+    return Annotated[hint.__origin__, info]
+
+
 def _flag(one: Field[Any]) -> str:
-    flag: str = one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
-    return flag
+    return one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
 
 
 def _option(panel: str, one: Field[Any], default: Any, words: str | None) -> Any:
     """What typer makes an option of; ``words`` tell a default that is no value."""
     domain: Domain = one.metadata["domain"]
-    flag, kind = _flag(one), domain.typed
-    if kind is bool and default is not False:  # what is off need not be switched off
+    flag, help = _flag(one), one.metadata["help"]
+    if domain.typed is bool and default is not False:  # what is off need not be switched off
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    help: str = one.metadata["help"]
     if domain.choices:
         *most, last = domain.choices
         help = f"{help.removesuffix('.')}: {', '.join(most)} or {last}."
@@ -134,15 +145,14 @@ def _option(panel: str, one: Field[Any], default: Any, words: str | None) -> Any
         show_default=True if words is None else words,
         metavar=domain.metavar or None,
     )
-    return Annotated[kind | None, option]
+    return Annotated[domain.typed | None, option]
 
 
 def _default(one: Field[Any], value: Any) -> tuple[Any, str | None]:
     """The default of an option and what it is in words, where None stands for "not given"."""
     if value == one.default and "shown" in one.metadata:
         return None, one.metadata["shown"]
-    domain: Domain = one.metadata["domain"]
-    return (None, "all") if value is None else (domain.typed(value), None)
+    return (None, "all") if value is None else (one.metadata["domain"].typed(value), None)
 
 
 def _read(flag: str, domain: Domain, value: Any) -> Any:
@@ -152,6 +162,6 @@ def _read(flag: str, domain: Domain, value: Any) -> Any:
         if domain.holds(meant):
             return meant
     except (ValueError, KeyError):
-        pass
+        pass  # a text that cannot be read is told like a value that is not accepted
     accepted = domain.written or domain.accepted
     raise ValueError(f"{flag} must be {accepted}. Got {value!r} instead.")

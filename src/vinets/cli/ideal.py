@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,13 +13,11 @@ import typer
 
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, Common, option
-from vinets.cli.output import note, print_json, print_lines
+from vinets.cli.output import note, print_json
 from vinets.settings import Finding
 
 if TYPE_CHECKING:
     from vinets.pipeline.point_ideals import IdealSummary
-
-__all__ = ["ideal"]
 
 
 @dataclass(frozen=True)
@@ -26,15 +25,11 @@ class PointOptions:
     """What is taken of a table of points."""
 
     label: Annotated[
-        str | None,
-        option(DATA, "--label", help="Column of classes, by name or number: one ideal for each."),
+        str | None, option(DATA, "Column of classes, by name or number: one ideal for each.")
     ] = None
-    scale: Annotated[
-        str, option(DATA, "--scale", help="minmax (every variable to [-1, 1]) or none.")
-    ] = "minmax"
+    scale: Annotated[str, option(DATA, "minmax (every variable to [-1, 1]) or none.")] = "minmax"
     samples: Annotated[
-        int | None,
-        option(DATA, "--samples", help="Points to draw for a fit.", show_default="all", min=1),
+        int | None, option(DATA, "Points to draw for a fit.", show_default="all", min=1)
     ] = None
 
 
@@ -44,16 +39,12 @@ def ideal(
     file: Annotated[Path, typer.Argument(help="A CSV file, a header is optional, or .npy.")],
     table: PointOptions,
     finding: Finding = Finding(psi=0.01, max_degree=3),  # noqa: B008 - frozen
-    first: Annotated[
-        int, option(OUTPUT, "--first", help="Generators to print of every ideal.", min=0)
-    ] = 10,
-    everything: Annotated[bool, option(OUTPUT, "--all", help="Print all generators.")] = False,
+    first: Annotated[int, option(OUTPUT, "Generators to print of every ideal.", min=0)] = 10,
+    everything: Annotated[bool, option(OUTPUT, "Print all generators.", "--all")] = False,
     out: Annotated[
         Path | None,
         option(
-            OUTPUT,
-            "--out",
-            help="Save the generators: FILE.safetensors, or FILE-CLASS.safetensors with --label.",
+            OUTPUT, "Save the generators: FILE.safetensors, or FILE-CLASS.safetensors with --label."
         ),
     ] = None,
     common: Common,
@@ -89,7 +80,7 @@ def ideal(
         print_json(facts | told)
         return
     for summary in found:
-        print_lines(_lines(summary))
+        typer.echo("\n".join(_lines(summary)))
     if fitted.scaling is not None:
         note("The variables are scaled to [-1, 1]; --json tells their ranges.")
 
@@ -97,8 +88,6 @@ def ideal(
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
     """Every warning once, on stderr; that nothing was found is told on stdout."""
-    import warnings
-
     from vinets.ideals.base import NoGeneratorsWarning
 
     with warnings.catch_warnings(record=True) as caught:

@@ -8,30 +8,15 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-__all__ = [
-    "BASELINES",
-    "DATA_FORMATS",
-    "EXPERIMENTS",
-    "EXPORT_FORMATS",
-    "EXPORT_SUFFIXES",
-    "NETWORKS",
-    "ORACLES",
-    "LateHelp",
-]
-
 # Written into a help text, these stand for names that are known once torch is imported.
-DATA_FORMATS, NETWORKS, ORACLES = "{data formats}", "{networks}", "{oracles}"
-EXPORT_FORMATS, EXPORT_SUFFIXES = "{export formats}", "{export suffixes}"
-EXPERIMENTS, BASELINES = "{experiments}", "{baselines}"
-
 LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    DATA_FORMATS: ("vinets.data.formats", lambda m: m.written_formats()),
-    NETWORKS: ("vinets.models", lambda m: ", ".join(one.written for one in m.libraries())),
-    ORACLES: ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
-    EXPORT_FORMATS: ("vinets.nn.export", lambda m: " or ".join(m.suffixes().values())),
-    EXPORT_SUFFIXES: ("vinets.nn.export", lambda m: " or ".join(m.suffixes())),
-    BASELINES: ("vinets.pipeline.baselines", lambda m: ", ".join(m.labels())),
-    EXPERIMENTS: (
+    "{data formats}": ("vinets.data.formats", lambda m: m.written_formats()),
+    "{networks}": ("vinets.models", lambda m: ", ".join(one.written for one in m.libraries())),
+    "{oracles}": ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
+    "{export formats}": ("vinets.nn.export", lambda m: " or ".join(m.suffixes().values())),
+    "{export suffixes}": ("vinets.nn.export", lambda m: " or ".join(m.suffixes())),
+    "{baselines}": ("vinets.pipeline.baselines", lambda m: ", ".join(m.labels())),
+    "{experiments}": (
         "vinets.experiments.reproduce",
         lambda m: ", ".join(one.name for one in m.chosen_experiments(["all"])),
     ),

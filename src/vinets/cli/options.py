@@ -1,4 +1,4 @@
-"""Options that several commands share, each with its help and its panel in it."""
+"""Options that several commands share, with their help and their panel, and how texts are read."""
 
 from __future__ import annotations
 
@@ -8,52 +8,51 @@ from typing import Annotated, Any
 
 import typer
 
-from vinets.cli.late_help import DATA_FORMATS
-
-__all__ = ["DATA", "OUTPUT", "RUNNING", "Common", "Cut", "Reading", "Shape", "Weights", "option"]
-
 DATA, RUNNING, OUTPUT = "Data", "Running", "Output"
 
 
-def option(panel: str, *names: str, help: str, **more: Any) -> Any:
-    """An option in a panel of the help."""
+def option(panel: str, help: str, *names: str, **more: Any) -> Any:
+    """An option in a panel of the help; its name is that of the parameter if none is given."""
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+Weights = Annotated[
+    Path | None, option(DATA, "Weights for a network given by name: FILE.safetensors.")
+]
+Shape = Annotated[
+    str | None,
+    option(
+        DATA, "Shape of one input, such as 3,32,32.", show_default="what the network was made for"
+    ),
+]
+CUT = "Name or index of a cut (see vinets cuts), or a share: 50%."
 
 
 @dataclass(frozen=True)
 class Common:
     """What commands have in common."""
 
-    seed: Annotated[int, option(RUNNING, "--seed", help="Seed of every draw.", min=0)] = 0
+    seed: Annotated[int, option(RUNNING, "Seed of every draw.", min=0)] = 0
     device: Annotated[
-        str,
-        option(RUNNING, "--device", help="auto (a GPU where there is one), cpu, cuda or cuda:0."),
+        str, option(RUNNING, "auto (a GPU where there is one), cpu, cuda or cuda:0.")
     ] = "auto"
-    quiet: Annotated[bool, option(OUTPUT, "--quiet", "-q", help="No progress on stderr.")] = False
+    quiet: Annotated[bool, option(OUTPUT, "No progress on stderr.", "--quiet", "-q")] = False
     json: Annotated[
-        bool,
-        option(OUTPUT, "--json", help="Print one JSON object on stdout, and nothing else there."),
+        bool, option(OUTPUT, "Print one JSON object on stdout, and nothing else there.")
     ] = False
-
-
-Weights = Annotated[
-    Path | None,
-    option(DATA, "--weights", help="Weights for a network given by name: FILE.safetensors."),
-]
 
 
 @dataclass(frozen=True)
 class Reading:
     """Where data and weights come from; the names are those of :mod:`vinets.pipeline.opening`."""
 
-    data: Annotated[str, option(DATA, "--data", help=f"{DATA_FORMATS}.")]
+    data: Annotated[str, option(DATA, "{data formats}.")]
     weights: Weights = None
     size: Annotated[
         int | None,
         option(
             DATA,
-            "--size",
-            help="Side to which a folder of images is resized.",
+            "Side to which a folder of images is resized.",
             show_default="that of the first image",
             min=1,
         ),
@@ -62,24 +61,38 @@ class Reading:
         int,
         option(
             DATA,
-            "--split-seed",
-            help="Seed of the test split, where the data has none of its own. Keep it the same for "
+            "Seed of the test split, where the data has none of its own. Keep it the same for "
             "all commands, or networks are tested on what they were trained on.",
             min=0,
         ),
     ] = 0
 
 
-Shape = Annotated[
-    str | None,
-    option(
-        DATA,
-        "--shape",
-        help="Shape of one input, such as 3,32,32.",
-        show_default="what the network was made for",
-    ),
-]
-Cut = Annotated[
-    str | None,
-    option(DATA, "--cut", help="Name or index of a cut (see vinets cuts), or a share: 50%."),
-]
+def integers(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Positive integers with commas in between; None where nothing was given.
+
+    Examples
+    --------
+    >>> integers("--shape", "3,32,32")
+    (3, 32, 32)
+    """
+    if text is None:
+        return None
+    try:
+        values = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        values = ()
+    if not values or min(values) < 1:
+        raise ValueError(
+            f"{option} must be positive integers with commas in between, such as 3,32,32. "
+            f"Got {text!r} instead."
+        )
+    return values
+
+
+def cut_of(text: str) -> str | int:
+    """An index into the cut points, a share of layers such as ``50%``, or a name."""
+    try:
+        return int(text)
+    except ValueError:
+        return text

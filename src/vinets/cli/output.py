@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from vinets.plain import as_plain
-
-if TYPE_CHECKING:
-    from vinets.progress import Progress
-
-__all__ = ["note", "print_json", "print_lines", "seeded", "watching"]
+from vinets.progress import Bars, Lines, Progress, Silent
 
 
 @contextmanager
 def watching(quiet: bool) -> Iterator[Progress]:
     """Progress on stderr: bars for a person, lines for a log, nothing if quiet."""
-    from vinets.progress import Bars, Lines, Silent
-
     if quiet:
         yield Silent()
     elif sys.stderr.isatty():
@@ -48,9 +42,3 @@ def note(text: str, quiet: bool = False) -> None:
 def print_json(values: Any) -> None:
     """One JSON object on stdout; what is not a finite number becomes null."""
     typer.echo(json.dumps(as_plain(values), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Plain lines on stdout."""
-    for line in lines:
-        typer.echo(line)

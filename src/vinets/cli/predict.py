@@ -11,16 +11,14 @@ from vinets.cli.generate import takes
 from vinets.cli.options import OUTPUT, RUNNING, Common, option
 from vinets.cli.output import print_json, seeded, watching
 
-__all__ = ["predict"]
-
 
 @takes(common=Common)
 def predict(
     *,
     net: Annotated[str, typer.Argument(help="A folder of vinets build or vinets train.")],
     path: Annotated[Path, typer.Argument(help="An image, or a folder of images.")],
-    top: Annotated[int, option(OUTPUT, "--top", help="Classes to show.", min=1)] = 3,
-    batch_size: Annotated[int, option(RUNNING, "--batch-size", help="Images at once.", min=1)] = 64,
+    top: Annotated[int, option(OUTPUT, "Classes to show.", min=1)] = 3,
+    batch_size: Annotated[int, option(RUNNING, "Images at once.", min=1)] = 64,
     common: Common,
 ) -> None:
     """Classify images: the most probable classes of each.

@@ -9,11 +9,7 @@ import typer
 
 from vinets.cli.generate import takes
 from vinets.cli.options import OUTPUT, Common, option
-from vinets.cli.output import print_json, print_lines
-
-__all__ = ["report"]
-
-TITLE = "The paper's results, repeated"
+from vinets.cli.output import print_json
 
 
 @takes(("seed", "device", "quiet"), common=Common)
@@ -23,10 +19,9 @@ def report(
         Path, typer.Argument(help="Folder of results, one JSON file an experiment.")
     ],
     out: Annotated[
-        Path | None,
-        option(OUTPUT, "--out", help="The page.", show_default="report.html in the folder"),
+        Path | None, option(OUTPUT, "The page.", show_default="report.html in the folder")
     ] = None,
-    title: Annotated[str, option(OUTPUT, "--title", help="Title of the page.")] = TITLE,
+    title: Annotated[str, option(OUTPUT, "Title of the page.")] = "The paper's results, repeated",
     common: Common,
 ) -> None:
     """Write results as one page: our values beside the paper's, and interactive figures.
@@ -49,4 +44,4 @@ def report(
         names = [experiment.experiment for experiment in experiments]
         print_json({"page": str(page), "experiments": names})
         return
-    print_lines([str(page)])
+    typer.echo(page)

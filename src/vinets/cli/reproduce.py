@@ -10,11 +10,8 @@ from typing import Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.late_help import EXPERIMENTS
 from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, option
-from vinets.cli.output import print_json, print_lines, watching
-
-__all__ = ["reproduce"]
+from vinets.cli.output import print_json, watching
 
 
 @dataclass(frozen=True)
@@ -24,53 +21,34 @@ class Extent:
     backbone: Annotated[
         list[str] | None,
         option(
-            DATA,
-            "--backbone",
-            help="Only resnet18, on CIFAR-10, or only resnet34, on CIFAR-100.",
-            show_default="both",
+            DATA, "Only resnet18, on CIFAR-10, or only resnet34, on CIFAR-100.", show_default="both"
         ),
     ] = None
     seeds: Annotated[
-        int,
-        option(
-            RUNNING,
-            "--seeds",
-            help="Trainings for each row of a table and point of fig-baselines.",
-            min=1,
-        ),
+        int, option(RUNNING, "Trainings for each row of a table and point of fig-baselines.", min=1)
     ] = 3
-    quick: Annotated[
-        bool, option(RUNNING, "--quick", help="A small slice of everything, to see that it runs.")
-    ] = False
+    quick: Annotated[bool, option(RUNNING, "A small slice of everything, to see that it runs.")] = (
+        False
+    )
 
 
 @takes(("seed",), extent=Extent, common=Common)
 def reproduce(
     *,
-    names: Annotated[
-        list[str],
-        typer.Argument(help=f"{EXPERIMENTS}, or all.", metavar="NAME..."),
-    ],
-    data: Annotated[Path, option(DATA, "--data", help="Folder with cifar10 and cifar100.")],
+    names: Annotated[list[str], typer.Argument(help="{experiments}, or all.", metavar="NAME...")],
+    data: Annotated[Path, option(DATA, "Folder with cifar10 and cifar100.")],
     weights: Annotated[
         Path,
-        option(
-            DATA,
-            "--weights",
-            help="Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors.",
-        ),
+        option(DATA, "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors."),
     ] = Path("weights"),
     extent: Extent,
-    jobs: Annotated[
-        int, option(RUNNING, "--jobs", help="Processes side by side on the device.", min=1)
-    ] = 1,
-    out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the results.")],
+    jobs: Annotated[int, option(RUNNING, "Processes side by side on the device.", min=1)] = 1,
+    out: Annotated[Path, option(OUTPUT, "Folder for the results.")],
     plan: Annotated[
         Path | None,
         option(
             OUTPUT,
-            "--plan",
-            help="Only write the trials into this file, for: python -m vinets.run FILE --out OUT.",
+            "Only write the trials into this file, for: python -m vinets.run FILE --out OUT.",
             show_default="carry them out",
         ),
     ] = None,
@@ -105,6 +83,6 @@ def reproduce(
                 progress=progress,
             )
     if common.json:
-        print_json({"results": [str(path) for path in paths]})
+        print_json({"results": paths})
         return
-    print_lines([str(path) for path in paths])
+    typer.echo("\n".join(map(str, paths)))

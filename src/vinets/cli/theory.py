@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.late_help import DATA_FORMATS
-from vinets.cli.options import DATA, OUTPUT, Common, Reading, Shape, option
+from vinets.cli.options import CUT, DATA, OUTPUT, Common, Reading, Shape, cut_of, integers, option
 from vinets.cli.output import note, print_json, seeded, watching
 from vinets.settings import Advising
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vinets.data import Source
+    from vinets.data import DataSplit
     from vinets.pipeline.opening import Opened
 
-__all__ = ["theory"]
 
 BATCH = 256
 PICTURES = "There are figures, too: --out FOLDER writes them as a page."
@@ -34,16 +32,11 @@ class MarginReading(Reading):
 
     data: Annotated[
         str | None,
-        option(
-            DATA,
-            "--data",
-            help=f"Takes the shape of its inputs and, with --vinet, margins: {DATA_FORMATS}",
-        ),
+        option(DATA, "Takes the shape of its inputs and, with --vinet, margins: {data formats}"),
     ] = None  # type: ignore[assignment]
     shape: Shape = None
     examples: Annotated[
-        int,
-        option(DATA, "--examples", help="Training examples to draw for margins, at most.", min=1),
+        int, option(DATA, "Training examples to draw for margins, at most.", min=1)
     ] = 5000
 
 
@@ -54,33 +47,16 @@ def theory(
         str,
         typer.Argument(help="A folder of vinets train, or the name of a network with --weights."),
     ],
-    cut: Annotated[
-        str | None,
-        option(
-            DATA,
-            "--cut",
-            help="Name or index of a cut (see vinets cuts), or a share: 50%.",
-            show_default="that of --vinet",
-        ),
-    ] = None,
+    cut: Annotated[str | None, option(DATA, CUT, show_default="that of --vinet")] = None,
     vinet: Annotated[
-        Path | None,
-        option(DATA, "--vinet", help="Folder of a network that vinets build made of MODEL there."),
+        Path | None, option(DATA, "Folder of a network that vinets build made of MODEL there.")
     ] = None,
     reading: MarginReading,
     components: Annotated[
-        int,
-        option(
-            Advising.panel,
-            "--components",
-            help="Principal components, where there is no --vinet.",
-            min=1,
-        ),
+        int, option(Advising.panel, "Principal components, where there is no --vinet.", min=1)
     ] = 128,
     advising: Advising,
-    out: Annotated[
-        Path | None, option(OUTPUT, "--out", help="Folder for theory.json and theory.html.")
-    ] = None,
+    out: Annotated[Path | None, option(OUTPUT, "Folder for theory.json and theory.html.")] = None,
     common: Common,
 ) -> None:
     """Show the spectral complexity R of a network, and which heads behind a cut keep it down.
@@ -91,7 +67,6 @@ def theory(
 
     Example: vinets theory out/base --vinet out/vinet --data digits --out out/theory
     """
-    from vinets.cli.parsing import cut_of
     from vinets.data.sources import draw_from
     from vinets.files import write_json, write_text
     from vinets.measure import machine
@@ -103,14 +78,14 @@ def theory(
 
     seeded(common.seed)
     on = resolve_device("vinets", common.device)
-    opened, example, source = _open(model, reading)
+    opened, example, split = _open(model, reading)
     network = None if vinet is None else open_cut(vinet, made_of=opened)
     if network is not None:
         check_inputs(Opened(str(vinet), network), example)
     if cut is None and network is None:
         raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --vinet.")
     where = cut_of(cut) if cut is not None else network.record.cut if network is not None else ""
-    drawn = None if source is None else draw_from(source, reading.examples, common.seed)
+    drawn = None if split is None else draw_from(split.train, reading.examples, common.seed)
     with watching(common.quiet) as progress:
         progress.start(f"norms of {opened.name}", 1)
         found = study(
@@ -138,24 +113,18 @@ def theory(
     print_page(page, PICTURES if out is None else f"The figures are in {out / 'theory.html'}.")
 
 
-def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, Source | None]:
-    """The uncut network, an input and, where data is given, the training part."""
+def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, DataSplit | None]:
+    """The uncut network, an input and, where it is given, the data."""
     from torch import Tensor
 
-    from vinets.cli.parsing import integers
     from vinets.pipeline.opening import open_uncut, require_weights
 
     if reading.data is not None and reading.shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")
-    opened, example, source = open_uncut(
-        model,
-        reading.data,
-        integers("--shape", reading.shape),
-        weights=reading.weights,
-        split_seed=reading.split_seed,
-        size=reading.size,
-    )
+    reads = vars(reading) | {"shape": integers("--shape", reading.shape)}
+    del reads["examples"]  # of the draw for margins, not of opening
+    opened, example, split = open_uncut(model, **reads)
     require_weights(opened)
     if not isinstance(example, Tensor):
         raise ValueError(f"{opened.name} takes several inputs. The theory is for one tensor.")
-    return opened, example, source
+    return opened, example, split

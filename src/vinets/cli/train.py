@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vinets.cli.generate import takes
-from vinets.cli.late_help import NETWORKS
 from vinets.cli.options import DATA, OUTPUT, Common, Reading, option
 from vinets.cli.output import note, print_json, watching
 from vinets.settings import BACKBONE, SMALL, Recipe
-
-__all__ = ["train"]
 
 
 def _words(name: str) -> str:
@@ -20,6 +17,7 @@ def _words(name: str) -> str:
     usual = getattr(BACKBONE, name)
     others = {net: getattr(recipe, name) for net, recipe in SMALL.items()}
     differ = [f"{value} for {net}" for net, value in others.items() if value != usual]
+    # a dict takes 1 for True and 0 for False, so numbers are kept out of it
     text = {True: "yes", False: "no"}.get(usual, usual) if isinstance(usual, bool) else usual
     return "; ".join(["no limit" if usual is None else str(text), *differ])
 
@@ -28,9 +26,9 @@ def _words(name: str) -> str:
 @takes(("weights",), reading=Reading, common=Common)
 def train(
     *,
-    model: Annotated[str, option(DATA, "--model", help=f"{NETWORKS}.")],
+    model: Annotated[str, option(DATA, "{networks}.")],
     reading: Reading,
-    out: Annotated[Path, option(OUTPUT, "--out", help="Folder for the network.")],
+    out: Annotated[Path, option(OUTPUT, "Folder for the network.")],
     recipe: dict[str, Any],
     common: Common,
 ) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from inspect import getattr_static
 
 import torch
 from torch import Tensor
 
 from vinets.nn.heads import HEADS, Head, PolynomialHead, Reference
 from vinets.nn.network import CutNetwork, VINet, network_of
+from vinets.pipeline.build import seeded
 from vinets.pipeline.collect import Latents
 
-__all__ = ["baseline", "baselines", "kinds_beside", "labels", "reference_to"]
-
 POINTS = 20_000  # enough to standardise monomials
+INHERITED = getattr_static(Head, "beside")
 
 
 def baselines(
@@ -63,47 +64,46 @@ def reference_to(
     """What baselines of a VI head are made from; the head is made when one of them needs it."""
     made = cache(head)
 
+    @torch.no_grad()
     def points() -> Tensor:
-        return _variables(made(), latents, seed)
+        """Some of those (m, n) that the polynomials of the head are evaluated at."""
+        one = made()
+        if not isinstance(one, PolynomialHead):
+            raise ValueError(f"a head of kind {one.kind!r} has no variables of polynomials.")
+        device = one.linear.weight.device
+        parts = [one.variables(z.to(device)).flatten(0, -2) for z, _ in latents.store.chunks(256)]
+        every = torch.cat(parts)
+        # drawn on the CPU, so that every device gets the same points
+        order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
+        return every[order[:POINTS].to(device)]
 
     return Reference(latents.shape, latents.n_classes, made, points, max_degree, seed)
 
 
 def kinds_beside(placement: str) -> list[str]:
     """Kinds of the heads that offer themselves beside a VI head of that placement, by rank."""
-    offered = (
-        head
-        for head in HEADS.values()
-        if placement in head.stands_beside and "beside" in _own_names(head)
-    )
-    return [head.kind for head in sorted(offered, key=_rank)]
+    # a head that leaves beside() as it is makes no baseline
+    return [
+        head.kind
+        for head in _ranked()
+        if placement in head.stands_beside and getattr_static(head, "beside") is not INHERITED
+    ]
 
 
 def labels() -> list[str]:
     """Labels of all heads that a VI head of some placement is compared with, by rank."""
-    kinds = [kind for placement in ("global", "local") for kind in kinds_beside(placement)]
-    heads = sorted((HEADS[kind] for kind in dict.fromkeys(kinds)), key=_rank)
-    return list(dict.fromkeys(head.label for head in heads))
+    kinds = {kind for placement in ("global", "local") for kind in kinds_beside(placement)}
+    return list(dict.fromkeys(head.label for head in _ranked() if head.kind in kinds))
 
 
-def _own_names(head: type[Head]) -> set[str]:
-    """Names that the class, or one between it and :class:`Head`, defines."""
-    return {name for one in head.__mro__[: head.__mro__.index(Head)] for name in vars(one)}
-
-
-def _rank(head: type[Head]) -> tuple[int, str]:
-    return head.rank, head.kind
+def _ranked() -> list[type[Head]]:
+    return sorted(HEADS.values(), key=lambda head: (head.rank, head.kind))
 
 
 def baseline(kind: str, reference: Reference) -> Head:
     """The one head of this kind that :func:`baselines` would make, with the same numbers.
 
-    Parameters
-    ----------
-    kind : str
-        Of :data:`vinets.nn.heads.HEADS`.
-    reference : Reference
-        What it stands beside; asked only for what heads up to this one need of it.
+    The reference is asked only for what heads up to this one need of it.
     """
     wanted = HEADS[kind]
     made = _draw(reference, wanted)
@@ -120,24 +120,11 @@ def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
     before it have to be drawn as well; heads of a higher rank, which anybody may add, change none.
     """
     made: list[Head] = []
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(reference.seed)
-        for kind in sorted(HEADS.values(), key=_rank):
+    with seeded(reference.seed):
+        for kind in _ranked():
             head = kind.beside(reference)
             if head is not None:
                 made.append(head)
             if kind is last:
                 break
     return made
-
-
-@torch.no_grad()
-def _variables(head: Head, latents: Latents, seed: int) -> Tensor:
-    """Points (m, n) that the polynomials of ``head`` are evaluated at."""
-    if not isinstance(head, PolynomialHead):
-        raise ValueError(f"a head of kind {head.kind!r} has no variables of polynomials.")
-    device = head.linear.weight.device
-    parts = [head.variables(z.to(device)).flatten(0, -2) for z, _ in latents.store.chunks(256)]
-    points = torch.cat(parts)
-    order = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))
-    return points[order[:POINTS].to(points.device)]

@@ -33,8 +33,6 @@ from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress, progress_of
 from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning
 
-__all__ = ["Design", "assemble", "build", "seeded"]
-
 
 @dataclass(frozen=True)
 class Design:
@@ -137,6 +135,7 @@ def assemble(
     begin = time.perf_counter()
     masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
     points = torch.cat([variables.points[mask] for mask in masks])  # they scale the monomials
+    # everything below that draws is in here, in this order: a seed stands for one head
     with seeded(seed):
         layer = make_layer(generators, points, design.pruning, local=design.local)
         head = _head(latents, variables, layer, design, seed)
@@ -150,13 +149,13 @@ def assemble(
         "projection": variables.seconds,
         "polynomials": generators.seconds + time.perf_counter() - begin,
     }
-    return net, _report(net, latents, variables, layer, seconds)
+    return net, _report(net, latents, variables, generators, layer, seconds)
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed torch's own generator, of which heads draw their first weights, and put it back."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):  # heads are made on the CPU, whatever they train on
         torch.manual_seed(seed)
         yield
 
@@ -166,6 +165,7 @@ def _head(
 ) -> VanishingHead | LocalHead:
     """An untrained VI head; draws from torch's own generator, see :func:`seeded`."""
     classes, (channels, positions) = latents.n_classes, latents.shape
+    # the variables may be used for other heads, while this one trains its projection
     rescale, projection = variables.rescale, copy.deepcopy(variables.projection)
     width = design.placing.linear_path
     if not design.local:
@@ -227,10 +227,12 @@ def _report(
     net: VINet,
     latents: Latents,
     variables: Variables,
+    generators: ClassGenerators,
     found: PrunedLayer,
     seconds: dict[str, float],
 ) -> BuildReport:
     """What came of it, with points and values to draw."""
+    # The layer is part of the network already: it is moved to the points, and back again.
     layer = found.layer
     terms = layer.monomials.terms
     means = class_means(layer.to(variables.points.device), variables.points, variables.labels)
@@ -240,7 +242,7 @@ def _report(
         variables.labels.cpu().numpy(),
         means,
         found.owners.numpy(),
-        found.scores.values,
+        generators.scores.values,
         found.pruned.scores,
     )
     blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
@@ -252,9 +254,9 @@ def _report(
         explained_variance=variables.explained,
         generators_found=found.pruned.n_generators,
         generators_kept=len(layer.bias),
-        monomials_found=found.monomials_found,
+        monomials_found=generators.monomials,
         monomials_kept=len(terms),
-        coefficients_found=found.pruned.n_generators * found.monomials_found,
+        coefficients_found=found.pruned.n_generators * generators.monomials,
         coefficients_kept=sum(block.numel() for block in blocks),
         degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
         capped=found.capped,

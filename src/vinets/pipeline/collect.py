@@ -24,39 +24,19 @@ from vinets.progress import Progress, progress_of
 from vinets.running import device_of, each, tensors_of
 from vinets.settings import Collecting
 
-__all__ = ["Latents", "collect"]
-
 
 @dataclass(frozen=True, eq=False)
 class Latents:
-    """A truncated network with latents of its training data, ready for any head.
+    """A truncated network with latents of its training data, ready for any head."""
 
-    Parameters
-    ----------
-    backbone : Module
-        The truncated network.
-    reader : LatentReader
-        What is read from its output.
-    store : LatentStore
-        Latents (m, C, P) and labels.
-    fit, check : Tensor of shape (m,)
-        True for the examples that ideals are fitted to, and for those that score them.
-    record : Record
-        What the network is made of.
-    original_parameters : int
-        Parameters of the uncut network.
-    seconds : float
-        Wall-clock time.
-    """
-
-    backbone: nn.Module
-    reader: LatentReader
-    store: LatentStore
-    fit: Tensor
-    check: Tensor
-    record: Record
-    original_parameters: int
-    seconds: float
+    backbone: nn.Module  # the truncated network
+    reader: LatentReader  # what is read from its output
+    store: LatentStore  # latents (m, C, P) and labels
+    fit: Tensor  # (m,), True for the examples that ideals are fitted to
+    check: Tensor  # (m,), True for those that score the generators
+    record: Record  # what the network is made of
+    original_parameters: int  # of the uncut network
+    seconds: float  # of wall-clock time
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -110,6 +90,7 @@ def collect(
     most = collecting.per_class
     chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
     part = source.subset(chosen)
+    # latents in a folder are taken again only where all of these are the same
     facts = {
         "cut": name,
         "reader": reader.config(),
@@ -133,9 +114,10 @@ def collect(
         fingerprint=json.dumps(facts),
         progress=advance,
     )
-    record = Record(
-        name, input_fields(example), source_of(model), tuple(source.classes), _preprocessing(source)
-    )
+    given = getattr(source, "preprocessing", None)  # only sources of images have one
+    preprocessing = None if given is None else given.to_dict()
+    classes = tuple(source.classes)
+    record = Record(name, input_fields(example), source_of(model), classes, preprocessing)
     original = sum(p.numel() for p in model.parameters())
     seconds = time.perf_counter() - begin
     fit, check = _fit_and_check(store.labels.cpu(), collecting, seed)
@@ -159,36 +141,29 @@ def _fit_and_check(labels: Tensor, collecting: Collecting, seed: int) -> tuple[T
     classes = labels.unique().tolist()
     for k in classes:
         members = (labels == k).nonzero()[:, 0]
-        count = max(1, len(members) * 4 // 5)
+        count = max(1, len(members) * 4 // 5)  # of a class with one example, that one
         draw = torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))
         fit[members[draw[:count]]] = True
     most = collecting.per_class
     if collecting.reuse and most is not None and int(fit.sum()) < most * len(classes):
-        every = torch.ones_like(fit)
-        return every, _marked(choose_per_class(labels, max(1, most // 4), seed), len(labels))
+        check = torch.zeros_like(fit)
+        check[choose_per_class(labels, max(1, most // 4), seed)] = True
+        return torch.ones_like(fit), check
+    # a class with no example left over would have no scores
     rest = labels[~fit].unique().tolist()
     return fit, ~fit if rest == classes else torch.ones_like(fit)
 
 
-def _marked(positions: Tensor, count: int) -> Tensor:
-    mask = torch.zeros(count, dtype=torch.bool)
-    mask[positions] = True
-    return mask
-
-
 def _weights(network: nn.Module) -> str:
     """Tells networks with different weights apart, without reading them all to the CPU."""
+    # in float64, so that a change of one weight in millions is not rounded away
     sums = [t.detach().double().sum() for t in (*network.parameters(), *network.buffers())]
     return fingerprint(torch.stack(sums)) if sums else ""
 
 
 def _content(source: Source, positions: Tensor) -> str:
     """Tells data apart by the positions chosen and by the inputs at some of them."""
+    # all of them would take as long to read as the latents do to compute
     some = torch.linspace(0, len(source) - 1, 16).round().long().unique()
     inputs, labels = next(source.subset(some).batches(len(some)))
     return fingerprint(positions, *tensors_of(inputs), labels)
-
-
-def _preprocessing(source: Source) -> dict[str, Any] | None:
-    given = getattr(source, "preprocessing", None)
-    return None if given is None else given.to_dict()

@@ -24,43 +24,18 @@ from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.running import resolve_device
 
-__all__ = [
-    "OURS",
-    "UNCUT",
-    "BuildResult",
-    "compare_heads",
-    "comparison_of",
-    "head_trials",
-    "speed_trial",
-]
-
 UNCUT, OURS = "uncut", "VI-Net"
-RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What ``results.json`` holds.
+    """What ``results.json`` holds."""
 
-    Attributes
-    ----------
-    command : tuple of str
-        For the record.
-    machine : dict
-        Of :func:`vinets.measure.machine`.
-    data : str
-        Name of the data.
-    seed : int
-        Of every draw.
-    comparison : Comparison
-        Every network that was measured.
-    """
-
-    command: tuple[str, ...]
-    machine: Mapping[str, Any]
-    data: str
-    seed: int
-    comparison: Comparison
+    command: tuple[str, ...]  # for the record
+    machine: Mapping[str, Any]  # of vinets.measure.machine
+    data: str  # its name
+    seed: int  # of every draw
+    comparison: Comparison  # of every network that was measured
 
 
 def compare_heads(
@@ -105,12 +80,13 @@ def compare_heads(
     found = {name: [store.read(each)] for name, each in heads.items()}
     comparison = comparison_of(found, store.read(timed), [setup])
     result = BuildResult(tuple(command), machine(on), data.name, trial.seed, comparison)
-    write_json(store.folder / RESULTS, as_plain(result))
+    write_json(store.folder / "results.json", as_plain(result))
     return result
 
 
 def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str, Trial]:
     """The trial of a VI head, and of every baseline beside it, by the label of the head."""
+    # an empty save means none, and "." is the folder of the store itself
     mine = replace(trial, head="vi", detailed=True, save=folder or ".")
     trials = {OURS: mine}
     if baselines:
@@ -142,14 +118,8 @@ def comparison_of(
 ) -> Comparison:
     """Put results of heads side by side.
 
-    Parameters
-    ----------
-    found : dict
-        Label to results of its trials, one for every seed; the VI-Net first.
-    timed : TrialResult
-        The speed of the networks of the first seed.
-    setups : sequence of Setup
-        The uncut network of every seed.
+    By the label of the head, the VI-Net first, ``found`` has a result for every seed; ``setups``
+    are the uncut networks of these seeds. The speeds are those of the first one.
     """
     first = setups[0]
     speeds = timed.timed.speeds

@@ -8,8 +8,6 @@ from statistics import fmean
 from vinets.pipeline.report import BuildReport
 from vinets.training.history import History
 
-__all__ = ["Comparison", "NetworkResult", "Speed"]
-
 
 @dataclass(frozen=True)
 class Speed:
@@ -21,34 +19,16 @@ class Speed:
 
 @dataclass(frozen=True)
 class NetworkResult:
-    """What is known of one network of a comparison.
+    """What is known of one network of a comparison."""
 
-    Attributes
-    ----------
-    name : str
-        As in tables: "uncut", "VI-Net", "linear, flat".
-    parts : dict
-        Parameters of each part, folded; ``backbone`` among them.
-    accuracies : tuple of float
-        On the test images, in [0, 1], one for every seed.
-    wrong : tuple of tuple of int
-        For every seed, the test images that the network gets wrong.
-    speed : Speed or None
-        Measured in turns with the other networks of the comparison.
-    seconds_build, seconds_train : float or None
-        Of finding the polynomials and of training, without the latents that all heads share.
-    history : History or None
-        Of the first seed's training.
-    """
-
-    name: str
-    parts: dict[str, int]
-    accuracies: tuple[float, ...]
-    wrong: tuple[tuple[int, ...], ...] = ()
-    speed: Speed | None = None
-    seconds_build: float | None = None
+    name: str  # as in tables: "uncut", "VI-Net", "linear, flat"
+    parts: dict[str, int]  # parameters of each part, folded; "backbone" among them
+    accuracies: tuple[float, ...]  # on the test images, in [0, 1], one for every seed
+    wrong: tuple[tuple[int, ...], ...] = ()  # for every seed, the test images it gets wrong
+    speed: Speed | None = None  # measured in turns with the others of the comparison
+    seconds_build: float | None = None  # of finding polynomials, without the shared latents
     seconds_train: float | None = None
-    history: History | None = None
+    history: History | None = None  # of the first seed's training
 
     @property
     def accuracy(self) -> float:
@@ -73,24 +53,10 @@ class NetworkResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Heads behind one cut, all trained alike, beside the uncut network.
+    """Heads behind one cut, all trained alike, beside the uncut network."""
 
-    Attributes
-    ----------
-    cut : str
-        Where the network was cut.
-    shape : (int, int)
-        Channels and positions of the latents.
-    uncut : NetworkResult
-        The network that was given.
-    networks : tuple of NetworkResult
-        The VI-Net first, then the baselines.
-    build : BuildReport
-        How the VI-Net of the first seed was built.
-    """
-
-    cut: str
-    shape: tuple[int, int]
-    uncut: NetworkResult
-    networks: tuple[NetworkResult, ...]
-    build: BuildReport
+    cut: str  # where the network was cut
+    shape: tuple[int, int]  # channels and positions of the latents
+    uncut: NetworkResult  # the network that was given
+    networks: tuple[NetworkResult, ...]  # the VI-Net first, then the baselines
+    build: BuildReport  # of the VI-Net of the first seed

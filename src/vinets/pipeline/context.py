@@ -11,7 +11,6 @@ from torch import Tensor
 
 from vinets.ideals.choose import choose_ideal
 from vinets.latent.cut import all_convolutions, paper_convolutions, share_removed
-from vinets.nn.heads import Head
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.baselines import baseline, reference_to
 from vinets.pipeline.build import assemble
@@ -25,8 +24,6 @@ from vinets.progress import Progress
 from vinets.settings import Recipe
 from vinets.training import LatentViews, cache_latents
 
-__all__ = ["CutContext"]
-
 VIEW_BYTES = 64 << 30  # of cached latents
 COUNTED = {"all": all_convolutions, "paper": paper_convolutions}
 
@@ -35,16 +32,7 @@ class CutContext:
     """Latents, variables, generators and cached views behind one cut, for one seed.
 
     Of what is large, the last that was asked for is kept: trials that follow each other should be
-    alike.
-
-    Parameters
-    ----------
-    setup : Setup
-        The uncut network with the data of these trials.
-    trial : Trial
-        One of them; all have the same :attr:`Trial.shares`.
-    progress : Progress
-        How to show what takes time.
+    alike. The ``trial`` given is one of them; all have the same :attr:`Trial.shares`.
     """
 
     def __init__(self, setup: Setup, trial: Trial, progress: Progress) -> None:
@@ -119,7 +107,7 @@ class CutContext:
             max_degree=trial.baseline_degree,
             seed=trial.seed,
         )
-        head: Head = baseline(trial.head, reference)
+        head = baseline(trial.head, reference)
         latents = self.latents
         made = network_of(latents.backbone, latents.reader, head, latents.record)
         return made.to(self.setup.device), None
@@ -128,9 +116,10 @@ class CutContext:
         """Latents of augmented passes over all training data; the teacher's logits if need be."""
         recipe = self.recipe(trial)
         drawn = recipe.validation, recipe.augment, bool(recipe.distill)
-        key = trial.caching, drawn
+        key = trial.caching, drawn  # the rest of the recipe trains on the same views
         if self._views is None or self._views[0] != key:
             self._views = None  # make room before the next ones are collected
+            # any head will do, for views end at the cut; this one needs no polynomials
             network, _ = self.network(replace(trial, head="linear"))
             found = cache_latents(
                 network,
@@ -155,6 +144,7 @@ class CutContext:
     @cached_property
     def test_latents(self) -> Tensor:
         """Latents (m, C, P) of the test data, in half precision."""
+        # half, for they stay on the device as long as there are heads to test
         latents, setup = self.latents, self.setup
         with torch.no_grad():
             parts = [
@@ -174,7 +164,7 @@ class CutContext:
         views = self.views(trial)
         key = trial.projecting, trial.placing, self._views and self._views[0]
         if self._projected is None or self._projected[0] != key:
-            self._projected = None
+            self._projected = None  # make room
 
             def seen(latents: Tensor) -> Tensor:
                 return torch.cat([front(part.float()) for part in latents.split(CHUNK)])

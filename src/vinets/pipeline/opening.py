@@ -20,58 +20,19 @@ from vinets.pipeline.setup import DataFacts
 from vinets.plain import as_plain
 from vinets.running import call, evaluating, tensors_of
 
-__all__ = [
-    "Opened",
-    "channel_count",
-    "check_inputs",
-    "example_for",
-    "open_cut",
-    "open_network",
-    "open_side_by_side",
-    "open_uncut",
-    "open_uncut_with_data",
-    "open_with_data",
-    "require_weights",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A network in eval mode on the CPU, and what is known about it.
+    """A network in eval mode on the CPU, and what is known about it."""
 
-    Parameters
-    ----------
-    name : str
-        For tables.
-    network : Module
-        A :class:`CutNetwork`, folded, or an uncut network.
-    architecture : str or None
-        Name of the uncut network, as for ``create_model``, where it is known.
-    inputs : mapping or None
-        Shapes and dtypes of its inputs.
-    classes : tuple of str
-        Names of the classes; empty where they are not known.
-    preprocessing : Preprocessing or None
-        How an image becomes an input.
-    trained : bool
-        False for random weights.
-    trained_on : mapping or None
-        The data it was trained on; see :class:`vinets.pipeline.setup.DataFacts`.
-    """
-
-    name: str
-    network: nn.Module
-    architecture: str | None = None
-    inputs: Mapping[str, Any] | None = None
-    classes: tuple[str, ...] = ()
-    preprocessing: Preprocessing | None = None
-    trained: bool = True
-    trained_on: Mapping[str, Any] | None = None
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether it ends in a head of its own."""
-        return isinstance(self.network, CutNetwork)
+    name: str  # for tables
+    network: nn.Module  # a CutNetwork, folded, or an uncut network
+    architecture: str | None = None  # of the uncut network, as for create_model
+    inputs: Mapping[str, Any] | None = None  # their shapes and dtypes
+    classes: tuple[str, ...] = ()  # empty where their names are not known
+    preprocessing: Preprocessing | None = None  # how an image becomes an input
+    trained: bool = True  # False for random weights
+    trained_on: Mapping[str, Any] | None = None  # plain values of pipeline.setup.DataFacts
 
 
 def open_network(
@@ -97,6 +58,7 @@ def open_network(
         if weights is not None:
             raise ValueError(f"{folder} has its own weights. Leave out the weights.")
         return _open_folder(folder)
+    # a name of another library has a colon, hf:org/net a slash as well: other slashes are paths
     if folder.exists() or (":" not in name and "/" in name):
         raise FileNotFoundError(
             f"{spec} is not a folder. Pass one that vinets train or vinets build wrote, or the "
@@ -113,8 +75,7 @@ def _open_folder(folder: Path) -> Opened:
     name = folder.resolve().name
     if (folder / CONFIG).is_file():
         network = CutNetwork.from_pretrained(folder).folded()
-        record = network.record
-        given = record.preprocessing
+        record, given = network.record, network.record.preprocessing
         preprocessing = None if given is None else Preprocessing.from_dict(given)
         known = None if record.source is None else spec_of(record.source)
         return Opened(name, network, known, record.inputs, record.classes, preprocessing)
@@ -173,6 +134,7 @@ def open_with_data(
             f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
             "Pass the data that it was trained for."
         )
+    # facts of data of another name say nothing about this data
     known, here = opened.trained_on, as_plain(DataFacts.of(split))
     if isinstance(known, Mapping) and known.get("name") == here["name"] and known != here:
         raise ValueError(
@@ -180,12 +142,9 @@ def open_with_data(
             "see what it was trained on. Pass the split_seed (--split-seed) of its training."
         )
     if opened.preprocessing is not None:
-        split = replace(
-            split,
-            train=_normalised(split.train, opened.preprocessing),
-            test=_normalised(split.test, opened.preprocessing),
-        )
-    check_inputs(opened, split.train.example())
+        train, test = (_normalised(s, opened.preprocessing) for s in (split.train, split.test))
+        split = replace(split, train=train, test=test)
+    check_inputs(opened, split.train.example())  # now that it is normalised for this network
     return opened, split
 
 
@@ -195,52 +154,28 @@ def open_uncut(
     shape: tuple[int, ...] | None = None,
     *,
     weights: str | Path | None = None,
-    split_seed: int = 0,
-    size: Size = None,
-) -> tuple[Opened, Inputs, Source | None]:
+    **reading: Any,
+) -> tuple[Opened, Inputs, DataSplit | None]:
     """Open an uncut network with an example of its inputs: of data, of ``shape``, or its own.
 
-    With data, its training part comes along; see :func:`open_with_data`.
+    The data comes along; it takes the ``reading`` that :func:`open_with_data` takes.
     """
+    split = None
     if data is not None:
-        opened, split = open_with_data(
-            spec, data, weights=weights, split_seed=split_seed, size=size
-        )
-        source: Source | None = split.train
+        opened, split = open_with_data(spec, data, weights=weights, **reading)
         example = split.train.example()
     else:
-        opened, source = open_network(spec, weights), None
+        opened = open_network(spec, weights)
         example = example_for(opened, shape)
-    if opened.is_cut:
+    if isinstance(opened.network, CutNetwork):
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
-    return opened, example, source
-
-
-def open_uncut_with_data(
-    spec: str | Path,
-    data: str | Path,
-    *,
-    weights: str | Path | None = None,
-    split_seed: int = 0,
-    size: Size = None,
-) -> tuple[Opened, DataSplit]:
-    """Open a trained, uncut network with its data; the parameters are those of open_with_data."""
-    opened, split = open_with_data(spec, data, weights=weights, split_seed=split_seed, size=size)
-    require_weights(opened)
-    if opened.is_cut:
-        raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
-    return opened, split
+    return opened, example, split
 
 
 def open_cut(folder: str | Path, made_of: Opened | None = None) -> CutNetwork:
     """Open a network that ``vinets build`` wrote, folded.
 
-    Parameters
-    ----------
-    folder : str or Path
-        Where it lies.
-    made_of : Opened or None, default=None
-        The uncut network whose weights its backbone must have.
+    Where an uncut network is given, ``made_of``, the backbone must have the weights of that one.
     """
     network = open_network(folder).network
     if not isinstance(network, CutNetwork):
@@ -261,17 +196,8 @@ def open_side_by_side(
 ) -> tuple[dict[str, Opened], Inputs]:
     """Open networks that take the same inputs, with an example of these.
 
-    Parameters
-    ----------
-    specs : sequence of str
-        As for :func:`open_network`.
-    shape : tuple of int or None, default=None
-        Of one input; None takes that of the first network that knows its own.
-
-    Returns
-    -------
-    dict of str to Opened, Inputs
-        By name, or by the whole of ``specs`` where names are the same.
+    The ``shape`` is that of one input; None takes that of the first network that knows its own.
+    The networks are told by name, or by the whole of ``specs`` where names are the same.
     """
     if len(set(specs)) < len(specs):
         raise ValueError("The same network is given twice. Pass each one once.")
@@ -302,6 +228,7 @@ def check_inputs(opened: Opened, example: Inputs) -> None:
     try:
         with evaluating(opened.network):
             call(opened.network, example)
+    # what layers raise for a shape that they do not take; anything else is no matter of shapes
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -16,8 +16,6 @@ from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
 from vinets.running import resolve_device
 
-__all__ = ["IdealSummary", "PointIdeals", "fit_points"]
-
 
 @dataclass(frozen=True)
 class IdealSummary:
@@ -43,7 +41,24 @@ class PointIdeals:
 
     def summaries(self, count: int | None = None) -> list[IdealSummary]:
         """A summary of every ideal, with its first ``count`` generators or all."""
-        return [_summary(label, one, self.names, count) for label, one in self.ideals.items()]
+        found = []
+        for label, ideal in self.ideals.items():
+            report, generators = ideal.report_, ideal.generators_
+            if isinstance(generators, PolynomialSet) and count is not None:
+                # Only those that are asked for are written out, for there may be thousands.
+                generators = generators.select(np.arange(min(count, len(generators))))
+            summary = IdealSummary(
+                label,
+                report.n_points,
+                report.n_terms,
+                report.n_generators,
+                {d.degree: d.generators for d in report.degrees if d.generators},
+                report.seconds,
+                generators.strings(self.names)[:count],
+                ideal.mean_squares_.tolist(),
+            )
+            found.append(summary)
+        return found
 
     def save(self, path: Path) -> None:
         """Write the generators to a safetensors file, or to one for every class beside it."""
@@ -83,22 +98,3 @@ def fit_points(
         return PointIdeals(points.names, {None: model.fit(given)}, scaling)
     classes = fit_class_ideals(given, points.labels, model)
     return PointIdeals(points.names, {str(name): one for name, one in classes}, scaling)
-
-
-def _summary(
-    label: str | None, model: VanishingIdeal, names: tuple[str, ...], count: int | None
-) -> IdealSummary:
-    report, generators = model.report_, model.generators_
-    if isinstance(generators, PolynomialSet) and count is not None:
-        # Only those that are asked for are written out, for there may be thousands.
-        generators = generators.select(np.arange(min(count, len(generators))))
-    return IdealSummary(
-        label,
-        report.n_points,
-        report.n_terms,
-        report.n_generators,
-        {d.degree: d.generators for d in report.degrees if d.generators},
-        report.seconds,
-        generators.strings(names)[:count],
-        model.mean_squares_.tolist(),
-    )

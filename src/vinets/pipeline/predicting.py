@@ -12,8 +12,6 @@ from vinets.pipeline.opening import Opened, require_weights
 from vinets.progress import Progress, Silent
 from vinets.running import call, evaluating, logits_of, resolve_device
 
-__all__ = ["Guess", "Prediction", "predict_images"]
-
 
 @dataclass(frozen=True)
 class Guess:
@@ -70,6 +68,7 @@ def predict_images(
     for start in range(0, len(files), batch_size):
         some = files[start : start + batch_size]
         inputs = torch.cat([opened.preprocessing.read(file) for file in some]).to(where)
+        # in float32: of logits in half precision, probabilities would not sum to one
         with evaluating(network):
             shares = logits_of(call(network, inputs)).float().softmax(1)
         names = opened.classes or tuple(str(k) for k in range(shares.shape[1]))

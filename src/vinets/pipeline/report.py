@@ -7,34 +7,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BuildReport", "Pictures"]
-
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Points and values to draw.
+    """Points and values to draw."""
 
-    Parameters
-    ----------
-    points : ndarray of shape (m, n)
-        Variables of the polynomials for the examples that were used.
-    labels : ndarray of shape (m,)
-    means : ndarray of shape (K, N)
-        Mean absolute value of every kept generator on every class.
-    owners : ndarray of shape (N,)
-        The class that each of them vanishes on.
-    scores : tuple of ndarray
-        Pruning scores of all generators, class by class.
-    kept : tuple of ndarray
-        Scores of those that were kept.
-    """
-
-    points: NDArray[np.float64]
-    labels: NDArray[np.int64]
-    means: NDArray[np.float64]
-    owners: NDArray[np.int64]
-    scores: tuple[NDArray[np.float64], ...]
-    kept: tuple[NDArray[np.float64], ...]
+    points: NDArray[np.float64]  # (m, n), variables of the polynomials for the examples used
+    labels: NDArray[np.int64]  # (m,)
+    means: NDArray[np.float64]  # (K, N), mean absolute value of every kept generator by class
+    owners: NDArray[np.int64]  # (N,), the class that each of them vanishes on
+    scores: tuple[NDArray[np.float64], ...]  # of all generators, class by class
+    kept: tuple[NDArray[np.float64], ...]  # of those that were kept
 
 
 @dataclass(frozen=True)

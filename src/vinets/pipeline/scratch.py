@@ -24,38 +24,18 @@ from vinets.running import resolve_device
 from vinets.settings import BACKBONE, SMALL, Recipe
 from vinets.training import train_classifier
 
-__all__ = ["TrainingRun", "recipe_for", "train_into"]
-
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """How a network was trained, and what came of it.
+    """How a network was trained, and what came of it."""
 
-    Attributes
-    ----------
-    model : str
-        Its name.
-    data : DataFacts
-        What it was trained on.
-    recipe : Recipe
-        How.
-    best_epoch, seconds
-        The epoch that was kept, and the time of all.
-    machine : dict
-        Of :func:`vinets.measure.machine`.
-    test : dict
-        Of :meth:`vinets.measure.Evaluation.to_dict`.
-    parameters : int
-        Of the network.
-    """
-
-    model: str
-    data: DataFacts
+    model: str  # its name
+    data: DataFacts  # what it was trained on
     recipe: Recipe
-    best_epoch: int
-    seconds: float
-    machine: dict[str, Any]
-    test: dict[str, Any]
+    best_epoch: int  # the one that was kept
+    seconds: float  # of all epochs
+    machine: dict[str, Any]  # of vinets.measure.machine
+    test: dict[str, Any]  # of vinets.measure.Evaluation
     parameters: int
 
 
@@ -84,12 +64,8 @@ def train_into(
         The folder.
     model : str
         Name of the network; see :func:`vinets.models.create_model`.
-    data : DataSplit
-        What to train and what to test on.
     recipe : Recipe or None, default=None
         How; None is that of :func:`recipe_for`. Its seed is that of the first weights, too.
-    device : str or torch.device, default="auto"
-        Where to work.
     """
     recipe = recipe_for(model) if recipe is None else recipe
     example = data.train.example()
@@ -102,6 +78,7 @@ def train_into(
     check_inputs(opened, example)
     on, facts = resolve_device("train_into", device), DataFacts.of(data)
     setup, folder = Setup(model, opened.network, data, on), Path(out)
+    # the weights to begin with need no digest: they follow from the seed of the recipe
     settings = {"model": model, "recipe": changes(recipe)}
     Store(folder).reserve({".": settings}, {model: Identity("", facts.content)})
     history = train_classifier(
@@ -114,16 +91,9 @@ def train_into(
     )
     tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
     run = TrainingRun(
-        model,
-        facts,
-        recipe,
-        history.best,
-        history.seconds,
-        machine(on),
-        tested,
-        setup.parameters,
+        model, facts, recipe, history.best, history.seconds, machine(on), tested, setup.parameters
     )
-    whole = setup.model.cpu()
+    whole = setup.model.cpu()  # the same module, moved in place: training and test are over
     source = source_of(whole)
     assert source is not None  # create_model made it
     given = getattr(data.train, "preprocessing", None)

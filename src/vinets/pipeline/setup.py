@@ -18,25 +18,15 @@ from vinets.running import call, evaluating, logits_of, tensors_of
 from vinets.settings import Sampling
 from vinets.training.history import History
 
-__all__ = ["DataFacts", "Identity", "Setup", "SetupFiles", "identify", "wrong_answers"]
-
 CHUNK = 2_000  # examples at once where nothing is trained
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What results belong to, by content.
+    """What results belong to, by content."""
 
-    Attributes
-    ----------
-    weights : str
-        Digest of every number of the uncut network.
-    data : str
-        Digest of every example and label, training and test part.
-    """
-
-    weights: str
-    data: str
+    weights: str  # digest of every number of the uncut network
+    data: str  # digest of every example and label, training and test part
 
 
 @dataclass(frozen=True)
@@ -67,20 +57,10 @@ def _contents(source: Source) -> list[Tensor]:
 
 
 class Setup:
-    """An uncut network and its data on a device.
+    """An uncut network and its data on a device; ``name`` is that by which trials name it.
 
-    Parameters
-    ----------
-    name : str
-        By which trials name it.
-    model : Module
-        The network, which is moved to ``device`` and set to eval mode.
-    data : DataSplit
-        What to train and what to test on. Images lie on the device, where they are augmented.
-    device : torch.device
-        Where to work.
-    history : History or None, default=None
-        Of its training, where that is known.
+    The network is moved to ``device`` and set to eval mode. Images lie on the device, too, where
+    they are augmented. The ``history`` is that of its training, where that is known.
     """
 
     def __init__(
@@ -93,7 +73,10 @@ class Setup:
     ) -> None:
         self.name, self.data, self.device, self.history = name, data, device, history
         self.model = model.to(device).eval()
-        self.train, self.test = (_resident(part, device) for part in (data.train, data.test))
+        self.train, self.test = (
+            part.to(device) if isinstance(part, ImageSource) else part
+            for part in (data.train, data.test)
+        )
         self._parts: dict[Sampling, Setup] = {}
 
     @cached_property
@@ -121,32 +104,25 @@ class Setup:
         if sampling == Sampling():
             return self
         if sampling not in self._parts:
-            train = _some(self.data.train, sampling.train)
-            part = DataSplit(self.data.name, train, _some(self.data.test, sampling.test))
-            self._parts[sampling] = Setup(self.name, self.model, part, self.device)
+            # chosen by the same seed for trials of every seed, so that these compare
+            wanted = ((self.data.train, sampling.train), (self.data.test, sampling.test))
+            parts = (
+                part if most is None else part.subset(choose_per_class(part.labels, most, 0))
+                for part, most in wanted
+            )
+            some = DataSplit(self.data.name, *parts)
+            self._parts[sampling] = Setup(self.name, self.model, some, self.device)
         return self._parts[sampling]
 
 
 @dataclass(frozen=True)
 class SetupFiles:
-    """Where an uncut network and its data lie: enough to open them in another process.
+    """Where an uncut network and its data lie: enough to open them in another process."""
 
-    Parameters
-    ----------
-    model : str
-        Name of the network; see :func:`vinets.models.create_model`.
-    weights : str
-        A safetensors file.
-    data : str
-        See :func:`vinets.data.load_data`.
-    classes : int or None
-        How many there are; None asks the data.
-    """
-
-    model: str
-    weights: str
-    data: str
-    classes: int | None = None
+    model: str  # as for vinets.models.create_model
+    weights: str  # a safetensors file
+    data: str  # as for vinets.data.load_data
+    classes: int | None = None  # None asks the data
 
     def open(self, name: str, device: torch.device) -> Setup:
         """Read both."""
@@ -162,31 +138,15 @@ class SetupFiles:
         return Setup(name, model, data, device)
 
 
-def _resident(source: Source, device: torch.device) -> Source:
-    """Images lie on the device; other sources send their batches."""
-    return source.to(device) if isinstance(source, ImageSource) else source
-
-
-def _some(source: Source, per_class: int | None) -> Source:
-    if per_class is None:
-        return source
-    return source.subset(choose_per_class(source.labels, per_class, 0))
-
-
 def wrong_answers(
-    network: nn.Module,
-    source: Source,
-    device: torch.device,
-    *,
-    batch_size: int = 512,
-    progress: Progress | None = None,
+    network: nn.Module, source: Source, device: torch.device, progress: Progress | None = None
 ) -> tuple[int, ...]:
     """Positions of the examples that ``network`` gets wrong."""
     right = []
-    watch = progress or progress_of(None)
+    watch = progress_of(progress)
     watch.start("testing", len(source))
     with evaluating(network):
-        for inputs, labels in source.batches(batch_size, device=device):
+        for inputs, labels in source.batches(512, device=device):
             right.append(logits_of(call(network, inputs)).argmax(1) == labels)
             watch.advance(len(labels))
     return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())

@@ -16,31 +16,17 @@ from vinets.pipeline.setup import Identity
 from vinets.pipeline.trial import Trial, TrialResult
 from vinets.plain import as_plain, from_plain
 
-__all__ = ["Store", "TrialRecord"]
-
 FILE, FOLDER = "store.json", "trials"
 
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """A result with how it came about.
-
-    Attributes
-    ----------
-    trial : Trial
-        What was asked.
-    result : TrialResult
-        What came of it.
-    machine : dict
-        Of :func:`vinets.measure.machine`.
-    took : float or None
-        Seconds; what trials share counts for the first of them.
-    """
+    """A result with how it came about."""
 
     trial: Trial
     result: TrialResult
-    machine: dict[str, Any]
-    took: float | None = None
+    machine: dict[str, Any]  # of vinets.measure.machine
+    took: float | None = None  # seconds; what trials share counts for the first of them
 
 
 @dataclass(frozen=True)
@@ -67,6 +53,7 @@ class Store:
 
     def write(self, record: TrialRecord) -> None:
         """Keep the result of a trial."""
+        # of the trial what identifies it, for the name of the file is made of this
         values = as_plain(record) | {"trial": record.trial.changes}
         write_json(self.path(record.trial), values)
 
@@ -92,34 +79,25 @@ class Store:
     def claim(self, trials: Iterable[Trial], identities: Mapping[str, Identity]) -> None:
         """Take the folder for these trials; refuse if it holds what does not go with them.
 
-        Parameters
-        ----------
-        trials : iterable of Trial
-            What is going to be carried out or read.
-        identities : dict
-            The uncut networks by name, as they are now.
+        ``identities`` are those of the uncut networks, by name, as they are now.
         """
         self.reserve({trial.save: trial.changes for trial in trials if trial.save}, identities)
 
     def reserve(
         self, saved: Mapping[str, Mapping[str, object]], identities: Mapping[str, Identity]
     ) -> None:
-        """Note what is going to be saved where, and with which data and weights.
+        """Note what is going to be saved where (settings by folder), with which data and weights.
 
         Results of other data or weights are never mixed with these. Nor are saved networks: a
         folder that was saved into with other settings belongs to these.
-
-        Parameters
-        ----------
-        saved : dict
-            Folder to settings, as plain values.
-        identities : dict
-            Networks by name, as they are now.
         """
-        contents = self._contents()
+        path = self.folder / FILE
+        contents = (
+            from_plain(_Contents, read_json(path), str(path)) if path.is_file() else _Contents()
+        )
         for name, now in identities.items():
-            before = contents.networks.get(name, now)
-            differ = [part for part in ("weights", "data") if _of(before, part) != _of(now, part)]
+            before, after = vars(contents.networks.get(name, now)), vars(now)
+            differ = [part for part in after if before[part] != after[part]]
             if differ:
                 raise ValueError(
                     f"{self.folder} holds results of {name or 'a network'} with other "
@@ -138,18 +116,7 @@ class Store:
         merged = _Contents(
             {**contents.networks, **identities}, {**contents.saved, **as_plain(saved)}
         )
-        write_json(self.folder / FILE, as_plain(merged))
-
-    def _contents(self) -> _Contents:
-        path = self.folder / FILE
-        if not path.is_file():
-            return _Contents()
-        return from_plain(_Contents, read_json(path), str(path))
-
-
-def _of(identity: Identity, part: str) -> str:
-    value: str = getattr(identity, part)
-    return value
+        write_json(path, as_plain(merged))
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:

@@ -19,8 +19,6 @@ from vinets.pipeline.trials import run_trials
 from vinets.progress import Progress
 from vinets.running import each, resolve_device
 
-__all__ = ["CutFacts", "sweep"]
-
 
 @dataclass(frozen=True)
 class CutFacts:

@@ -19,7 +19,7 @@ from vinets.nn.heads import Head
 from vinets.nn.network import CutNetwork
 from vinets.pipeline.comparison import Speed
 from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import CHUNK, Setup, wrong_answers
+from vinets.pipeline.setup import CHUNK, wrong_answers
 from vinets.pipeline.trial import (
     DimensionFacts,
     IdealFacts,
@@ -29,11 +29,9 @@ from vinets.pipeline.trial import (
     TrialResult,
 )
 from vinets.running import evaluating
-from vinets.training import History, LatentViews, fine_tune
+from vinets.training import History, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
-
-__all__ = ["CHECKPOINTS", "RATIOS", "measure_speed", "run_at_cut"]
 
 RATIOS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
 """Shares of the polynomials that are pruned, to count the monomials that are left."""
@@ -42,8 +40,10 @@ CHECKPOINTS = "checkpoints"
 
 
 def run_at_cut(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
-    """Carry out a trial that has a cut; networks and checkpoints go below ``folder``."""
+    """Carry out a trial; networks and checkpoints go below ``folder``."""
     found = TASKS[trial.task](context, trial, folder)
+    if trial.task == "speed":  # of several networks, which need not share a cut
+        return found
     return replace(found, removed=context.removed(trial.counting), shape=context.latents.shape)
 
 
@@ -79,6 +79,7 @@ def _estimate_dimension(context: CutContext, trial: Trial, folder: Path) -> Tria
     latents = context.latents
     chosen = latents.fit.to(latents.store.labels.device)
     points, labels = latents.store.tensor().flatten(1)[chosen], latents.store.labels[chosen]
+    # the estimate needs more points of every class than neighbours
     neighbours = min(20, max(2, len(points) // latents.n_classes - 2))
     found = class_dimensions(points, labels, neighbours=neighbours)
     per_class = {str(k): value for k, value in found.per_class.items()}
@@ -95,8 +96,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
     split = network.head.split() if trial.caching.projected else None
     if split is not None:
-        views, test = context.projected(trial, split[0])
-        history, wrong = _train_behind(context, trial, split[1], views, test, checkpoints)
+        history, wrong = _train_behind(context, trial, *split, checkpoints)
         folded = network.folded()
     else:
         history = _train(context, trial, network, checkpoints)
@@ -139,12 +139,12 @@ def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path 
 def _train_behind(
     context: CutContext,
     trial: Trial,
+    front: Callable[[Tensor], Tensor],
     module: nn.Module,
-    views: LatentViews,
-    test: Tensor,
     folder: Path | None,
 ) -> tuple[History, tuple[int, ...]]:
     """Train what stands behind the frozen part of a head, and test it, on cached variables."""
+    views, test = context.projected(trial, front)
     recipe = context.recipe(trial)
     history = fit(
         module,
@@ -161,7 +161,7 @@ def _train_behind(
 def _wrong(module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[int, ...]:
     """Positions of the cached inputs that ``module`` gets wrong."""
     with evaluating(module):
-        parts = inputs.split(CHUNK // 4)
+        parts = inputs.split(CHUNK // 4)  # every monomial takes room for every example
         answers = torch.cat([module(part.float()).argmax(1) for part in parts])
     return tuple((answers != labels.to(answers.device)).nonzero()[:, 0].tolist())
 
@@ -193,18 +193,13 @@ def _save(network: CutNetwork, folder: Path) -> None:
     aside.rename(folder)
 
 
-TASKS: Mapping[str, Callable[[CutContext, Trial, Path], TrialResult]] = {
-    "train": _train_head,
-    "ideals": _find_ideals,
-    "dimension": _estimate_dimension,
-}
-
-
 # --- speed ------------------------------------------------------------------------------------
 
 
-def measure_speed(setup: Setup, trial: Trial, folder: Path) -> TrialResult:
+def _measure_speed(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """Images per second of the uncut network and of saved ones, which take turns."""
+    setup = context.setup
+    context.progress.start("timing", 1)
     networks: dict[str, nn.Module] = {trial.network or "uncut": setup.model}
     for name, saved in trial.compared:
         whole = copy.deepcopy(setup.model)  # its class may be the user's own
@@ -219,5 +214,14 @@ def measure_speed(setup: Setup, trial: Trial, folder: Path) -> TrialResult:
         seconds=timing.seconds,
         device="cpu" if timing.where == "cpu" else setup.device,
     )
+    context.progress.advance(1)
     speeds = {name: Speed(speed.mean, speed.std) for name, (speed,) in measured.items()}
     return TrialResult(speed=SpeedFacts(speeds, setup.accuracy, setup.parameters))
+
+
+TASKS: Mapping[str, Callable[[CutContext, Trial, Path], TrialResult]] = {
+    "train": _train_head,
+    "ideals": _find_ideals,
+    "dimension": _estimate_dimension,
+    "speed": _measure_speed,
+}

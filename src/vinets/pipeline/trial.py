@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Hashable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from vinets.checks import one_of
 from vinets.files import slug
@@ -23,15 +23,7 @@ from vinets.plain import changes
 from vinets.settings import TrialSettings
 from vinets.training.history import History
 
-__all__ = [
-    "TASKS",
-    "DimensionFacts",
-    "IdealFacts",
-    "SpeedFacts",
-    "TrainingFacts",
-    "Trial",
-    "TrialResult",
-]
+T = TypeVar("T")
 
 TASKS = ("train", "ideals", "dimension", "speed")
 
@@ -137,71 +129,36 @@ _OWN = tuple(Trial.__dataclass_fields__)
 
 @dataclass(frozen=True)
 class IdealFacts:
-    """Generators of all classes behind a cut.
+    """Generators of all classes behind a cut."""
 
-    Attributes
-    ----------
-    points, features, variables : int
-        Examples that ideals are fitted to, values of a latent, variables of the polynomials.
-    explained_variance : float or None
-        Share of the variance that the variables keep.
-    polynomials, monomials : int
-        Generators, and terms that evaluating them takes, the constant left out.
-    seconds : float
-        Of the fits alone, until the device was done.
-    monomials_left : dict
-        Monomials after a share of the polynomials was pruned.
-    by_class : dict
-        Monomials that the generators of each class take; empty where it was not kept.
-    """
-
-    points: int
-    features: int
-    variables: int
-    explained_variance: float | None
-    polynomials: int
-    monomials: int
-    seconds: float
-    monomials_left: dict[str, int]
-    by_class: dict[str, int] | None = None
+    points: int  # examples that ideals are fitted to
+    features: int  # values of a latent
+    variables: int  # of the polynomials
+    explained_variance: float | None  # share that the variables keep
+    polynomials: int  # the generators
+    monomials: int  # terms that evaluating them takes, the constant left out
+    seconds: float  # of the fits alone, until the device was done
+    monomials_left: dict[str, int]  # after a share of the polynomials was pruned
+    by_class: dict[str, int] | None = None  # monomials that each class takes, where it was kept
 
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """A head that was trained and tested.
+    """A head that was trained and tested; the last three fields are those of a detailed trial."""
 
-    Attributes
-    ----------
-    accuracy, uncut : float
-        Of the network and of the uncut one on the test data, in [0, 1].
-    train_accuracy, loss : float
-        In the epoch that was kept.
-    parts : dict
-        Parameters of each part, folded: everything that is stored.
-    seconds : float
-        Of the training.
-    polynomials, monomials, capped
-        Size of a head of polynomials, and whether it had no room for more.
-    best_epoch : int or None
-        The epoch that was kept.
-    wrong, history, build
-        Test examples that it gets wrong, every epoch, and how the VI head was built; of a detailed
-        trial.
-    """
-
-    accuracy: float
-    uncut: float
-    train_accuracy: float
-    loss: float
-    parts: dict[str, int]
-    seconds: float
-    polynomials: int | None = None
+    accuracy: float  # on the test data, in [0, 1]
+    uncut: float  # that of the uncut network
+    train_accuracy: float  # in the epoch that was kept
+    loss: float  # in the epoch that was kept
+    parts: dict[str, int]  # parameters of each part, folded: everything that is stored
+    seconds: float  # of the training
+    polynomials: int | None = None  # of a head that has any
     monomials: int | None = None
-    capped: bool | None = None
-    best_epoch: int | None = None
-    wrong: tuple[int, ...] | None = None
-    history: History | None = None
-    build: BuildReport | None = None
+    capped: bool | None = None  # whether there was no room for more polynomials
+    best_epoch: int | None = None  # the one that was kept
+    wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
+    history: History | None = None  # every epoch
+    build: BuildReport | None = None  # how the VI head was built
 
     @property
     def parameters(self) -> int:
@@ -226,21 +183,11 @@ class DimensionFacts:
 
 @dataclass(frozen=True)
 class SpeedFacts:
-    """Images per second of networks that took turns; of the uncut one also its size and accuracy.
+    """Images per second of networks that took turns, and facts of the uncut one."""
 
-    Attributes
-    ----------
-    speeds : dict
-        By name; the uncut network has the name of the trial's network, or "uncut".
-    uncut : float
-        Its accuracy on the test data.
-    parameters : int
-        Its parameters.
-    """
-
-    speeds: dict[str, Speed]
-    uncut: float
-    parameters: int
+    speeds: dict[str, Speed]  # by name; that of the uncut one is the trial's network, or "uncut"
+    uncut: float  # its accuracy on the test data
+    parameters: int  # its own
 
 
 @dataclass(frozen=True)
@@ -265,27 +212,25 @@ class TrialResult:
     @property
     def trained(self) -> TrainingFacts:
         """What came of a training."""
-        if self.training is None:
-            raise ValueError("This is the result of a trial in which no head was trained.")
-        return self.training
+        return _section(self.training, "head was trained")
 
     @property
     def estimated(self) -> DimensionFacts:
         """What came of estimating the dimension."""
-        if self.dimension is None:
-            raise ValueError("This is the result of a trial in which no dimension was estimated.")
-        return self.dimension
+        return _section(self.dimension, "dimension was estimated")
 
     @property
     def timed(self) -> SpeedFacts:
         """What came of measuring speed."""
-        if self.speed is None:
-            raise ValueError("This is the result of a trial in which no speed was measured.")
-        return self.speed
+        return _section(self.speed, "speed was measured")
 
     @property
     def found(self) -> IdealFacts:
         """What came of finding ideals."""
-        if self.ideals is None:
-            raise ValueError("This is the result of a trial in which no ideals were counted.")
-        return self.ideals
+        return _section(self.ideals, "ideals were counted")
+
+
+def _section(facts: T | None, what: str) -> T:
+    if facts is None:
+        raise ValueError(f"This is the result of a trial in which no {what}.")
+    return facts

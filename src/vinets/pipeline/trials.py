@@ -7,8 +7,8 @@ import os
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
@@ -16,11 +16,11 @@ from vinets.measure import machine
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup, SetupFiles
 from vinets.pipeline.store import Store, TrialRecord
-from vinets.pipeline.tasks import measure_speed, run_at_cut
+from vinets.pipeline.tasks import run_at_cut
 from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
 
-__all__ = ["run_trials"]
+_crew: _Crew  # of a process beside others, see _begin_process
 
 
 def run_trials(
@@ -55,6 +55,7 @@ def run_trials(
     crew = _Crew(setups, store, str(device), watch)
     names = {trial.network for trial in wanted}
     with torch.random.fork_rng(devices=[]):  # the caller's draws go on as if nothing had happened
+        # what does not belong into the folder is refused before any work is done
         store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
         missing = store.missing(wanted)
         for alone in (True, False):
@@ -69,11 +70,12 @@ def run_trials(
                 _side_by_side(list(groups.values()), crew.files(), store, str(device), jobs, watch)
         for trial in missing:
             if trial.task == "speed":
-                crew.measure(trial)
+                crew.carry_out([trial])
 
 
 def _order(trial: Trial) -> tuple[str, ...]:
     """Trials that share views and generators follow each other."""
+    # as text, for a cut may be a name or a number and many settings may be None
     facts = (trial.network, trial.cut, trial.seed, trial.caching, bool(trial.recipe.distill))
     found = (trial.projecting, trial.finding, trial.placing)
     return tuple(map(repr, (*facts, *found)))
@@ -87,23 +89,21 @@ class _Crew:
     store: Store
     device: str
     progress: Progress
-
-    def __post_init__(self) -> None:
-        self._opened: dict[str, Setup] = {}
+    opened: dict[str, Setup] = field(default_factory=dict)
 
     def setup(self, name: str) -> Setup:
         """The network of that name with all its data."""
-        if name not in self._opened:
-            if name not in self.setups:
-                raise ValueError(
-                    f"A trial is about the network {name!r}, and those given are "
-                    f"{', '.join(map(repr, self.setups))}."
-                )
-            given = self.setups[name]
-            self._opened[name] = (
-                given if isinstance(given, Setup) else given.open(name, torch.device(self.device))
+        if name not in self.setups:
+            raise ValueError(
+                f"A trial is about the network {name!r}, and those given are "
+                f"{', '.join(map(repr, self.setups))}."
             )
-        return self._opened[name]
+        given = self.setups[name]
+        if isinstance(given, Setup):
+            return given
+        if name not in self.opened:
+            self.opened[name] = given.open(name, torch.device(self.device))
+        return self.opened[name]
 
     def files(self) -> dict[str, SetupFiles]:
         """What other processes can open."""
@@ -121,21 +121,12 @@ class _Crew:
             begin = time.perf_counter()
             result = run_at_cut(context, trial, self.store.folder)
             took = time.perf_counter() - begin
-            self.store.write(TrialRecord(trial, result, machine(setup.device), took))
+            on_cpu = trial.task == "speed" and trial.timing.where == "cpu"
+            about = machine("cpu" if on_cpu else setup.device)
+            self.store.write(TrialRecord(trial, result, about, took))
         del context  # its latents and views, before the cache of the GPU is emptied
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # for the processes beside this one
-
-    def measure(self, trial: Trial) -> None:
-        """The speed of saved networks."""
-        setup = self.setup(trial.network).sampled(trial.sampling)
-        self.progress.start("timing", 1)
-        begin = time.perf_counter()
-        result = measure_speed(setup, trial, self.store.folder)
-        took = time.perf_counter() - begin
-        device = "cpu" if trial.timing.where == "cpu" else setup.device
-        self.store.write(TrialRecord(trial, result, machine(device), took))
-        self.progress.advance(1)
 
 
 # --- processes --------------------------------------------------------------------------------
@@ -154,46 +145,36 @@ def _side_by_side(
     trials = [trial for group in groups for trial in group]
     progress.start("trials", len(trials))
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    context = multiprocessing.get_context("spawn")
-    work = _Work(tuple(sorted(setups.items())), store.folder.as_posix(), device)
+    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+    facts = (setups, store.folder, device, threads)
     done = 0
-    with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (threads,)) as pool:
-        waiting: set[Future[None]] = {pool.submit(_in_process, work, group) for group in groups}
+    with ProcessPoolExecutor(jobs, context, _begin_process, facts) as pool:
+        waiting: set[Future[None]] = {pool.submit(_in_process, group) for group in groups}
         try:
             while waiting:
                 finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    future.result()
+                    future.result()  # raises what went wrong in the process
+                # a group is long: its results are counted as they appear in the folder
                 ready = len(trials) - len(store.missing(trials))
                 progress.advance(ready - done)
                 done = ready
         except BaseException:
             for future in waiting:
                 future.cancel()
-            _stop(pool)
+            # End the processes now: what they have finished is written.
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            time.sleep(0.1)
             raise
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What a process needs to know; hashable, so that it opens each network once."""
-
-    setups: tuple[tuple[str, SetupFiles], ...]
-    folder: str
-    device: str
+def _begin_process(setups: dict[str, SetupFiles], folder: Path, device: str, threads: int) -> None:
+    """What a process keeps for all its groups, so that it opens each network once."""
+    global _crew
+    torch.set_num_threads(threads)
+    _crew = _Crew(setups, Store(folder), device, progress_of(None))
 
 
-@lru_cache(maxsize=1)
-def _crew(work: _Work) -> _Crew:
-    return _Crew(dict(work.setups), Store(work.folder), work.device, progress_of(None))
-
-
-def _in_process(work: _Work, trials: Sequence[Trial]) -> None:
-    _crew(work).carry_out(trials)
-
-
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the processes now: what they have finished is written."""
-    for process in list((pool._processes or {}).values()):
-        process.terminate()
-    time.sleep(0.1)
+def _in_process(trials: Sequence[Trial]) -> None:
+    _crew.carry_out(trials)

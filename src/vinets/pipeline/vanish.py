@@ -19,38 +19,17 @@ from vinets.nn.polynomial import PolynomialLayer
 from vinets.pipeline.variables import Variables
 from vinets.settings import Pruning
 
-__all__ = [
-    "ClassGenerators",
-    "PrunedLayer",
-    "class_means",
-    "find_generators",
-    "make_layer",
-    "timed_ideals",
-]
-
 MOST = 150_000  # polynomials of a head; what is beyond it is pruned
 
 
 @dataclass(frozen=True, eq=False)
 class ClassGenerators:
-    """Generators of every class before pruning, with their scores.
-
-    Parameters
-    ----------
-    ideals : ClassIdeals
-        The fitted ideals.
-    scores : PruningScores
-        On points that the ideals were not fitted to.
-    monomials : int
-        Monomials that evaluation of all generators needs, without the constant.
-    seconds : float
-        Wall-clock time of the fits alone.
-    """
+    """Generators of every class before pruning, with their scores."""
 
     ideals: ClassIdeals
-    scores: PruningScores
-    monomials: int
-    seconds: float
+    scores: PruningScores  # on points that the ideals were not fitted to
+    monomials: int  # that evaluation of all generators needs, without the constant
+    seconds: float  # wall-clock time of the fits alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +37,7 @@ class PrunedLayer:
     """A polynomial layer and what it was made of; ``capped`` if there was no room for more."""
 
     layer: PolynomialLayer | BlockPolynomialLayer
-    scores: PruningScores
     pruned: PrunedIdeals
-    monomials_found: int
     owners: Tensor
     capped: bool
 
@@ -74,16 +51,8 @@ def find_generators(
 ) -> ClassGenerators:
     """Fit one ideal per class, and score its generators on other points.
 
-    Parameters
-    ----------
-    variables : Variables
-        Points (m, n) of all classes.
-    fit, check : Tensor of shape (m,)
-        Which of them ideals are fitted to, and which score the generators.
-    ideal : ABM, OAVI or VCA
-        The algorithm.
-    kind : {"separation", "normalized"}
-        The score.
+    The masks ``fit`` and ``check`` (m,) tell which points are for the one and for the other;
+    ``kind`` is the score, see :class:`vinets.settings.Pruning`.
     """
     points, labels = variables.points, variables.labels
     fit, check = fit.to(points.device), check.to(points.device)
@@ -102,7 +71,7 @@ def timed_ideals(
 ) -> tuple[ClassIdeals, float]:
     """One ideal per class, and the seconds that the fits took until the device was done."""
     clock = Clock(points.device)
-    clock.wait()
+    clock.wait()  # what the device was doing before is not the time of the fits
     begin = clock.mark()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
@@ -114,25 +83,12 @@ def timed_ideals(
 
 
 def make_layer(
-    generators: ClassGenerators,
-    points: Tensor,
-    pruning: Pruning,
-    *,
-    local: bool = False,
+    generators: ClassGenerators, points: Tensor, pruning: Pruning, *, local: bool = False
 ) -> PrunedLayer:
-    """A layer of the generators that stay.
+    """A layer of the generators that stay; ``points`` (m, n) standardise its monomials.
 
-    Parameters
-    ----------
-    generators : ClassGenerators
-        From :func:`find_generators`.
-    points : Tensor of shape (m, n)
-        Of all classes, to standardise the monomials.
-    pruning : Pruning
-        What stays; its ``score`` was chosen before.
-    local : bool, default=False
-        For a local head, in which the layer is batch-normalised. In a global one coefficients are
-        kept class by class where all monomials stay and that takes fewer numbers.
+    In a local head the layer is batch-normalised. In a global one coefficients are kept class by
+    class where all monomials stay and that takes fewer numbers.
     """
     wanted, most = pruning.counts(local, len(generators.ideals.ideals))
     keep = 1.0 if wanted is None else wanted
@@ -140,27 +96,24 @@ def make_layer(
     if capped:  # the best of every class, as many as there is room for
         keep = MOST // len(generators.ideals.ideals)
     pruned = prune(generators.ideals, generators.scores, keep)
-    facts = generators.scores, pruned, generators.monomials
     if not local and most is None and _blocks_are_smaller(pruned):
         block = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
         owners = torch.repeat_interleave(torch.tensor(block.counts))
-        return PrunedLayer(block, *facts, owners, capped)
+        return PrunedLayer(block, pruned, owners, capped)
     shared = SharedPolynomials.of(pruned.polynomials)
     if most is not None and most < len(shared.terms):
+        # coefficients weigh by how much their monomials vary
         _, spread = term_moments(shared.terms, points)
         shared = shared.restrict(most, spread)
     layer = PolynomialLayer.from_polynomials(
-        shared,
-        term_moments(shared.terms, points),
-        sparse=pruning.sparse,
-        normalized=local,
+        shared, term_moments(shared.terms, points), sparse=pruning.sparse, normalized=local
     )
-    return PrunedLayer(layer, *facts, shared.owners, capped)
+    return PrunedLayer(layer, pruned, shared.owners, capped)
 
 
 def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:
     sets = [p.compact() for p in pruned.polynomials]
-    if min(map(len, sets)) == 0:
+    if min(map(len, sets)) == 0:  # a block for every class, or none
         return False
     own = sum(len(p) * (len(p.terms) + 1) for p in sets)
     return own < len(pruned) * count_monomials(sets)

@@ -3,47 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vinets.latent.pca import PCA, Projection, fit_pca
+from vinets.latent.pca import Projection, fit_pca
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads.local import local_variables
 from vinets.pipeline.collect import Latents
 from vinets.settings import Placing, Projecting
 
-__all__ = ["Variables", "find_variables"]
-
 
 @dataclass(frozen=True, eq=False)
 class Variables:
-    """Points in the variables of the polynomials, and the layers that make them.
+    """Points in the variables of the polynomials, and the layers that make them."""
 
-    Parameters
-    ----------
-    rescale : Rescale
-        The map z -> tanh((z - mean) / std).
-    projection : Projection or None
-        Principal components; None where the channels themselves are the variables.
-    points : Tensor of shape (m, n)
-        One point per example.
-    labels : Tensor of shape (m,)
-        Their classes, on the same device.
-    explained : float or None
-        Share of the variance that the components keep.
-    seconds : float
-        Wall-clock time.
-    """
-
-    rescale: Rescale
-    projection: Projection | None
-    points: Tensor
-    labels: Tensor
-    explained: float | None
-    seconds: float
+    rescale: Rescale  # z -> tanh((z - mean) / std)
+    projection: Projection | None  # None where the channels themselves are the variables
+    points: Tensor  # (m, n), one for every example
+    labels: Tensor  # (m,), on the same device
+    explained: float | None  # share of the variance that the components keep
+    seconds: float  # of wall-clock time
 
 
 def find_variables(
@@ -53,7 +35,7 @@ def find_variables(
     begin = time.perf_counter()
     find = _local if placing.placement == "local" else _global
     rescale, projection, points, explained = find(latents, projecting, seed)
-    points = points.detach()
+    points = points.detach()  # a projection that will be trained keeps a graph
     labels = latents.store.labels.to(points.device)
     return Variables(rescale, projection, points, labels, explained, time.perf_counter() - begin)
 
@@ -72,16 +54,17 @@ def _global(
     n = 128 if auto else projecting.components or channels * positions
     if projecting.order == "tanh-pca":
         rescale = Rescale.fit(flat())
-        pca = _pca(lambda: map(rescale, flat()), n, projecting, seed)
-        projection = _projection(pca, projecting, projecting.scale)
+        projection, explained = _project(
+            lambda: map(rescale, flat()), n, projecting, projecting.scale, seed
+        )
         points = torch.cat([projection(rescale(z)) for z in flat()])
     else:
-        pca = _pca(flat, n, projecting, seed)
-        projection = _projection(pca, projecting, projecting.scale)
+        projection, explained = _project(flat, n, projecting, projecting.scale, seed)
         n = len(projection.bias)
+        # the components have mean zero and, by default, unit variance already
         rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
         points = torch.cat([rescale(projection(z)) for z in flat()])
-    return rescale, projection, points, float(pca.explained.sum())
+    return rescale, projection, points, explained
 
 
 def _local(
@@ -90,7 +73,7 @@ def _local(
     """The channels at one position of every example, drawn at random, perhaps projected."""
     store, (channels, positions) = latents.store, latents.shape
     rescale = Rescale.fit(store)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)  # of the CPU: the same draws on any device
     draws = torch.randint(positions, (len(store),), generator=generator)
     parts, start = [], 0
     for values, _ in store.chunks():
@@ -101,19 +84,18 @@ def _local(
     projection, explained = None, None
     n = None if projecting.components == "auto" else projecting.components
     if n is not None and int(n) < channels:
-        pca = _pca(lambda: [h], n, projecting, seed)
-        projection, explained = _projection(pca, projecting, "unit"), float(pca.explained.sum())
+        projection, explained = _project(lambda: [h], n, projecting, "unit", seed)
     return rescale, projection, local_variables(h, projection, channels=False), explained
 
 
-def _pca(
-    chunks: Callable[[], Iterator[Tensor] | list[Tensor]],
+def _project(
+    chunks: Callable[[], Iterable[Tensor]],
     n: int | str,
     projecting: Projecting,
+    scale: str,
     seed: int,
-) -> PCA:
-    return fit_pca(chunks, int(n), method=projecting.pca, seed=seed, at_most=True)
-
-
-def _projection(pca: PCA, projecting: Projecting, scale: str) -> Projection:
-    return Projection.from_pca(pca, scale, trainable=projecting.train_projection)
+) -> tuple[Projection, float]:
+    """Principal components, and the share of the variance that they keep."""
+    pca = fit_pca(chunks, int(n), method=projecting.pca, seed=seed, at_most=True)
+    projection = Projection.from_pca(pca, scale, trainable=projecting.train_projection)
+    return projection, float(pca.explained.sum())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.cli.parsing import cut_of, integers
+from vinets.cli.options import cut_of, integers
 
 
 def test_shapes_and_cuts_are_read():
