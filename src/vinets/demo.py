@@ -40,8 +40,6 @@ from vinets.settings import Caching, Finding, Placing, Projecting, Pruning, Reci
 from vinets.theory import cut_complexity, spectral_complexity
 from vinets.training import train_classifier
 
-__all__ = ["DEMO_CUTS", "START", "plain_result", "run_demo"]
-
 START = Trial(
     finding=Finding(psi=0.03, max_degree=3),
     projecting=Projecting(components=32, train_projection=True),

@@ -7,8 +7,6 @@ import hashlib
 import torch
 from torch import Tensor
 
-__all__ = ["fingerprint"]
-
 
 def fingerprint(*tensors: Tensor) -> str:
     """Sixteen hexadecimal digits of the bytes of ``tensors``, in their order.

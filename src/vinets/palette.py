@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["COLORS", "GREY", "INK", "MARKERS", "OURS", "STYLE", "color_of", "looks", "marker_of"]
-
 OURS = "#c1440e"  # the VI-Net
 # The others, in this order.
 COLORS = ["#1f6f9f", "#4d7a1e", "#7b4fb0", "#8a6500", "#0e7c7c", "#b03a83", "#6f5546", "#4a5568"]

@@ -21,16 +21,6 @@ from vinets.palette import INK, color_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "plot_class_values",
-    "plot_generators",
-    "plot_points",
-    "plot_scores",
-    "plot_zero_sets",
-    "plot_zero_surface",
-    "values_by_class",
-    "zero_triangles",
-]
 
 Polynomials: TypeAlias = PolynomialSet | CompositionSet
 

@@ -22,8 +22,6 @@ import numpy as np
 
 from vinets.algebra.terms import Index
 
-__all__ = ["BORDERS", "Level", "first_border", "next_border"]
-
 BORDERS = ("groebner", "full")
 
 

@@ -27,7 +27,6 @@ from vinets.checks import rows_within
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["CompositionLevel", "CompositionSet", "KeptValues"]
 
 EXPAND_LIMIT = 50_000  # monomials; a dense row of coefficients each polynomial
 LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")

@@ -35,8 +35,6 @@ from torch import Tensor
 from vinets.algebra.growing import first_true, gather_rows
 from vinets.algebra.secular import Spectrum, secular_eigenvectors, stacked_eigenvectors
 
-__all__ = ["batched_eigenvectors", "smallest_eigenvectors"]
-
 GRID = 8  # shifts, the last at psi (1 - 2^-7)
 STEPS = 10  # of Lanczos, fully reorthogonalised
 RESTARTS = 3  # each from the best vector so far, of those that have not settled

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from vinets.algebra.terms import Index, TermSet, locate_rows
 
-__all__ = ["EvaluationPlan", "factor_terms"]
-
 
 @dataclass(frozen=True, eq=False)
 class EvaluationPlan:

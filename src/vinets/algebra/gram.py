@@ -21,8 +21,6 @@ from torch import Tensor
 
 from vinets.algebra.growing import Candidates, GrowingFactor, gather_rows, scatter_mask
 
-__all__ = ["GramFactor", "inner"]
-
 DEPENDENT = 1e3  # a residual below this many roundings of the term itself is none
 HALF = (torch.float16, torch.bfloat16)
 

@@ -25,8 +25,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["Candidates", "GrowingFactor", "first_true", "gather_rows", "scatter_mask"]
-
 CAPACITY = 32  # terms that a new factor has room for
 
 

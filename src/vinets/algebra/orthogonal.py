@@ -26,8 +26,6 @@ from torch import Tensor
 
 from vinets.algebra.growing import Candidates, GrowingFactor, first_true, gather_rows, scatter_mask
 
-__all__ = ["OrthogonalFactor"]
-
 ROUNDING = 64.0
 
 

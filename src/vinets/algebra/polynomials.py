@@ -27,7 +27,6 @@ from vinets.checks import point_shape, rows_within
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["PolynomialSet"]
 
 DEFAULT_MEMORY = 1 << 30
 

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Spectrum", "secular_eigenvectors", "stacked_eigenvectors"]
-
 MAX_STEPS = 100
 LAST_STEP = 1e-9  # relative to psi; the error left behind it is of the order of its square
 ROUGH_STEP = 1e-4

@@ -18,8 +18,6 @@ from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet, locate_rows
 from vinets.checks import point_shape
 
-__all__ = ["SharedPolynomials", "count_monomials", "term_moments", "union_of_terms"]
-
 
 @dataclass(frozen=True, eq=False)
 class SharedPolynomials:

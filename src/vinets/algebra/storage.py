@@ -10,8 +10,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-__all__ = ["read_tensors", "write_tensors"]
-
 VERSION = 1
 
 

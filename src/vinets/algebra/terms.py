@@ -17,8 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["TermSet", "locate_rows", "row_codes", "term_name"]
-
 Index = NDArray[np.int64]
 
 

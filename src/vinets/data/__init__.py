@@ -5,10 +5,11 @@ from vinets.data.digits import digits
 from vinets.data.folders import image_folder
 from vinets.data.formats import DATA_FORMATS, DataFormat, load_data
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
-from vinets.data.interface import DataSplit, Inputs, Source
+from vinets.data.interface import DataSplit, Source
 from vinets.data.labels import choose_per_class
 from vinets.data.npy import npy_pair
 from vinets.data.sources import LoaderSource, TensorSource, as_source, split_source
+from vinets.running import Inputs
 
 __all__ = [
     "DATA_FORMATS",

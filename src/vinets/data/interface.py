@@ -18,8 +18,6 @@ from vinets.checks import parameter_error
 from vinets.data.labels import brief, positive_int
 from vinets.running import Inputs
 
-__all__ = ["Batches", "CheckedSource", "Chunks", "DataSplit", "Device", "Inputs", "Source"]
-
 Device: TypeAlias = torch.device | str
 
 Chunks: TypeAlias = tuple[Tensor, ...]

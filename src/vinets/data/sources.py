@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from vinets.checks import parameter_error
-from vinets.data.interface import Batches, CheckedSource, Chunks, Device, Inputs, Source
+from vinets.data.interface import Batches, CheckedSource, Chunks, Device, Source
 from vinets.data.labels import as_labels, class_names, split_positions
-from vinets.running import each, tensors_of
+from vinets.running import Inputs, each, tensors_of
 
 
 class TensorSource(CheckedSource):

@@ -21,8 +21,6 @@ from vinets.experiments.plan import (
 from vinets.pipeline.trial import Trial
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Series, Table
 
-__all__ = ["ALGORITHMS", "MEAN_SQUARE"]
-
 
 def _accuracy_figure(name: str, title: str, found: Results) -> Figure:
     """Accuracy against the share removed; the uncut network is a dashed line.

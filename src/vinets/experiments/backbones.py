@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from vinets.models.presets import PRESETS
 
-__all__ = ["BACKBONES", "RESNET18", "RESNET34", "Backbone"]
-
 
 @dataclass(frozen=True)
 class Backbone:

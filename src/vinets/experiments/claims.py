@@ -22,8 +22,6 @@ from vinets.measure.dimension import dimension_correlation
 from vinets.report.formats import number
 from vinets.report.values import Column, Row, Table
 
-__all__ = ["CLAIMS", "Evidence", "Judged"]
-
 COUNTS = ("monomials", "polynomials")
 STRONG = 0.7  # a correlation that counts
 

@@ -20,8 +20,6 @@ from vinets.measure.dimension import dimension_correlation
 from vinets.pipeline.tasks import RATIOS
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
 
-__all__ = ["variables"]
-
 CUT = (Column("cut", "cut"), Column("removed", "removed %", ".1f"))
 MONOMIALS = Axis("monomials", log=True, format=",.0f")
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["GENERATORS", "UNCUT", "VARIANTS"]
-
-
 GENERATORS: dict[str, dict[float, dict[str, float]]] = {
     "resnet18": {
         64.5: {"monomials": 8386, "polynomials": 53132, "seconds": 6468.36},

@@ -14,8 +14,6 @@ from vinets.registry import Registry
 from vinets.report.values import Axis, Figure, Series, Table
 from vinets.settings import Caching, Collecting, Finding, Projecting, Pruning, Recipe, Timing
 
-__all__ = ["EXPERIMENTS", "PAPER", "READINGS", "Experiment", "Findings", "Plan"]
-
 READINGS: dict[str, dict[str, Any]] = {
     "plain components, mean square ≤ 0.1": {},
     "plain components, root mean square ≤ 0.1": {"psi": 0.01},

@@ -26,8 +26,6 @@ from vinets.report.values import ExperimentResult
 from vinets.run import write_list
 from vinets.running import resolve_device
 
-__all__ = ["Folders", "chosen_experiments", "reproduce", "write_plan"]
-
 QUICK_RUN = (
     "A quick run: a small slice of the data, cuts and epochs, to see that everything works. Its "
     "numbers say nothing about the paper, and its text describes the full run."

@@ -8,8 +8,6 @@ from vinets.checks import bounded_float, one_of
 from vinets.ideals.monomial import MonomialIdeal
 from vinets.ideals.rule import Rule
 
-__all__ = ["ABM", "check_psi"]
-
 NORMALIZATIONS = ("unit", "leading")
 
 

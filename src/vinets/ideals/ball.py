@@ -18,8 +18,6 @@ from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.ideals.rule import Rule
 from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, solve, solve_exact
 
-__all__ = ["Decided", "OracleLog", "outside_ball", "sparse_solutions"]
-
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
 
 

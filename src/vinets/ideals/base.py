@@ -21,8 +21,6 @@ from vinets.algebra.terms import TermSet
 from vinets.checks import optional_positive_int
 from vinets.ideals.report import FitReport
 
-__all__ = ["FittedIdeal", "Generators", "NoGeneratorsWarning", "ScaleWarning", "VanishingIdeal"]
-
 Array: TypeAlias = Any  # numpy array or torch tensor
 
 

@@ -12,8 +12,6 @@ from vinets.ideals.oavi import OAVI
 from vinets.ideals.vca import VCA
 from vinets.settings import Finding, Placing, Projecting
 
-__all__ = ["ALGORITHMS", "choose_ideal", "make_ideal"]
-
 ALGORITHMS: dict[str, type[VanishingIdeal]] = {"abm": ABM, "oavi": OAVI, "vca": VCA}
 OPTIONS = ("normalization", "border", "variable_order", "oracle", "tau")  # of some of them
 

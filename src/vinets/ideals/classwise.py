@@ -17,8 +17,6 @@ from torch import Tensor
 from vinets.checks import one_of
 from vinets.ideals.base import Array, VanishingIdeal, fit_ideals
 
-__all__ = ["ClassIdeals", "fit_class_ideals"]
-
 BACKENDS = ("auto", "batched", "joblib")
 
 

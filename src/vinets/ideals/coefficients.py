@@ -16,8 +16,6 @@ from vinets.checks import rows_within
 from vinets.ideals.ball import Decided, OracleLog, outside_ball, sparse_solutions
 from vinets.ideals.rule import Rule
 
-__all__ = ["BallBinds", "Coefficients", "Found", "Outcome", "block_outcome", "unit_coefficients"]
-
 
 class BallBinds(Exception):
     """The l1 ball changed a decision in a batch of several point sets; fit them one by one."""

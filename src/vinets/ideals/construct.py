@@ -38,8 +38,6 @@ from vinets.ideals.coefficients import (
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
 
-__all__ = ["STORAGE", "Construction", "construct"]
-
 STORAGE: dict[str, torch.dtype] = {
     name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")
 }

@@ -20,8 +20,6 @@ from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
 
-__all__ = ["MonomialIdeal"]
-
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
 
 

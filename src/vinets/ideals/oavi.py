@@ -10,8 +10,6 @@ from vinets.ideals.monomial import MonomialIdeal
 from vinets.ideals.rule import Rule
 from vinets.oracles import ORACLES
 
-__all__ = ["OAVI"]
-
 
 class OAVI(MonomialIdeal):
     r"""Oracle Approximate Vanishing Ideal algorithm.

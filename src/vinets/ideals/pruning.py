@@ -24,8 +24,6 @@ from vinets.algebra.polynomials import PolynomialSet
 from vinets.checks import one_of, parameter_error
 from vinets.ideals.classwise import ClassIdeals
 
-__all__ = ["SCORES", "PrunedIdeals", "PruningScores", "mean_absolute_values", "prune", "score"]
-
 SCORES = ("separation", "normalized")
 FLOOR = 1e-6  # below this a generator's own value is rounding, not noise of the class
 

@@ -15,8 +15,6 @@ from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal, VanishingIdeal
 from vinets.ideals.report import DegreeReport, FitReport
 
-__all__ = ["VCA"]
-
 
 class VCA(VanishingIdeal):
     r"""Vanishing component analysis: generators without monomials or a term order.

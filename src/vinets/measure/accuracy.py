@@ -16,8 +16,6 @@ from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.running import Inputs, call, each, evaluating, logits_of, resolve_device
 
-__all__ = ["BINS", "Evaluation", "evaluate"]
-
 BINS = 15  # of equal width for the largest probability, in the expected calibration error
 
 

@@ -21,8 +21,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from vinets.measure.running import batch_of
 from vinets.running import Inputs, call, evaluating
 
-__all__ = ["Sizes", "flops", "peak_bytes", "sizes", "stored_indices", "stored_numbers"]
-
 # torch counts products of matrices only; these get shapes.
 VECTOR_PRODUCTS = {
     torch.ops.aten.mv: lambda matrix, *_, **__: 2 * prod(matrix),

@@ -12,14 +12,6 @@ from numpy.typing import NDArray
 
 from vinets.checks import optional_positive_int, parameter_error
 
-__all__ = [
-    "Correlation",
-    "Dimensions",
-    "class_dimensions",
-    "dimension_correlation",
-    "intrinsic_dimension",
-]
-
 Floats = NDArray[np.float64]
 ArrayOrTensor = NDArray[Any] | torch.Tensor
 

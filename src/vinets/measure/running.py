@@ -21,8 +21,6 @@ from vinets.checks import parameter_error
 from vinets.running import Inputs, each, resolve_device
 from vinets.settings import Formats
 
-__all__ = ["Clock", "Setting", "Stopwatch", "batch_of", "machine", "placed"]
-
 
 def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
     """The number of examples in the inputs, at least one; raise for anything else."""

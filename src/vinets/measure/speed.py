@@ -17,8 +17,6 @@ from vinets.options import check_value, flat, whole
 from vinets.running import Inputs, call, resolve_device, tensors_of
 from vinets.settings import Formats, Windows
 
-__all__ = ["Throughput", "compare", "throughput", "time_share"]
-
 
 @dataclass(frozen=True)
 class Throughput:

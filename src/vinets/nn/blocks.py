@@ -19,8 +19,6 @@ from vinets.algebra.shared import term_moments, union_of_terms
 from vinets.algebra.terms import TermSet
 from vinets.nn.polynomial import OnMonomials
 
-__all__ = ["BlockPolynomialLayer"]
-
 
 class BlockPolynomialLayer(OnMonomials):
     """Absolute values of per-class polynomials: (..., n) to (..., N), class by class.

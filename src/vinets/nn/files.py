@@ -19,8 +19,6 @@ from vinets.nn.network import CutNetwork, Record, example_inputs, network_of
 from vinets.plain import as_plain, from_plain
 from vinets.registry import UnknownName
 
-__all__ = ["load_network", "read_description", "save_network"]
-
 FORMAT, VERSION = "vinets.network", 2
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # what malformed descriptions make of well-meant code

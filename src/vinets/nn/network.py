@@ -15,8 +15,6 @@ from vinets.latent.reader import LatentReader
 from vinets.nn.heads import Head
 from vinets.running import Inputs
 
-__all__ = ["CutNetwork", "Record", "VINet", "example_inputs", "input_fields", "network_of"]
-
 
 @dataclass(frozen=True)
 class Record:

@@ -19,8 +19,6 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.checks import one_of
 
-__all__ = ["ACTIVATIONS", "Monomials", "OnMonomials", "PolynomialLayer"]
-
 ACTIVATIONS = ("abs", "relu", "none")
 
 

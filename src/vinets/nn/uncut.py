@@ -16,8 +16,6 @@ from vinets.nn.files import read_description
 from vinets.nn.network import example_inputs
 from vinets.plain import as_plain
 
-__all__ = ["DESCRIPTION", "UncutNetwork", "read_uncut", "write_uncut"]
-
 FORMAT, VERSION = "vinets.backbone", 1  # a name that is in files, whatever the word is here
 DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
 

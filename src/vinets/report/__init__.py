@@ -18,7 +18,25 @@ from vinets.report.values import (
     Table,
 )
 
-__all__ = ["Axis", "Column", "ExperimentResult", "Figure", "ReferenceLine", "Row", "Series"]
-__all__ += ["Table", "as_characters", "can_draw", "comparison_table", "demo_page", "html"]
-__all__ += ["markdown", "print_page", "print_table", "read_results", "results_page"]
-__all__ += ["save_figure", "theory_page"]
+__all__ = [
+    "Axis",
+    "Column",
+    "ExperimentResult",
+    "Figure",
+    "ReferenceLine",
+    "Row",
+    "Series",
+    "Table",
+    "as_characters",
+    "can_draw",
+    "comparison_table",
+    "demo_page",
+    "html",
+    "markdown",
+    "print_page",
+    "print_table",
+    "read_results",
+    "results_page",
+    "save_figure",
+    "theory_page",
+]

@@ -19,8 +19,6 @@ from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Serie
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LEVEL", "Duel", "accuracy_figure", "comparison_table", "draw_parts", "duel"]
-__all__ += ["duels_of", "standings", "training_figures"]
 
 PARTS = {  # short heading and colour
     "backbone": ("back.", GREY),

@@ -42,8 +42,6 @@ from vinets.report.values import (
 from vinets.theory.complexity import Complexity
 from vinets.theory.networks import CutComplexity
 
-__all__ = ["ComplexityFacts", "DemoResult", "ExampleResult", "demo_page", "outcome_page"]
-
 TITLE = "VI-Nets on handwritten digits"
 QUICK = (
     "A quick run: few cuts and little training, to see that everything works. Its numbers say "

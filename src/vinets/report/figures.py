@@ -20,7 +20,6 @@ from vinets.report.values import Drawing, Figure, Series
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["can_draw", "draw_figure", "legend_above", "save_figure", "svg"]
 
 SIZE = (6.4, 4.4)  # inches
 ON_PAGE: dict[Any, Any] = {

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vinets.report.values import Column, Row
 
-__all__ = ["both", "cell", "difference", "number", "paper_cell"]
 
 NOTHING = "–"
 

@@ -31,8 +31,6 @@ from vinets.report.values import (
     Table,
 )
 
-__all__ = ["html"]
-
 NO_DRAWINGS = (
     'Some figures are missing because matplotlib is not installed: pip install "vinets[plots]".'
 )

@@ -21,8 +21,6 @@ from vinets.report.values import (
     facts_table,
 )
 
-__all__ = ["read_results", "results_page"]
-
 LEAD = (
     "Every table has our values. Below them, where the paper prints one, stand its value and ours "
     "less the paper's. ± is one standard deviation. In the figures, point at a mark or go "

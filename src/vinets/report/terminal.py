@@ -23,8 +23,6 @@ from vinets.report.values import (
     Table,
 )
 
-__all__ = ["as_characters", "markdown", "print_page", "print_table"]
-
 SHADES = " .:-=+*#%@"
 WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
 TEXT_WIDTH = 100  # longer lines are hard to read

@@ -42,8 +42,6 @@ from vinets.theory.studies import CURVE_POINTS, Corollary, Study
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MEANING", "corollary_sentence", "kappa_sentence", "layers_figure", "power"]
-__all__ += ["draw_region", "draw_shares", "margins_figure", "theory_page"]
 
 LAYER_COLUMNS = (
     Column("layer"),

@@ -17,9 +17,6 @@ from vinets.report.formats import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Axis", "Beside", "Block", "Bullets", "Code", "Column", "Drawing", "ExperimentResult"]
-__all__ += ["Facts", "Figure", "Folded", "Number", "Page", "ReferenceLine", "Row", "Section"]
-__all__ += ["Series", "Table", "Value", "facts_table"]
 
 Number: TypeAlias = int | float  # both, for counts are read back from JSON as they were
 Value: TypeAlias = str | Number | bool | None

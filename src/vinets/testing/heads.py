@@ -23,8 +23,6 @@ from vinets.nn.heads import HEADS, Head
 from vinets.nn.network import CutNetwork, Record, VINet, input_fields, network_of
 from vinets.theory.networks import head_norms
 
-__all__ = ["HeadContract", "lived", "stored"]
-
 
 def lived(module: nn.Module, seed: int = 0) -> nn.Module:
     """The module as training might have left it: nothing is zero or one any more.

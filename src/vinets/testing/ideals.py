@@ -27,8 +27,6 @@ from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning, VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
 from vinets.ideals.monomial import MonomialIdeal
 
-__all__ = ["DEGENERATE", "IdealContract", "MonomialContract"]
-
 Points = NDArray[np.float64]
 
 DEGENERATE: dict[str, Points] = {

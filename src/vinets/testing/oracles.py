@@ -23,8 +23,6 @@ from torch import Tensor
 from vinets.oracles import LeastSquaresBatch, Solution, Solver, Status, solve, solve_exact
 from vinets.oracles.l1_ball import project
 
-__all__ = ["CASES", "Instance", "OracleContract", "SolverContract", "case", "random_instance"]
-
 
 @dataclass(frozen=True)
 class Instance:

@@ -25,8 +25,6 @@ from torch import Tensor
 from vinets.data import Source, split_source
 from vinets.running import Inputs, each
 
-__all__ = ["SourceContract"]
-
 # to the last bit, name by name where inputs have names
 assert_same = partial(torch.testing.assert_close, rtol=0, atol=0)
 

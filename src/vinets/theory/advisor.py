@@ -39,8 +39,6 @@ from vinets.theory.bounds import PolynomialSize
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import MAX_DEGREE
 
-__all__ = ["Advice", "AdviceRow", "Region", "Split", "advise", "power_of_ten", "split_at"]
-
 CONSTANTS = ("proved", "stated")
 DEGREES = (1, 2, 3, 4, 5)
 PER_CLASS = (1, 4, 16, 32, 64, 128, 256)

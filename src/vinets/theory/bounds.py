@@ -37,8 +37,6 @@ from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import InExEncoding, encode
 from vinets.theory.norms import largest_of
 
-__all__ = ["PolynomialBounds", "encode_polynomials", "kappa", "polynomial_bounds"]
-
 Polynomials: TypeAlias = PolynomialLayer | BlockPolynomialLayer | SharedPolynomials
 
 ROUNDING = 1e-9  # bounds may be attained; norms carry rounding errors

@@ -19,8 +19,6 @@ from vinets.plain import as_plain
 from vinets.theory.layers import RESIDUAL_RULE, Layer
 from vinets.theory.norms import kernel_bound, linear_map, row_norms, spectral_norm, stacked_norm
 
-__all__ = ["Complexity", "LayerNorms", "layer_norms"]
-
 
 @dataclass(frozen=True)
 class LayerNorms:

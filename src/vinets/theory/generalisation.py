@@ -39,8 +39,6 @@ from vinets.checks import one_of, parameter_error
 from vinets.running import Inputs, call, device_of, evaluating, logits_of
 from vinets.theory.layers import Layer
 
-__all__ = ["GeneralisationBound", "MarginDistribution", "collect_margins", "compare"]
-
 FORMS = ("theorem", "printed")
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 Numbers = TypeVar("Numbers", float, NDArray[np.float64])

@@ -30,8 +30,6 @@ from torch import Tensor
 from vinets.algebra.terms import TermSet
 from vinets.checks import parameter_error, point_shape
 
-__all__ = ["Cancellation", "InExEncoding", "cancellation", "encode"]
-
 MAX_ENTRIES = 2**27  # of W_M before merging, about 3 GiB of indices and values
 MAX_DEGREE = 20
 

@@ -40,8 +40,6 @@ from torch.nn import functional as F
 
 from vinets.theory.norms import LinearLayer
 
-__all__ = ["RESIDUAL_RULE", "Layer", "average_pool_constant", "layers_of", "max_pool_constant"]
-
 RESIDUAL_RULE = "stacked"
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 SUMS = (operator.add, operator.iadd, torch.add)

@@ -35,8 +35,6 @@ from vinets.theory.complexity import Complexity, LayerNorms, layer_norms
 from vinets.theory.layers import average_pool_constant, layers_of
 from vinets.theory.norms import stacked_norm
 
-__all__ = ["CutComplexity", "HeadNorms", "cut_complexity", "head_norms", "spectral_complexity"]
-
 
 @dataclass(frozen=True)
 class HeadNorms:

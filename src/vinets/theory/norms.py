@@ -24,8 +24,6 @@ from torch.nn import functional as F
 
 from vinets.checks import bounded_float, parameter_error
 
-__all__ = ["LinearLayer", "SpectralNorm", "kernel_bound", "spectral_norm", "two_one_norm"]
-
 LinearLayer = nn.Linear | nn.Conv2d
 
 MIN_ITERATIONS = 60  # so that the upper bound lies within a few percent of the value

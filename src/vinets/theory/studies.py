@@ -26,8 +26,6 @@ from vinets.theory.generalisation import (
 from vinets.theory.layers import layers_of
 from vinets.theory.networks import CutComplexity, cut_complexity, spectral_complexity
 
-__all__ = ["Corollary", "Study", "study"]
-
 CURVE_POINTS = 60
 Batches = Callable[[], Iterable[tuple[Inputs, Tensor]]]
 

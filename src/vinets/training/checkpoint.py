@@ -13,8 +13,6 @@ from torch.optim import SGD
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.training.history import Epoch
 
-__all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
-
 NAME = "checkpoint.safetensors"
 
 

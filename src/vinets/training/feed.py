@@ -10,16 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import format_bytes, parameter_error
-from vinets.data.interface import Inputs, Source
+from vinets.data.interface import Source
 from vinets.data.sources import as_source, split_source
 from vinets.fingerprint import fingerprint
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
 from vinets.progress import Progress, progress_of
-from vinets.running import call, logits_of, tensors_of
+from vinets.running import Inputs, call, logits_of, tensors_of
 from vinets.settings import Caching, Recipe
-
-__all__ = ["Feed", "InputFeed", "LatentViews", "ViewFeed", "cache_latents"]
 
 THREE_VIEWS = Caching(views=3)
 LATENT_BATCH = 512  # examples that run through the backbone at once

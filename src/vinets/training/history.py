@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from vinets.settings import Recipe
 
-__all__ = ["Epoch", "History"]
-
 
 @dataclass(frozen=True)
 class Epoch:

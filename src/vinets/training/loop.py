@@ -20,8 +20,6 @@ from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkp
 from vinets.training.feed import Feed, Step
 from vinets.training.history import Epoch, History
 
-__all__ = ["fit"]
-
 
 def fit(
     module: nn.Module,

@@ -18,8 +18,6 @@ from vinets.training.feed import Feed, InputFeed, LatentViews, ViewFeed, cache_l
 from vinets.training.history import History
 from vinets.training.loop import fit
 
-__all__ = ["fine_tune", "train_classifier"]
-
 
 @flat(recipe=Recipe, caching=Caching)
 def fine_tune(

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from vinets.nn.heads.maps import HeadMaps
 from vinets.registry import Registry
 
-__all__ = ["HEADS", "Head", "Reference"]
-
 HEADS: Registry[type[Head]] = Registry("head", "vinets.nn.heads")
 """Every class of heads by its kind: those of this package, and those defined elsewhere."""
 

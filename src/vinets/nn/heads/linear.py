@@ -18,8 +18,6 @@ from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import Behind, folded_linear, inputs_config, inputs_from, numbers
 from vinets.nn.heads.vanishing import ORDERS, GlobalPolynomials, component_maps, components
 
-__all__ = ["ComponentsHead", "LinearHead", "PooledHead"]
-
 
 class _LinearOn(Head):
     """Batch normalisation, unless it is folded, and a linear layer on what a head derives."""

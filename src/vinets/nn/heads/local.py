@@ -22,8 +22,6 @@ from vinets.nn.heads.pieces import LinearPath, SpatialSum, numbers
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["LocalHead", "LocalPolynomials", "LocalReLUHead", "local_variables"]
-
 CACHED = 1 << 20  # values at a time
 
 

@@ -16,8 +16,6 @@ from torch import Tensor
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["HeadMaps", "LinearMap", "PolynomialMap"]
-
 
 @dataclass(frozen=True, eq=False)
 class LinearMap:

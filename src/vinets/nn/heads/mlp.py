@@ -14,8 +14,6 @@ from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import folded_linear, numbers
 from vinets.nn.polynomial import affine_of
 
-__all__ = ["MLPHead"]
-
 
 class MLPHead(Head):
     """One hidden layer of ReLUs on the flattened map, standardised unless the head is folded.

@@ -13,11 +13,6 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.polynomial import affine_of
 
-__all__ = [
-    *("Behind", "LinearPath", "SpatialSum"),
-    *("folded_linear", "inputs_config", "inputs_from", "numbers"),
-]
-
 
 class SpatialSum(nn.Module):
     """Sum over positions with one trained weight per feature and position: (B, P, N) to (B, N)."""

@@ -18,8 +18,6 @@ from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
 from vinets.nn.heads.pieces import LinearPath, folded_linear, inputs_config, inputs_from, numbers
 from vinets.nn.polynomial import Monomials, PolynomialLayer
 
-__all__ = ["PolynomialHead"]
-
 
 class PolynomialHead(Head):
     """Variables, absolute values of polynomials, linear layer; perhaps a linear path beside.

@@ -18,14 +18,6 @@ from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.heads.vanishing import GlobalPolynomials
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = [
-    "LocalRandomMonomials",
-    "LocalSameDegrees",
-    "RandomMonomials",
-    "SameDegrees",
-    "random_terms",
-]
-
 
 class _Drawn(PolynomialHead):
     """As many monomials and polynomials as the VI head has, drawn; everything else alike."""

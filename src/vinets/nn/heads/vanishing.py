@@ -17,8 +17,6 @@ from vinets.nn.heads.pieces import Behind, LinearPath
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
-__all__ = ["ORDERS", "GlobalPolynomials", "VanishingHead", "component_maps", "components"]
-
 ORDERS = ("tanh-pca", "pca-tanh")
 
 
