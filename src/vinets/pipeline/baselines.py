@@ -6,14 +6,16 @@ from collections.abc import Callable
 from functools import cache
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vinets.nn.heads import HEADS, Head, PolynomialHead, Reference
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.collect import Latents
+from vinets.settings import Shaping
 
 __all__ = ["baseline", "baselines", "kinds_beside", "labels", "reference_to"]
 
+SHAPING = Shaping()
 POINTS = 20_000  # enough to standardise monomials
 
 
@@ -58,7 +60,13 @@ def baselines(
 
 
 def reference_to(
-    latents: Latents, head: Callable[[], Head], *, max_degree: int = 5, seed: int = 0
+    latents: Latents,
+    head: Callable[[], Head],
+    *,
+    max_degree: int = 5,
+    seed: int = 0,
+    shaping: Shaping = SHAPING,
+    make_classifier: Callable[[], nn.Linear] | None = None,
 ) -> Reference:
     """What baselines of a VI head are made from; the head is made when one of them needs it."""
     made = cache(head)
@@ -66,7 +74,16 @@ def reference_to(
     def points() -> Tensor:
         return _variables(made(), latents, seed)
 
-    return Reference(latents.shape, latents.n_classes, made, points, max_degree, seed)
+    return Reference(
+        latents.shape,
+        latents.n_classes,
+        made,
+        points,
+        max_degree,
+        seed,
+        shaping,
+        make_classifier,
+    )
 
 
 def kinds_beside(placement: str) -> list[str]:
@@ -122,7 +139,11 @@ def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
     made: list[Head] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(reference.seed)
+        # a head of a given size is made without a VI head, which those before it may ask for
+        alone = reference.shaping.head_parameters is not None
         for kind in sorted(HEADS.values(), key=_rank):
+            if kind is not last and ((alone and last) or not kind.stands_beside):
+                continue
             head = kind.beside(reference)
             if head is not None:
                 made.append(head)

@@ -101,7 +101,12 @@ def _norms(linear: LinearMap) -> LayerNorms:
     else:
         norms = matrix_norms(linear.matrix, linear.name)
     shrink = 1 / math.sqrt(linear.averaged)
-    norms = replace(norms, spectral=norms.spectral * shrink, two_one=norms.two_one * shrink)
+    norms = replace(
+        norms,
+        spectral=norms.spectral * shrink,
+        two_one=norms.two_one * shrink,
+        lipschitz=linear.lipschitz,
+    )
     return _repeated(norms, linear.copies)
 
 

@@ -15,7 +15,7 @@ from vinets.nn.polynomial import affine_of
 
 __all__ = [
     *("Behind", "LinearPath", "SpatialSum"),
-    *("folded_linear", "inputs_config", "inputs_from", "numbers"),
+    *("folded_linear", "inputs_config", "inputs_from", "numbers", "scaled_outputs"),
 ]
 
 
@@ -104,6 +104,16 @@ def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
         bias = bias + linear.bias.double()
     plain.weight.copy_(weight * gain)
     plain.bias = nn.Parameter(bias.to(linear.weight))
+    return plain
+
+
+@torch.no_grad()
+def scaled_outputs(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
+    """A linear layer followed by batch normalisation, as one linear layer."""
+    gain, offset = affine_of(norm)
+    plain = copy.deepcopy(linear)
+    plain.weight.copy_(gain[:, None] * linear.weight.double())
+    plain.bias.copy_(gain * linear.bias.double() + offset)
     return plain
 
 
