@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from vinets.nn.heads import ProductsHead, Reference, ReLUUnits, SimKDHead
-from vinets.nn.heads.units import SpatialPatterns
+from vinets.nn.heads.units import NormalizedForms, SpatialPatterns
 from vinets.settings import Shaping
 from vinets.testing.heads import HeadContract, lived
 
@@ -90,10 +90,32 @@ def test_sums_are_those_of_the_weights_at_every_position():
     torch.testing.assert_close(sums(y), (y * sums.matrix()).sum(1))
 
 
-def test_products_are_not_rounded_between_factors():
-    head = ProductsHead(6, 4, 3, count=5, rank=3, factors=3)
-    forms = torch.randn(2, 4, 15).bfloat16()
-    assert head.units(forms).dtype == torch.float32
+def test_forms_are_batch_normalised():
+    forms, norm = NormalizedForms(6, 9), nn.BatchNorm1d(9)
+    standard = nn.BatchNorm1d(6, affine=False)
+    with torch.no_grad():
+        for p, q in ((forms.gain, norm.weight), (forms.bias, norm.bias)):
+            p.copy_(torch.randn(9))
+            q.copy_(p)
+    mixed = torch.randn(6, 6)
+    for step in range(200):
+        h = torch.randn(50, 4, 6) @ mixed + torch.arange(6.0)
+        rows = h.reshape(-1, 6)
+        expected = norm(standard(rows) @ forms.weight.mT)
+        found = forms(h).reshape(-1, 9)
+        if step == 0:
+            torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-3)
+            weights = torch.randn(9)
+            gradients = [
+                torch.autograd.grad((values.square() @ weights).sum(), forms.weight)[0]
+                for values in (found, expected)
+            ]
+            torch.testing.assert_close(*gradients, atol=1e-2, rtol=1e-3)
+    forms.eval(), norm.eval(), standard.eval()
+    # running moments are averages: those of forms and those that follow from channels are close
+    agreed = forms(h).reshape(-1, 9), norm(standard(rows) @ forms.weight.mT)
+    torch.testing.assert_close(*agreed, atol=0.1, rtol=0.05)
+    torch.testing.assert_close(forms.folded()(h), forms(h), atol=1e-4, rtol=1e-4)
 
 
 def test_the_loss_of_simkd_is_the_distance_of_features():

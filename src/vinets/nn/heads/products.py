@@ -14,13 +14,13 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.checks import parameter_error
 from vinets.nn.heads.base import Reference
-from vinets.nn.heads.units import UnitsHead
+from vinets.nn.heads.units import NormalizedForms, UnitsHead
 
 __all__ = ["ProductsHead"]
 
@@ -66,10 +66,10 @@ class ProductsHead(UnitsHead):
             factors=factors,
             normalized=normalized,
         )
-        if self.form_norm is not None and offset:
+        if isinstance(self.forms, NormalizedForms) and offset:
             with torch.no_grad():
-                self.form_norm.bias[count:] = offset
-                self.form_norm.weight[count:] = 1 / (1 + offset)
+                self.forms.bias[count:] = offset
+                self.forms.gain[count:] = 1 / (1 + offset)
 
     @classmethod
     def beside(cls, reference: Reference) -> Self:
@@ -84,11 +84,7 @@ class ProductsHead(UnitsHead):
         )
 
     def units(self, forms: Tensor) -> Tensor:
-        if self.factors == 1:
-            return forms
-        first, *others = (
-            forms.float().split(self.count, -1) if _half(forms) else forms.split(self.count, -1)
-        )
+        first, *others = forms.split(self.count, -1)
         for other in others:
             first = first * other
         return first
@@ -103,6 +99,7 @@ class ProductsHead(UnitsHead):
     def to_polynomials(self) -> SharedPolynomials:
         """The products, expanded into monomials of the channels at a position."""
         plain = self.folded().double().cpu()
+        assert isinstance(plain.forms, nn.Linear)
         channels = self.shape[0]
         size = math.comb(channels + self.factors, self.factors)
         if size > MOST_TERMS:
@@ -122,11 +119,6 @@ class ProductsHead(UnitsHead):
         return SharedPolynomials(
             TermSet(channels, blocks), values[:, 1:].contiguous(), values[:, 0].clone(), owners
         )
-
-
-def _half(values: Tensor) -> bool:
-    """Products of numbers of 8 bits would round again at every factor."""
-    return values.dtype in (torch.float16, torch.bfloat16)
 
 
 def _times(

@@ -15,11 +15,12 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vinets.checks import optional_positive_int
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import folded_linear, numbers, scaled_outputs
+from vinets.nn.heads.pieces import folded_linear, numbers
 
 __all__ = ["ReLUUnits", "SpatialPatterns", "UnitsHead"]
 
@@ -61,10 +62,79 @@ def _cosines(length: int) -> Tensor:
     return waves / waves.square().mean(1, keepdim=True).sqrt()
 
 
+class NormalizedForms(nn.Module):
+    r"""Affine forms of the last axis, each batch-normalised: (..., C) to (..., M).
+
+    Mean and variance of a form :math:`a^\top h` are :math:`a^\top \mu` and
+    :math:`a^\top \Sigma\, a`. So the statistics of all forms follow from mean and covariance of
+    the channels, and normalised forms are one matrix product: their values, of which there may be
+    many times more than channels, are never read again to be normalised. The channels are
+    standardised, too.
+
+    Parameters
+    ----------
+    channels, count : int
+        Channels ``C`` and forms ``M``.
+    momentum, eps : float
+        As in :class:`torch.nn.BatchNorm1d`.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+
+    def __init__(
+        self, channels: int, count: int, *, momentum: float = 0.1, eps: float = 1e-5
+    ) -> None:
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.weight = nn.Parameter(torch.randn(count, channels) * channels**-0.5)
+        self.gain = nn.Parameter(torch.ones(count))
+        self.bias = nn.Parameter(torch.zeros(count))
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("covariance", torch.eye(channels))
+
+    def forward(self, h: Tensor) -> Tensor:
+        # in full precision, for the variance is a difference of two sums
+        with torch.autocast(h.device.type, enabled=False):
+            mean, covariance = self.mean, self.covariance
+            if self.training:
+                rows = h.reshape(-1, h.shape[-1]).to(self.weight.dtype)
+                mean = rows.mean(0)
+                centred = rows - mean
+                covariance = centred.mT @ centred / len(rows)
+                self._remember(mean.detach(), covariance.detach(), len(rows))
+            weight, bias = self._affine(mean, covariance)
+        return F.linear(h, weight, bias)
+
+    def _affine(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+        """The forms that channels of these moments make of mean 0 and variance 1, times a gain."""
+        scaled = self.weight * (covariance.diagonal() + self.eps).rsqrt()
+        variance = ((scaled @ covariance) * scaled).sum(1)
+        weight = scaled * (self.gain * (variance + self.eps).rsqrt())[:, None]
+        return weight, self.bias - weight @ mean
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, covariance: Tensor, count: int) -> None:
+        self.mean.lerp_(mean, self.momentum)
+        self.covariance.lerp_(covariance * (count / max(1, count - 1)), self.momentum)
+
+    @torch.no_grad()
+    def folded(self) -> nn.Linear:
+        """A linear layer with the same outputs in eval mode."""
+        exact = copy.deepcopy(self).double()
+        weight, bias = exact._affine(exact.mean, exact.covariance)
+        count, channels = self.weight.shape
+        like = {"device": self.weight.device, "dtype": self.weight.dtype}
+        plain = nn.utils.skip_init(nn.Linear, channels, count, **like)  # draws no random numbers
+        plain.weight.copy_(weight)
+        plain.bias.copy_(bias)
+        return plain
+
+
 class UnitsHead(Head):
     """Affine forms of the channels, units of them, sums over the positions, a linear layer.
 
-    While training, channels, forms and sums are batch-normalised; a folded head has none of it.
+    While training, forms and sums are batch-normalised; a folded head has none of it.
 
     Parameters
     ----------
@@ -96,11 +166,8 @@ class UnitsHead(Head):
         optional_positive_int(owner, "count", count)
         optional_positive_int(owner, "rank", rank)
         self.shape, self.count, self.factors = (channels, positions), count, factors
-        width = factors * count
-        self.channel_norm = nn.BatchNorm1d(channels, affine=False) if normalized else None
-        self.forms = nn.Linear(channels, width)  # rows: the first forms of all units, the second
-        nn.init.normal_(self.forms.weight, std=channels**-0.5)
-        self.form_norm = nn.BatchNorm1d(width) if normalized else None
+        width = factors * count  # rows: the first forms of all units, then the second
+        self.forms = NormalizedForms(channels, width) if normalized else nn.Linear(channels, width)
         self.spatial = SpatialPatterns(count, positions, rank)
         self.norm = nn.BatchNorm1d(count) if normalized else None
         self.linear = nn.Linear(count, classes)
@@ -123,24 +190,23 @@ class UnitsHead(Head):
         return min(reference.shaping.spatial_rank or reference.positions, reference.positions)
 
     def forward(self, latents: Tensor) -> Tensor:
-        h = _normalized(self.channel_norm, latents.mT)  # (B, P, C)
-        y = self.spatial(self.units(_normalized(self.form_norm, self.forms(h))))
-        return self.linear(_normalized(self.norm, y))
+        y = self.spatial(self.units(self.forms(latents.mT)))
+        return self.linear(y if self.norm is None else self.norm(y))
 
     @torch.no_grad()
     def folded(self) -> Self:
         plain = copy.deepcopy(self)
-        if self.channel_norm is not None:
-            plain.forms, plain.channel_norm = folded_linear(self.channel_norm, self.forms), None
-        if self.form_norm is not None:
-            plain.forms, plain.form_norm = scaled_outputs(plain.forms, self.form_norm), None
+        if isinstance(self.forms, NormalizedForms):
+            plain.forms = self.forms.folded()
         if self.norm is not None:
             plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
         return plain
 
     def parts(self) -> dict[str, int]:
-        forms = numbers(self.channel_norm, self.forms, self.form_norm)
-        return {"coefficients": forms, "linear": numbers(self.spatial, self.norm, self.linear)}
+        return {
+            "coefficients": numbers(self.forms),
+            "linear": numbers(self.spatial, self.norm, self.linear),
+        }
 
     @property
     def lipschitz(self) -> float:
@@ -176,10 +242,3 @@ class ReLUUnits(UnitsHead):
     def beside(cls, reference: Reference) -> Self:
         count = cls.fitting(reference, 1)
         return cls(*reference.shape, reference.classes, count=count, rank=cls.rank_of(reference))
-
-
-def _normalized(norm: nn.BatchNorm1d | None, values: Tensor) -> Tensor:
-    """Batch normalisation of the last axis, if there is any."""
-    if norm is None:
-        return values
-    return norm(values.reshape(-1, values.shape[-1])).view(values.shape)
