@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from vinets.checks import parameter_error
 from vinets.options import (
@@ -223,6 +223,11 @@ class Recipe(Options):
         shown="0",
     )
     temperature: float = option(2.0, real(0), "Temperature of --distill.")
+    standardize: bool = option(
+        False,
+        flag(),
+        "Compare logits of mean 0 and deviation 1 with the uncut network's, not their size.",
+    )
     label_smoothing: float = option(0.0, real(0, 1), "Label smoothing, in [0, 1).")
     seed: int = option(0, whole(0), "Seed of the order, the augmentation and the held-out part.")
 
@@ -263,6 +268,78 @@ BACKBONE = Recipe(
 
 SMALL = {"digits_cnn": replace(BACKBONE, epochs=15, batch_size=64, learning_rate=0.1)}
 """What small networks train by, where that is not :data:`BACKBONE`."""
+
+
+def _tuned() -> Domain:
+    def holds(value: Any) -> bool:
+        if not isinstance(value, str):
+            return False
+        last, _, layers = value.partition(":")
+        return value in ("head", "all") or (last == "last" and layers.isdecimal() and layers != "0")
+
+    return Domain("'head', 'all' or 'last:N'", holds, metavar="head|all|last:N")
+
+
+@dataclass(frozen=True)
+class Tuning(Options):
+    """What is trained beside the head: nothing, as in the paper, or the backbone, too."""
+
+    panel: ClassVar[str] = "Training"
+    tune: str = option(
+        "head",
+        _tuned(),
+        "What is trained: the head, all with it, or it and the last N layers with weights.",
+    )
+    backbone_rate: float = option(
+        0.4, real(0), "Learning rate of the backbone as a multiple of the head's."
+    )
+    backbone_decay: float = option(5e-4, real(0), "Weight decay of the backbone.")
+    norms: str = option(
+        "moving",
+        choice("moving", "frozen"),
+        "Whether statistics of batch normalisation in a tuned backbone follow the data.",
+    )
+    memory_format: str = option(
+        "auto",
+        choice("auto", "contiguous", "channels_last"),
+        "Layout of images while a backbone is tuned.",
+        shown="channels_last on a GPU",
+    )
+    compiled: bool = option(
+        False, flag(), "Compile the network before it is tuned.", flag="--compile", result=False
+    )
+
+    @property
+    def layers(self) -> int | None:
+        """How many layers of the backbone are tuned; None is all of them."""
+        if self.tune in ("head", "all"):
+            return 0 if self.tune == "head" else None
+        return int(self.tune.removeprefix("last:"))
+
+
+@dataclass(frozen=True)
+class Shaping(Options):
+    """Size of a head that is made to measure; heads of the paper take theirs from the ideals."""
+
+    panel: ClassVar[str] = "Head"
+    head_parameters: int | None = option(
+        None,
+        optional(whole()),
+        "Numbers that a head may store, at most.",
+        shown="as many as the VI head",
+    )
+    factors: int = option(2, whole(), "Linear forms in a product, 1 to 5.")
+    spatial_rank: int | None = option(
+        16, count(), "Patterns of weights over the positions that sums share.", shown="16"
+    )
+    offset: float = option(
+        0.0, real(0), "Where factors but the first start: 0 for pure products, 1 for a line."
+    )
+
+    def check(self, owner: str) -> None:
+        super().check(owner)
+        if self.factors > 5:
+            raise parameter_error(owner, "factors", "an integer from 1 to 5", self.factors)
 
 
 @dataclass(frozen=True)
@@ -370,6 +447,8 @@ class TrialSettings:
     pruning: Pruning = Pruning()
     finding: Finding = Finding()
     recipe: Recipe = Recipe()
+    tuning: Tuning = Tuning()
+    shaping: Shaping = Shaping()
     caching: Caching = Caching()
     sampling: Sampling = Sampling()
     timing: Timing = Timing()

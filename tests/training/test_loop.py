@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from vinets.settings import Recipe
-from vinets.training.loop import fit
+from vinets.training.loop import Group, fit
 
 GENERATOR = torch.Generator().manual_seed(0)
 INPUTS = torch.randn(64, 5, generator=GENERATOR)
@@ -135,5 +135,5 @@ def test_bfloat16_learns_as_well():
 def test_only_the_given_parameters_are_trained():
     module = nn.Sequential(linear(0), nn.ReLU(), nn.Linear(3, 3))
     before = module[0].weight.detach().clone()
-    fit(module, Given(), Recipe(epochs=1, batch_size=16), parameters=module[2].parameters())
+    fit(module, Given(), Recipe(epochs=1, batch_size=16), groups=[Group(module[2].parameters())])
     assert torch.equal(module[0].weight, before)

@@ -13,7 +13,10 @@ from torch import Tensor, nn
 
 from vinets.latent.reader import LatentReader
 from vinets.nn.heads import Head
-from vinets.running import Inputs
+from vinets.running import Inputs, call, device_of, evaluating
+
+# what counts as a layer where the last layers are tuned; a norm goes with the layer before it
+WEIGHTED = (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.MultiheadAttention)
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class CutNetwork(nn.Module):
     """Backbone up to a cut, reader that makes latents (B, C, P), head that makes logits.
 
     The backbone, of :func:`vinets.truncate`, is frozen: it stays in eval mode whatever
-    :meth:`train` says, and its parameters ask for no gradients.
+    :meth:`train` says, and its parameters ask for no gradients; unless :meth:`thaw` says so.
     """
 
     def __init__(
@@ -43,11 +46,42 @@ class CutNetwork(nn.Module):
         self.reader = reader
         self.head = head
         self.record = record
+        self._moving: tuple[str, ...] = ()  # modules of the backbone that train() may switch
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
         self.backbone.eval()
+        for name in self._moving:
+            self.backbone.get_submodule(name).training = mode
         return self
+
+    def thaw(self, layers: int | None = None, *, norms: bool = True) -> list[nn.Parameter]:
+        """Let the backbone be trained, or its last ``layers`` with weights; these are returned.
+
+        The backbone becomes the network's own: neither the uncut network nor others behind the same
+        cut change with it. Statistics of batch normalisation move in training mode if ``norms``.
+        """
+        self.backbone = copy.deepcopy(self.backbone)
+        order = _called(self.backbone, example_inputs(self.record.inputs, 2, device_of(self)))
+        weighted = [i for i, (_, module) in enumerate(order) if isinstance(module, WEIGHTED)]
+        if layers is None or layers >= len(weighted):
+            chosen = order
+        else:
+            chosen = order[weighted[-layers] :]
+        still = () if norms else (nn.modules.batchnorm._BatchNorm,)
+        self._moving = tuple(name for name, module in chosen if not isinstance(module, still))
+        tuned = [p for _, module in chosen for p in module.parameters(recurse=False)]
+        if layers is None:  # those of modules that are read without being called, too
+            tuned = list(self.backbone.parameters())
+        tuned = list(dict.fromkeys(tuned))  # layers may share weights
+        for p in tuned:
+            p.requires_grad_(p.is_floating_point())
+        return tuned
+
+    def freeze(self) -> None:
+        """Take :meth:`thaw` back; the backbone keeps its weights."""
+        self._moving = ()
+        self.backbone.eval().requires_grad_(False)
 
     def latents(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
         """What flows through the cut, (B, C, P)."""
@@ -101,6 +135,23 @@ class VINet(CutNetwork):
 
     Made by :func:`vinets.build`, trained by :func:`vinets.fine_tune`.
     """
+
+
+def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
+    """Modules without children by name, in the order in which a forward pass calls them."""
+    called: dict[str, nn.Module] = {}
+    handles = [
+        module.register_forward_pre_hook(
+            lambda m, _, name=name: called.setdefault(name, m) and None
+        )
+        for name, module in network.named_modules()
+        if not any(module.children())
+    ]
+    with evaluating(network):
+        call(network, inputs)
+    for handle in handles:
+        handle.remove()
+    return list(called.items())
 
 
 def _frozen(backbone: nn.Module) -> nn.Module:

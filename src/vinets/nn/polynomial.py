@@ -274,5 +274,8 @@ def affine_of(norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
     """Gain and offset of batch normalisation in eval mode, in float64."""
     if norm.running_mean is None or norm.running_var is None:
         raise ValueError("batch normalisation without running statistics cannot be folded.")
-    gain = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
+    gain = 1 / (norm.running_var.double() + norm.eps).sqrt()
+    if not norm.affine:
+        return gain, -gain * norm.running_mean.double()
+    gain = norm.weight.double() * gain
     return gain, norm.bias.double() - gain * norm.running_mean.double()

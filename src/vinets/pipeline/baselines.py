@@ -7,13 +7,15 @@ from functools import cache
 from inspect import getattr_static
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vinets.nn.heads import HEADS, Head, PolynomialHead, Reference
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.build import seeded
 from vinets.pipeline.collect import Latents
+from vinets.settings import Shaping
 
+SHAPING = Shaping()
 POINTS = 20_000  # enough to standardise monomials
 INHERITED = getattr_static(Head, "beside")
 
@@ -59,7 +61,13 @@ def baselines(
 
 
 def reference_to(
-    latents: Latents, head: Callable[[], Head], *, max_degree: int = 5, seed: int = 0
+    latents: Latents,
+    head: Callable[[], Head],
+    *,
+    max_degree: int = 5,
+    seed: int = 0,
+    shaping: Shaping = SHAPING,
+    make_classifier: Callable[[], nn.Linear] | None = None,
 ) -> Reference:
     """What baselines of a VI head are made from; the head is made when one of them needs it."""
     made = cache(head)
@@ -77,7 +85,16 @@ def reference_to(
         order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
         return every[order[:POINTS].to(device)]
 
-    return Reference(latents.shape, latents.n_classes, made, points, max_degree, seed)
+    return Reference(
+        latents.shape,
+        latents.n_classes,
+        made,
+        points,
+        max_degree,
+        seed,
+        shaping,
+        make_classifier,
+    )
 
 
 def kinds_beside(placement: str) -> list[str]:
@@ -120,8 +137,12 @@ def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
     before it have to be drawn as well; heads of a higher rank, which anybody may add, change none.
     """
     made: list[Head] = []
+    # a head of a given size is made without a VI head, which those before it may ask for
+    alone = last is not None and reference.shaping.head_parameters is not None
     with seeded(reference.seed):
         for kind in _ranked():
+            if kind is not last and (alone or not kind.stands_beside):
+                continue
             head = kind.beside(reference)
             if head is not None:
                 made.append(head)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vinets.ideals.choose import choose_ideal
 from vinets.latent.cut import all_convolutions, paper_convolutions, share_removed
+from vinets.nn.classifier import classifier_of
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.baselines import baseline, reference_to
 from vinets.pipeline.build import assemble
@@ -21,6 +22,7 @@ from vinets.pipeline.trial import Trial
 from vinets.pipeline.vanish import ClassGenerators, find_generators
 from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress
+from vinets.running import Inputs, each
 from vinets.settings import Recipe
 from vinets.training import LatentViews, cache_latents
 
@@ -101,16 +103,23 @@ class CutContext:
         """The untrained network of a trial; the report of a VI-Net."""
         if trial.head == "vi":
             return self.vinet(trial)
+        latents = self.latents
         reference = reference_to(
-            self.latents,
+            latents,
             lambda: self.vinet(trial)[0].head,
             max_degree=trial.baseline_degree,
             seed=trial.seed,
+            shaping=trial.shaping,
+            make_classifier=lambda: classifier_of(self.setup.model, self.example),
         )
         head = baseline(trial.head, reference)
-        latents = self.latents
         made = network_of(latents.backbone, latents.reader, head, latents.record)
         return made.to(self.setup.device), None
+
+    @property
+    def example(self) -> Inputs:
+        """One test example on the device of the network."""
+        return each(self.setup.test.example(1), lambda tensor: tensor.to(self.setup.device))
 
     def views(self, trial: Trial) -> LatentViews:
         """Latents of augmented passes over all training data; the teacher's logits if need be."""

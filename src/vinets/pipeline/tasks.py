@@ -130,7 +130,8 @@ def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path 
         network,
         context.views(trial) if cached else context.setup.train,
         recipe=recipe,
-        teacher=context.setup.model if recipe.distill else None,
+        tuning=trial.tuning,
+        teacher=context.setup.model if recipe.distill or network.head.matches_features else None,
         directory=folder,
         progress=context.progress,
     )

@@ -62,7 +62,9 @@ def run_trials(
             chosen = [t for t in missing if t.alone == alone and t.task != "speed"]
             groups: dict[Hashable, list[Trial]] = {}
             for trial in sorted(chosen, key=_order):
-                groups.setdefault(trial.shares, []).append(trial)
+                # behind a backbone of its own there is little to share, and processes to fill
+                own = jobs > 1 and trial.tuning.tune != "head"
+                groups.setdefault(trial if own else trial.shares, []).append(trial)
             if alone or jobs == 1:
                 for group in groups.values():
                     crew.carry_out(group)

@@ -94,7 +94,8 @@ def _norms(linear: LinearMap) -> LayerNorms:
         norms = matrix_norms(linear.matrix, linear.name)
     shrink = 1 / math.sqrt(linear.averaged)
     spectral, two_one = norms.spectral * shrink, norms.two_one * shrink
-    return replace(norms, spectral=spectral, two_one=two_one * linear.copies)
+    two_one *= linear.copies
+    return replace(norms, spectral=spectral, two_one=two_one, lipschitz=linear.lipschitz)
 
 
 def _around(

@@ -31,7 +31,7 @@ def write_checkpoint(
     """Write it, replacing the last one at once: a reader sees the old or the new one."""
     tensors = {f"now.{k}": t for k, t in module.state_dict().items()}
     tensors |= {f"best.{k}": t for k, t in state.best_state.items()}
-    for index, p in enumerate(optimizer.param_groups[0]["params"]):
+    for index, p in enumerate(_parameters(optimizer)):
         momentum = optimizer.state.get(p, {}).get("momentum_buffer")
         if momentum is not None:
             tensors[f"momentum.{index}"] = momentum
@@ -62,7 +62,7 @@ def read_checkpoint(
     if now.keys() != own.keys() or any(now[k].shape != own[k].shape for k in own):
         raise ValueError(f"{path} belongs to another network. Choose another directory.")
     module.load_state_dict(now)
-    for index, p in enumerate(optimizer.param_groups[0]["params"]):
+    for index, p in enumerate(_parameters(optimizer)):
         momentum = tensors.get(f"momentum.{index}")
         if momentum is not None:
             optimizer.state[p]["momentum_buffer"] = momentum.to(p)
@@ -73,6 +73,10 @@ def read_checkpoint(
     if not isinstance(best, int) or not 1 <= best <= len(epochs):
         raise ValueError(f"{path} is damaged. Delete it to start anew.")
     return Checkpoint(epochs, best, _under("best.", tensors))
+
+
+def _parameters(optimizer: SGD) -> list[nn.Parameter]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

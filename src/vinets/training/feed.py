@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,10 +13,11 @@ from vinets.checks import format_bytes, parameter_error
 from vinets.data.interface import Source
 from vinets.data.sources import as_source, split_source
 from vinets.fingerprint import fingerprint
+from vinets.nn.classifier import Penultimate
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
 from vinets.progress import Progress, progress_of
-from vinets.running import Inputs, call, logits_of, tensors_of
+from vinets.running import Inputs, call, each, logits_of, tensors_of
 from vinets.settings import Caching, Recipe
 
 THREE_VIEWS = Caching(views=3)
@@ -63,7 +64,9 @@ def shuffled(examples: int, batch_size: int, seed: int, number: int) -> Tensor:
 class InputFeed:
     """Inputs as the data source gives them, to train a whole network.
 
-    With a cut ``network``, they are the latents of its frozen backbone, computed as needed.
+    With a cut ``network``, they are the latents of its frozen backbone, computed as needed. With
+    ``features``, the teacher's answers are what its last linear layer sees. Images come in
+    ``memory_format``.
     """
 
     def __init__(
@@ -74,6 +77,8 @@ class InputFeed:
         device: torch.device | str,
         network: CutNetwork | None = None,
         teacher: nn.Module | None = None,
+        features: bool = False,
+        memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
         source = as_source(data)
         self.train: Source = source
@@ -82,8 +87,14 @@ class InputFeed:
             self.train, self.held = split_source(source, recipe.validation, recipe.seed)
         self.augment, self.seed, self.device = recipe.augment, recipe.seed, device
         self.network = network
+        self.half = recipe.precision == "bfloat16"
+        self.memory_format = memory_format
         # The caller's teacher is moved and put into eval mode: a copy could be large.
-        self.teacher = None if teacher is None else teacher.to(device).eval()
+        self.teacher: Callable[..., Any] | None = (
+            None if teacher is None else teacher.to(device).eval()
+        )
+        if teacher is not None and features:
+            self.teacher = Penultimate(teacher)
 
     def fingerprint(self) -> str:
         return fingerprint(self.train.labels, *tensors_of(self.train.example()))
@@ -109,10 +120,22 @@ class InputFeed:
     ) -> Iterator[Step]:
         """One pass over a source, as the trained module and the teacher see it."""
         for inputs, labels in source.batches(size, order=order, augment=draws, device=self.device):
+            inputs = each(inputs, self.laid_out)
             with torch.no_grad():
-                taught = None if self.teacher is None else logits_of(call(self.teacher, inputs))
+                taught = self.taught(inputs)
                 seen = inputs if self.network is None else call(self.network.latents, inputs)
             yield seen, labels, taught
+
+    def laid_out(self, tensor: Tensor) -> Tensor:
+        """Images in the layout that was asked for; other tensors as they are."""
+        return tensor.to(memory_format=self.memory_format) if tensor.ndim == 4 else tensor
+
+    def taught(self, inputs: Inputs) -> Tensor | None:
+        """What the teacher says of them."""
+        if self.teacher is None:
+            return None
+        with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=self.half):
+            return logits_of(call(self.teacher, inputs)).float()
 
 
 @dataclass(frozen=True, eq=False)

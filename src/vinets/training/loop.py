@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +15,39 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 from vinets.progress import Progress, progress_of
-from vinets.running import call, logits_of
+from vinets.running import Inputs, call, logits_of
 from vinets.settings import Recipe
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from vinets.training.feed import Feed, Step
+from vinets.training.feed import Feed
+from vinets.training.feed import Step as FeedStep
 from vinets.training.history import Epoch, History
+
+Criterion: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Recipe], Tensor]
+"""The loss of logits and labels, given what the teacher says, if there is one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Parameters that are trained alike."""
+
+    parameters: Iterable[nn.Parameter]
+    rate: float = 1.0  # their learning rate, as a multiple of the recipe's
+    decay: float | None = None  # their weight decay; None is the recipe's
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """What every step of a training needs."""
+
+    module: nn.Module
+    run: Callable[..., Any]  # the module, perhaps compiled
+    recipe: Recipe
+    criterion: Criterion
+
+    def logits(self, inputs: Inputs, device: torch.device) -> Tensor:
+        half = self.recipe.precision == "bfloat16"
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+            return logits_of(call(self.run, inputs)).float()
 
 
 def fit(
@@ -26,7 +55,9 @@ def fit(
     feed: Feed,
     recipe: Recipe,
     *,
-    parameters: Iterable[nn.Parameter] | None = None,
+    groups: Sequence[Group] | None = None,
+    criterion: Criterion | None = None,
+    compiled: bool = False,
     directory: str | Path | None = None,
     device: torch.device | str = "cpu",
     stage: str = "training",
@@ -34,13 +65,22 @@ def fit(
 ) -> History:
     """Train ``module``, which lies on ``device``, and leave it with the weights of its best epoch.
 
-    Only ``parameters`` are trained; None means all. With a directory, a checkpoint is written there
-    after every epoch, and training goes on from one that is there. The result is the same as
-    without the interruption.
+    Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
+    written there after every epoch, and training goes on from one that is there. The result is the
+    same as without the interruption.
     """
-    trained = [p for p in (parameters or module.parameters()) if p.requires_grad]
+    groups = [Group(module.parameters())] if groups is None else groups
+    trained = [[p for p in group.parameters if p.requires_grad] for group in groups]
     optimizer = SGD(
-        trained,
+        [
+            {
+                "params": p,
+                "share": group.rate,
+                "weight_decay": recipe.decay if group.decay is None else group.decay,
+            }
+            for p, group in zip(trained, groups, strict=True)
+            if p
+        ],
         lr=recipe.learning_rate,
         momentum=recipe.momentum,
         weight_decay=recipe.decay,
@@ -49,19 +89,23 @@ def fit(
     steps = feed.steps(recipe.batch_size)
     facts = asdict(recipe) | {
         "steps": steps,
-        "numbers": sum(p.numel() for p in trained),
+        "numbers": sum(p.numel() for group in trained for p in group),
+        "groups": [[group.rate, group.decay] for group in groups],
         "data": feed.fingerprint(),
     }
     folder = None if directory is None else Path(directory)
     state = Checkpoint([], 0, {})
     if folder is not None:
         state = read_checkpoint(folder, module, optimizer, facts) or state
+    step = _Step(
+        module, torch.compile(module) if compiled else module, recipe, criterion or distilled
+    )
     watch = progress_of(progress)
     watch.start(stage, recipe.epochs * steps)
     watch.advance(len(state.epochs) * steps)
     for number in range(len(state.epochs) + 1, recipe.epochs + 1):
         with _products(recipe):
-            epoch = _epoch(module, feed, recipe, optimizer, number, watch, torch.device(device))
+            epoch = _epoch(step, feed, optimizer, number, watch, torch.device(device))
         state.epochs.append(epoch)
         if _better(state):
             state.best_epoch = number
@@ -85,15 +129,10 @@ def _products(recipe: Recipe) -> Iterator[None]:
 
 
 def _epoch(
-    module: nn.Module,
-    feed: Feed,
-    recipe: Recipe,
-    optimizer: SGD,
-    number: int,
-    watch: Progress,
-    device: torch.device,
+    step: _Step, feed: Feed, optimizer: SGD, number: int, watch: Progress, device: torch.device
 ) -> Epoch:
     begin = time.perf_counter()
+    recipe, module = step.recipe, step.module
     module.train()
     steps = feed.steps(recipe.batch_size)
     losses: list[Tensor] = []
@@ -101,15 +140,17 @@ def _epoch(
     seen = 0
     for index, (inputs, labels, taught) in enumerate(feed.epoch(number, recipe.batch_size)):
         rate = recipe.rate((number - 1) * steps + index, recipe.epochs * steps)
-        optimizer.param_groups[0]["lr"] = rate
-        with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
-            logits = logits_of(call(module, inputs))
-        loss = _loss(logits.float(), labels, taught, recipe)
+        for group in optimizer.param_groups:
+            group["lr"] = rate * group["share"]
+        logits = step.logits(inputs, device)
+        loss = step.criterion(logits, labels, taught, recipe)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if recipe.clip is not None:
-            nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], recipe.clip)
+            trained = [p for group in optimizer.param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(trained, recipe.clip)
         optimizer.step()
+        # sums stay on the device: asking for their values here would stop it at every step
         losses.append(loss.detach())
         hits.append((logits.detach().argmax(1) == labels).sum())
         seen += len(labels)
@@ -121,7 +162,7 @@ def _epoch(
             "learning_rate or pass clip=1.0."
         )
     accuracy = float(torch.stack(hits).sum()) / seen
-    held = _held_out(module, feed.held_out(recipe.batch_size), recipe, device)
+    held = _held_out(step, feed.held_out(recipe.batch_size), device)
     note = f"loss {loss_mean:.3f}" + ("" if held is None else f", held out {held[1]:.2%}")
     watch.advance(0, note)
     seconds = time.perf_counter() - begin
@@ -129,29 +170,36 @@ def _epoch(
     return Epoch(number, loss_mean, accuracy, held_loss, held_accuracy, seconds)
 
 
-def _loss(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
+def distilled(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
+    """Cross-entropy, and the gap to the teacher's answers where there are any."""
     loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
     if taught is None or not recipe.distill:
         return loss
-    t = recipe.temperature
+    t, ours, theirs = recipe.temperature, logits, taught.float()
+    if recipe.standardize:  # a small network need not reach the size of a large one's logits
+        ours, theirs = _standardized(ours), _standardized(theirs)
     gap = F.kl_div(
-        F.log_softmax(logits / t, 1),
-        F.log_softmax(taught.float() / t, 1),
+        F.log_softmax(ours / t, 1),
+        F.log_softmax(theirs / t, 1),
         reduction="batchmean",
         log_target=True,
     )
     return (1 - recipe.distill) * loss + recipe.distill * t * t * gap
 
 
+def _standardized(logits: Tensor) -> Tensor:
+    centred = logits - logits.mean(1, keepdim=True)
+    return centred / (centred.std(1, keepdim=True) + 1e-7)
+
+
 @torch.no_grad()
 def _held_out(
-    module: nn.Module, steps: Iterable[Step], recipe: Recipe, device: torch.device
+    step: _Step, steps: Iterable[FeedStep], device: torch.device
 ) -> tuple[float, float] | None:
-    module.eval()
+    step.module.eval()
     total, hits, seen = 0.0, 0, 0
     for inputs, labels, _ in steps:
-        with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
-            logits = logits_of(call(module, inputs)).float()
+        logits = step.logits(inputs, device)
         total += float(F.cross_entropy(logits, labels, reduction="sum"))
         hits += int((logits.argmax(1) == labels).sum())
         seen += len(labels)

@@ -1,7 +1,8 @@
-"""Train the head of a cut network, or a backbone from scratch."""
+"""Train the head of a cut network, perhaps its backbone with it, or a network from scratch."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,37 +14,40 @@ from vinets.nn.network import CutNetwork
 from vinets.options import flat
 from vinets.progress import Progress
 from vinets.running import device_of
-from vinets.settings import BACKBONE, Caching, Recipe
+from vinets.settings import BACKBONE, Caching, Recipe, Tuning
 from vinets.training.feed import Feed, InputFeed, LatentViews, ViewFeed, cache_latents
 from vinets.training.history import History
-from vinets.training.loop import fit
+from vinets.training.loop import Group, fit
 
 
-@flat(recipe=Recipe, caching=Caching)
+@flat(recipe=Recipe, caching=Caching, tuning=Tuning)
 def fine_tune(
     network: CutNetwork,
     data: Any,
     *,
     recipe: Recipe,
     caching: Caching,
+    tuning: Tuning,
     teacher: nn.Module | None = None,
     directory: str | Path | None = None,
     device: torch.device | str | None = None,
     progress: Progress | str | None = "auto",
 ) -> History:
-    """Train coefficients and linear layer jointly; the backbone stays as it is.
+    """Train the head, or backbone and head together.
 
     Parameters
     ----------
     network : CutNetwork
-        A :class:`VINet` or one of its baselines; it is trained in place, moved to ``device``.
+        A :class:`VINet` or one of its baselines; it is trained in place, moved to ``device``. The
+        uncut network that it was made from never changes.
     data : data source or LatentViews
         The training data: a pair of tensors, a DataLoader, a source of :mod:`vinets.data`; or
-        latents that :func:`cache_latents` collected. A part of it is held out to choose the best
-        epoch.
-    recipe, caching : Recipe, Caching
-        Or their fields as keywords, such as ``epochs=5`` or ``views=3``. The defaults are the
-        paper's: 20 epochs of SGD, learning rate 0.05, momentum 0.9, crops and flips.
+        latents that :func:`cache_latents` collected, for a backbone that stays as it is. A part of
+        it is held out to choose the best epoch.
+    recipe, caching, tuning : Recipe, Caching, Tuning
+        Or their fields as keywords, such as ``epochs=5``, ``views=3`` or ``tune="all"``. The
+        defaults are the paper's: the backbone stays as it is, 20 epochs of SGD, learning rate 0.05,
+        momentum 0.9, crops and flips.
     teacher : Module or None, default=None
         The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given.
     directory : path or None, default=None
@@ -53,15 +57,30 @@ def fine_tune(
     """
     if recipe.distill is None:
         recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
-    taught = bool(data.teacher_logits) if isinstance(data, LatentViews) else teacher is not None
+    cached = isinstance(data, LatentViews)
+    taught = bool(data.teacher_logits) if cached else teacher is not None
     if recipe.distill and not taught:
         raise ValueError(
             f"distill={recipe.distill:g} needs logits to learn from: pass teacher=, and "
             "cache latents with it if they are cached."
         )
+    if network.head.matches_features and (cached or caching.views or teacher is None):
+        raise ValueError(
+            f"a head of kind {network.head.kind!r} learns what the classifier of the uncut network "
+            "sees: pass teacher=, and no cached latents."
+        )
+    if tuning.tune != "head" and (cached or caching.views is not None):
+        raise ValueError(
+            f"cached latents are those of a backbone that stays as it is, and tune={tuning.tune!r} "
+            "changes it. Pass the data itself, and no views."
+        )
     device = device_of(network) if device is None else torch.device(device)
     network.to(device)
-    if caching.views is not None and not isinstance(data, LatentViews):
+    options: dict[str, Any] = {"directory": directory, "device": device, "progress": progress}
+    options["stage"] = f"training {network.head.label}"
+    if tuning.tune != "head":
+        return _tune_backbone(network, data, recipe, tuning, teacher, options)
+    if caching.views is not None and not cached:
         data = cache_latents(
             network,
             data,
@@ -75,19 +94,65 @@ def fine_tune(
     if isinstance(data, LatentViews):
         feed = ViewFeed(data, seed=recipe.seed)
     else:
-        feed = InputFeed(data, recipe, device=device, network=network, teacher=teacher)
-    history = fit(
-        network.head,
-        feed,
-        recipe,
-        parameters=network.head.trained_parameters(),
-        directory=directory,
-        device=device,
-        stage=f"training {network.head.label}",
-        progress=progress,
-    )
+        matches = network.head.matches_features
+        feed = InputFeed(
+            data, recipe, device=device, network=network, teacher=teacher, features=matches
+        )
+    groups = [Group(network.head.trained_parameters())]
+    criterion = network.head.criterion
+    history = fit(network.head, feed, recipe, groups=groups, criterion=criterion, **options)
     network.eval()
     return history
+
+
+def _tune_backbone(
+    network: CutNetwork,
+    data: Any,
+    recipe: Recipe,
+    tuning: Tuning,
+    teacher: nn.Module | None,
+    options: dict[str, Any],
+) -> History:
+    """Train the head together with the backbone, or with its last layers."""
+    device = options["device"]
+    last = tuning.memory_format == "channels_last"
+    last |= tuning.memory_format == "auto" and device.type == "cuda"
+    layout = torch.channels_last if last else torch.contiguous_format
+    tuned = network.thaw(tuning.layers, norms=tuning.norms == "moving")
+    _lay_out(network, layout)
+    if teacher is not None and last:
+        # a copy, so that the layout of the caller's network stays
+        teacher = _lay_out(copy.deepcopy(teacher), layout)
+    feed = InputFeed(
+        data,
+        recipe,
+        device=device,
+        teacher=teacher,
+        features=network.head.matches_features,
+        memory_format=layout,
+    )
+    groups = [
+        Group(network.head.trained_parameters()),
+        Group(tuned, rate=tuning.backbone_rate, decay=tuning.backbone_decay),
+    ]
+    try:
+        return fit(
+            network,
+            feed,
+            recipe,
+            groups=groups,
+            criterion=network.head.criterion,
+            compiled=tuning.compiled,
+            **options,
+        )
+    finally:
+        network.freeze()
+        _lay_out(network.eval(), torch.contiguous_format)
+
+
+def _lay_out(module: Any, layout: torch.memory_format) -> Any:
+    """The module, its weights in another layout; the stubs of ``to`` do not know the keyword."""
+    return module.to(memory_format=layout)
 
 
 @flat(recipe=Recipe)

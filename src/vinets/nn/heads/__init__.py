@@ -7,12 +7,15 @@ from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
 from vinets.nn.heads.mlp import MLPHead
 from vinets.nn.heads.pieces import LinearPath, SpatialSum
 from vinets.nn.heads.polynomial import PolynomialHead
+from vinets.nn.heads.products import ProductsHead
 from vinets.nn.heads.random import (
     LocalRandomMonomials,
     LocalSameDegrees,
     RandomMonomials,
     SameDegrees,
 )
+from vinets.nn.heads.simkd import SimKDHead
+from vinets.nn.heads.units import ReLUUnits, UnitsHead
 from vinets.nn.heads.vanishing import GlobalPolynomials, VanishingHead
 
 __all__ = [
@@ -33,9 +36,13 @@ __all__ = [
     "PolynomialHead",
     "PolynomialMap",
     "PooledHead",
+    "ProductsHead",
     "RandomMonomials",
+    "ReLUUnits",
     "Reference",
     "SameDegrees",
+    "SimKDHead",
     "SpatialSum",
+    "UnitsHead",
     "VanishingHead",
 ]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from vinets.nn.heads.maps import HeadMaps
 from vinets.registry import Registry
+from vinets.settings import Shaping
 
 HEADS: Registry[type[Head]] = Registry("head", "vinets.nn.heads")
 """Every class of heads by its kind: those of this package, and those defined elsewhere."""
@@ -33,6 +34,7 @@ class Head(nn.Module, ABC):
     label: ClassVar[str]  # in tables; the kind, unless the class says otherwise
     vanishing: ClassVar[bool] = False  # polynomials that vanish on the classes make a VI-Net
     rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
+    matches_features: ClassVar[bool] = False  # learns what the uncut network's classifier sees
     stands_beside: ClassVar[tuple[str, ...]] = ("global", "local")  # placements of VI heads
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -79,6 +81,11 @@ class Head(nn.Module, ABC):
         """
         return None
 
+    @property
+    def criterion(self) -> Callable[..., Tensor] | None:
+        """A loss of its own, see :data:`vinets.training.loop.Criterion`; None is the usual one."""
+        return None
+
     def trained_parameters(self) -> list[nn.Parameter]:
         """The parameters that fine-tuning changes."""
         return [p for p in self.parameters() if p.requires_grad]
@@ -98,6 +105,8 @@ class Reference:
     make_points: Callable[[], Tensor]  # variables (m, n) on training data, to standardise others
     max_degree: int = 5  # of random monomials
     seed: int = 0  # of random monomials and initial weights
+    shaping: Shaping = Shaping()  # sizes, where they are not those of the VI head
+    make_classifier: Callable[[], nn.Linear] | None = None  # of the uncut network
 
     @property
     def channels(self) -> int:
@@ -122,5 +131,7 @@ class Reference:
 
     @cached_property
     def parameters(self) -> int:
-        """How many numbers the VI head stores, folded."""
+        """How many numbers a head may store, folded: as many as the VI head, if nothing is said."""
+        if self.shaping.head_parameters is not None:
+            return self.shaping.head_parameters
         return sum(self.head.folded().parts().values())

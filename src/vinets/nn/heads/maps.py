@@ -29,6 +29,7 @@ class LinearMap:
     matrix: Tensor  # W of shape (rows, columns), or (columns,) for the diagonal of one
     copies: int = 1
     averaged: int = 1
+    lipschitz: float = 1.0  # of the activation behind it
 
     def dense(self) -> Tensor:
         """The whole matrix; for small ones, to check or to look at."""
@@ -51,7 +52,7 @@ class PolynomialMap:
 class HeadMaps:
     """All maps of a folded head, from the latents to the logits."""
 
-    before: tuple[LinearMap, ...]  # each with a 1-Lipschitz activation, or none, behind it
+    before: tuple[LinearMap, ...]  # each with an activation, or none, behind it
     final: LinearMap  # to the K logits
     polynomials: PolynomialMap | None = None  # between those
     path: Tensor | None = None  # (K, C P): logits linear in the latents, added to the others

@@ -1,0 +1,51 @@
+"""The last linear layer of an uncut network, and what it sees."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vinets.running import Inputs, call, evaluating, logits_of
+
+
+def classifier_of(model: nn.Module, example: Inputs) -> nn.Linear:
+    """The linear layer whose outputs are the logits of ``model``."""
+    outputs: list[tuple[nn.Linear, Tensor]] = []
+
+    def watch(module: nn.Linear, _: object, output: Tensor) -> None:
+        outputs.append((module, output))
+
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    handles = [module.register_forward_hook(watch) for module in linear]
+    try:
+        with evaluating(model):
+            logits = logits_of(call(model, example))
+    finally:
+        for handle in handles:
+            handle.remove()
+    for module, output in reversed(outputs):
+        if output.shape == logits.shape and torch.equal(output, logits):
+            return module
+    raise ValueError(
+        "The network has no linear layer whose outputs are its logits, so its classifier cannot be "
+        "taken over. Choose another head."
+    )
+
+
+class Penultimate:
+    """Runs a network, and returns what its last linear layer saw instead of the logits."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.classifier: nn.Linear | None = None
+
+    def __call__(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        if self.classifier is None:
+            self.classifier = classifier_of(self.model, inputs[0] if inputs else named)
+        seen: list[Tensor] = []
+        handle = self.classifier.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+        try:
+            self.model(*inputs, **named)
+        finally:
+            handle.remove()
+        return seen[0]

@@ -1,0 +1,144 @@
+r"""Products of linear forms at every position: polynomials in factored form.
+
+.. math:: p_j(h) = \prod_{i=1}^{d} (a_{ij}^\top h + b_{ij})
+
+A generator of degree 2 with one positive and one negative eigenvalue is such a product. Training
+moves the factors; :meth:`ProductsHead.to_polynomials` expands them into ordinary monomials.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations_with_replacement
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vinets.algebra.shared import SharedPolynomials
+from vinets.algebra.terms import TermSet
+from vinets.checks import parameter_error
+from vinets.nn.heads.base import Reference
+from vinets.nn.heads.units import NormalizedForms, UnitsHead
+
+MOST_TERMS = 200_000
+
+
+class ProductsHead(UnitsHead):
+    """Products of ``factors`` forms at every position, summed with spatial weights.
+
+    Parameters
+    ----------
+    channels, positions, classes, count, rank
+        See :class:`vinets.nn.heads.units.UnitsHead`.
+    factors : int, default=2
+        Forms in a product, 1 to 5: the degree of the polynomials.
+    offset : float, default=0.0
+        What the factors but the first start from: 0 for products of centred forms, 1 to start near
+        the first form alone.
+    """
+
+    kind, label, rank = "products", "products", 110
+
+    def __init__(
+        self,
+        channels: int,
+        positions: int,
+        classes: int,
+        *,
+        count: int,
+        rank: int,
+        factors: int = 2,
+        offset: float = 0.0,
+        normalized: bool = True,
+    ) -> None:
+        if not 1 <= factors <= 5:
+            raise parameter_error("ProductsHead", "factors", "an integer from 1 to 5", factors)
+        super().__init__(
+            channels,
+            positions,
+            classes,
+            count=count,
+            rank=rank,
+            factors=factors,
+            normalized=normalized,
+        )
+        if isinstance(self.forms, NormalizedForms) and offset:
+            with torch.no_grad():
+                self.forms.bias[count:] = offset
+                self.forms.gain[count:] = 1 / (1 + offset)
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self:
+        shaping = reference.shaping
+        return cls(
+            *reference.shape,
+            reference.classes,
+            count=cls.fitting(reference, shaping.factors),
+            rank=cls.rank_of(reference),
+            factors=shaping.factors,
+            offset=shaping.offset,
+        )
+
+    def units(self, forms: Tensor) -> Tensor:
+        first, *others = forms.split(self.count, -1)
+        for other in others:
+            first = first * other
+        return first
+
+    @property
+    def lipschitz(self) -> float:
+        return 1.0 if self.factors == 1 else math.inf  # a product of unbounded forms has no bound
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | {"factors": self.factors}
+
+    def to_polynomials(self) -> SharedPolynomials:
+        """The products, expanded into monomials of the channels at a position."""
+        plain = self.folded().double().cpu()
+        assert isinstance(plain.forms, nn.Linear)
+        channels = self.shape[0]
+        size = math.comb(channels + self.factors, self.factors)
+        if size > MOST_TERMS:
+            raise ValueError(
+                f"{self.factors} factors in {channels} channels expand to {size:,} monomials, more "
+                f"than {MOST_TERMS:,}. Evaluate the head as it is, in factored form."
+            )
+        weight = plain.forms.weight.detach().unflatten(0, (self.factors, self.count))
+        bias = plain.forms.bias.detach().unflatten(0, (self.factors, self.count))
+        forms = torch.cat([bias[..., None], weight], -1)  # (d, N, 1 + C), the constant first
+        terms: list[tuple[int, ...]] = [()]
+        values = torch.ones(self.count, 1, dtype=torch.float64)
+        for form in forms:
+            terms, values = _times(terms, values, form, channels)
+        blocks = _blocks(terms, self.factors)
+        owners = torch.zeros(self.count, dtype=torch.int64)
+        return SharedPolynomials(
+            TermSet(channels, blocks), values[:, 1:].contiguous(), values[:, 0].clone(), owners
+        )
+
+
+def _times(
+    terms: list[tuple[int, ...]], values: Tensor, form: Tensor, channels: int
+) -> tuple[list[tuple[int, ...]], Tensor]:
+    """Polynomials times affine forms (N, 1 + C); terms are sorted positions of variables."""
+    degree = len(terms[-1]) + 1
+    every = [
+        t for d in range(degree + 1) for t in combinations_with_replacement(range(channels), d)
+    ]
+    place = {term: index for index, term in enumerate(every)}
+    made = values.new_zeros(len(values), len(every))
+    made[:, : len(terms)] = values * form[:, :1]
+    for variable in range(channels):
+        index = torch.tensor([place[tuple(sorted((*term, variable)))] for term in terms])
+        made.index_add_(1, index, values * form[:, variable + 1, None])
+    return every, made
+
+
+def _blocks(terms: list[tuple[int, ...]], degree: int) -> tuple[np.ndarray, ...]:
+    """Terms by degree, as positions of their variables; the constant is kept elsewhere."""
+    found = [np.zeros((0, 0), dtype=np.int64)]
+    for d in range(1, degree + 1):
+        found.append(np.array([term for term in terms if len(term) == d], dtype=np.int64))
+    return tuple(found)

@@ -1,0 +1,137 @@
+"""Products of forms, ReLU units beside them, and the projector of SimKD."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from vinets.nn.heads import ProductsHead, Reference, ReLUUnits, SimKDHead
+from vinets.nn.heads.units import NormalizedForms, SpatialPatterns
+from vinets.settings import Shaping
+from vinets.testing.heads import HeadContract, lived
+
+
+class TestProducts(HeadContract):
+    def make(self):
+        return ProductsHead(6, 4, 3, count=5, rank=3, factors=3)
+
+
+class TestGatedProducts(HeadContract):
+    def make(self):
+        return ProductsHead(6, 4, 3, count=5, rank=4, factors=2, offset=1.0)
+
+
+class TestReLUUnits(HeadContract):
+    def make(self):
+        return ReLUUnits(6, 4, 3, count=5, rank=2)
+
+
+class TestSimKD(HeadContract):
+    def make(self):
+        return SimKDHead(6, 4, 3, features=7, width=5)
+
+
+class TestSimKDWithoutSquare(HeadContract):
+    shape = (6, 5)
+
+    def make(self):
+        return SimKDHead(6, 5, 3, features=7, width=5)
+
+
+def reference(budget, shape=(6, 16), classes=3, **shaping):
+    return Reference(
+        shape,
+        classes,
+        lambda: pytest.fail("no VI head is needed"),
+        lambda: pytest.fail("no points are needed"),
+        shaping=Shaping(head_parameters=budget, **shaping),
+        make_classifier=lambda: nn.Linear(20, classes),
+    )
+
+
+@pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits, SimKDHead])
+@pytest.mark.parametrize("budget", [600, 2_000, 9_000])
+def test_heads_to_measure_fill_their_budget_and_never_pass_it(kind, budget):
+    head = kind.beside(reference(budget))
+    size = sum(head.folded().parts().values())
+    assert 0.85 * budget < size <= budget
+
+
+@pytest.mark.parametrize("factors", [1, 2, 3, 4])
+def test_products_expand_to_ordinary_polynomials(factors):
+    head = ProductsHead(4, 9, 3, count=5, rank=4, factors=factors)
+    lived(head).eval().double()
+    points = torch.randn(20, 4, dtype=torch.float64)
+    plain = head.folded()
+    expected = plain.units(plain.forms(points))
+    found = head.to_polynomials()
+    np.testing.assert_allclose(found.evaluate(points), expected.detach(), rtol=1e-9, atol=1e-12)
+    assert found.terms.degrees.max() == factors
+
+
+def test_an_expansion_that_nobody_could_read_is_refused():
+    head = ProductsHead(64, 4, 3, count=2, rank=2, factors=5)
+    with pytest.raises(ValueError, match="factored form"):
+        head.to_polynomials()
+
+
+def test_patterns_begin_as_low_frequencies():
+    sums = SpatialPatterns(2, 16, 3)
+    patterns = sums.patterns.detach() * 16
+    torch.testing.assert_close(patterns[0], torch.ones(16))
+    torch.testing.assert_close(patterns @ patterns.mT / 16, torch.eye(3), atol=1e-5, rtol=0)
+    grid = patterns[1].view(4, 4)  # varies along one axis only
+    assert (grid.std(0).max() < 1e-6) != (grid.std(1).max() < 1e-6)
+
+
+def test_sums_are_those_of_the_weights_at_every_position():
+    sums = SpatialPatterns(5, 7, 4)
+    y = torch.randn(3, 7, 5)
+    torch.testing.assert_close(sums(y), (y * sums.matrix()).sum(1))
+
+
+def test_forms_are_batch_normalised():
+    forms, norm = NormalizedForms(6, 9), nn.BatchNorm1d(9)
+    standard = nn.BatchNorm1d(6, affine=False)
+    with torch.no_grad():
+        for p, q in ((forms.gain, norm.weight), (forms.bias, norm.bias)):
+            p.copy_(torch.randn(9))
+            q.copy_(p)
+    mixed = torch.randn(6, 6)
+    for step in range(200):
+        h = torch.randn(50, 4, 6) @ mixed + torch.arange(6.0)
+        rows = h.reshape(-1, 6)
+        expected = norm(standard(rows) @ forms.weight.mT)
+        found = forms(h).reshape(-1, 9)
+        if step == 0:
+            torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-3)
+            weights = torch.randn(9)
+            gradients = [
+                torch.autograd.grad((values.square() @ weights).sum(), forms.weight)[0]
+                for values in (found, expected)
+            ]
+            torch.testing.assert_close(*gradients, atol=1e-2, rtol=1e-3)
+    forms.eval(), norm.eval(), standard.eval()
+    # running moments are averages: those of forms and those that follow from channels are close
+    agreed = forms(h).reshape(-1, 9), norm(standard(rows) @ forms.weight.mT)
+    torch.testing.assert_close(*agreed, atol=0.1, rtol=0.05)
+    torch.testing.assert_close(forms.folded()(h), forms(h), atol=1e-4, rtol=1e-4)
+
+
+def test_the_loss_of_simkd_is_the_distance_of_features():
+    head = SimKDHead(6, 4, 3, features=7, width=5).train()
+    latents, taught = torch.randn(8, 6, 4), torch.rand(8, 7)
+    logits = head(latents)
+    seen = head.features(latents)
+    loss = head.criterion(logits, torch.zeros(8, dtype=torch.int64), taught, None)
+    torch.testing.assert_close(loss, (seen - taught).square().mean() / taught.square().mean())
+    assert not any(p.requires_grad for p in head.classifier.parameters())
+
+
+def test_the_classifier_of_the_uncut_network_is_taken_over():
+    ours = nn.Linear(20, 3)
+    given = reference(3_000)
+    given.make_classifier = lambda: ours
+    head = SimKDHead.beside(given)
+    assert torch.equal(head.classifier.weight, ours.weight)
+    assert torch.equal(head.classifier.bias, ours.bias)
