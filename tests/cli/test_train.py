@@ -36,7 +36,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(call, base, tmp_pat
     whole = loop._epoch
 
     def stop_in_the_second(*arguments):
-        if arguments[4] == 2:
+        if arguments[3] == 2:
             raise KeyboardInterrupt
         return whole(*arguments)
 
