@@ -81,10 +81,16 @@ def _is_whole(value: Any, low: int = 1) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
 
 
-def whole(low: int = 1) -> Domain:
-    """Integers from ``low`` on."""
+def whole(low: int = 1, high: int | None = None) -> Domain:
+    """Integers from ``low`` on, perhaps up to ``high``."""
     accepted = "a positive integer" if low == 1 else f"an integer of at least {low}"
-    return Domain(accepted, lambda value: _is_whole(value, low), typed=int)
+    if high is not None:
+        accepted = f"an integer from {low} to {high}"
+    return Domain(
+        accepted,
+        lambda value: _is_whole(value, low) and (high is None or value <= high),
+        typed=int,
+    )
 
 
 def real(low: float, high: float = math.inf, *, high_included: bool = False) -> Domain:

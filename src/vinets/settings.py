@@ -72,8 +72,9 @@ class Placing(Options):
     panel: ClassVar[str] = "Head"
     placement: str = option(
         "global",
-        choice("global", "local"),
-        "A point an example, or one at every position of the map.",
+        choice("global", "local", "products"),
+        "Polynomials of one point an example, of one at every position of the map, or products of "
+        "forms at every position.",
     )
     linear_path: int = option(
         0, whole(0), "Channels of a linear path beside the polynomials; 0 for none."
@@ -319,27 +320,22 @@ class Tuning(Options):
 
 @dataclass(frozen=True)
 class Shaping(Options):
-    """Size of a head that is made to measure; heads of the paper take theirs from the ideals."""
+    """Size of products of forms; other polynomials take theirs from the ideals."""
 
     panel: ClassVar[str] = "Head"
     head_parameters: int | None = option(
         None,
         optional(whole()),
-        "Numbers that a head may store, at most.",
-        shown="as many as the VI head",
+        "Numbers that the head may store, at most.",
+        shown="those of 512 products; of a baseline, as many as the VI head",
     )
-    factors: int = option(2, whole(), "Linear forms in a product, 1 to 5.")
+    factors: int = option(2, whole(1, 5), "Linear forms in a product, 1 to 5.")
     spatial_rank: int | None = option(
         16, count(), "Patterns of weights over the positions that sums share.", shown="16"
     )
     offset: float = option(
         0.0, real(0), "Where factors but the first start: 0 for pure products, 1 for a line."
     )
-
-    def check(self, owner: str) -> None:
-        super().check(owner)
-        if self.factors > 5:
-            raise parameter_error(owner, "factors", "an integer from 1 to 5", self.factors)
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,10 @@ def test_a_preset_names_network_and_cut_and_gives_way_to_options(
             ["--cut", "relu3", "--keep", "none"],
             "--keep must be a positive integer, a share such as 50%, or all",
         ),
-        (["--cut", "relu3", "--placement", "both"], "--placement must be 'global' or 'local'"),
+        (
+            ["--cut", "relu3", "--placement", "both"],
+            "--placement must be 'global', 'local' or 'products'",
+        ),
         (["--cut", "relu3", "--learning-rate", "-1"], "--learning-rate must be a number"),
         (
             ["--cut", "relu3", "--components", "2", "--psi", "1e-30", "--max-degree", "1"],

@@ -42,7 +42,7 @@ def others(monkeypatch):
     ("command", "told"),
     [
         ("build", "too: linear, flat, linear, pooled, MLP, random monomials"),
-        ("build", "local ReLU, other head."),
+        ("build", "SimKD, other head."),
         ("ideal", "agd, cg, pcg, bpcg, other or exact"),
         ("evaluate", "'digits', 'cifar10:DIR'"),
         ("evaluate", "WebP sheets, other:THING, a folder of images by class"),

@@ -38,6 +38,17 @@ def test_sizes_are_comparable(latents, placement):
     assert sizes["linear, flat"] == 10 * (64 * 16 + 1) and sizes["linear, pooled"] == 650
 
 
+def test_products_have_baselines_of_their_size(latents, model):
+    net = build(latents, placement="products", head_parameters=60_000, factors=3, progress=None)[0]
+    others = baselines(net, latents, model=model)
+    numbers = sum(net.head.folded().parts().values())
+    sizes = {name: sum(n.head.folded().parts().values()) for name, n in others.items()}
+    assert 58_000 < numbers <= 60_000
+    for name in ("local ReLU units", "SimKD", "MLP"):
+        assert 0.95 * numbers < sizes[name] <= numbers, name
+    assert "SimKD" not in baselines(net, latents)  # it takes over what only the model has
+
+
 def test_seeds_make_the_baselines_and_leave_the_state_outside_alone(latents):
     net = build(latents, **SMALL)[0]
     torch.manual_seed(5)
@@ -63,21 +74,21 @@ def test_baselines_of_baselines_are_refused(latents):
         baselines(other, latents)
 
 
-@pytest.mark.parametrize("placement", ["global", "local"])
+@pytest.mark.parametrize("placement", ["global", "local", "products"])
 def test_one_baseline_is_drawn_as_among_all(latents, placement):
     net = build(latents, placement=placement, linear_path=2, **SMALL)[0]
     for name, network in baselines(net, latents, seed=2).items():
-        reference = reference_to(latents, lambda: net.head, seed=2)
+        reference = reference_to(latents, lambda: net.head, seed=2, placement=placement)
         one = baseline(network.head.kind, reference).state_dict()
         assert all(torch.equal(t, one[k]) for k, t in network.head.state_dict().items()), name
     with pytest.raises(ValueError, match=r"'vanishing' is no baseline here. There are: linear, "):
         baseline("vanishing", reference_to(latents, lambda: net.head))
 
 
-@pytest.mark.parametrize("placement", ["global", "local"])
-def test_kinds_are_known_before_anything_is_made(latents, placement):
+@pytest.mark.parametrize("placement", ["global", "local", "products"])
+def test_kinds_are_known_before_anything_is_made(latents, model, placement):
     net = build(latents, placement=placement, **SMALL)[0]
-    made = [network.head.kind for network in baselines(net, latents).values()]
+    made = [network.head.kind for network in baselines(net, latents, model=model).values()]
     assert kinds_beside(placement) == made
 
 

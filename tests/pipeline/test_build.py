@@ -204,7 +204,10 @@ def test_equal_seeds_build_equal_networks(model, train):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"placement": "middle"}, r"'placement' parameter of build.*'global' or 'local'"),
+        (
+            {"placement": "middle"},
+            r"'placement' parameter of build.*'global', 'local' or 'products'",
+        ),
         ({"order": "tanh"}, r"'order' parameter of build"),
         ({"score": "best"}, r"'score' parameter of build.*'separation'"),
         ({"components": 0}, r"'components' parameter of build"),

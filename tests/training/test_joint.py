@@ -150,6 +150,7 @@ def test_a_tuned_network_is_saved_with_its_own_backbone(make, model, train, tmp_
     folded = net.folded()
     folded.save_pretrained(tmp_path)
     again = VINet.from_pretrained(tmp_path, backbone=copy.deepcopy(model))
+    assert again.record.notes["tuned"] == "all"
     images = train.example(4)
     assert torch.equal(again(images), folded(images))
     torch.testing.assert_close(folded(images), net(images), rtol=1e-3, atol=1e-4)

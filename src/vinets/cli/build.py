@@ -16,6 +16,15 @@ from vinets.settings import TrialSettings
 
 if TYPE_CHECKING:
     from vinets.models import Preset
+    from vinets.pipeline.trial import Trial
+
+
+Baselines = Annotated[
+    bool,
+    option(
+        RUNNING, "Train and measure other heads, too: {baselines}.", "--baselines/--no-baselines"
+    ),
+]
 
 
 # the recipe has the seed of the command, and all of the data is used
@@ -42,14 +51,7 @@ def build(
             "polynomials and monomials. Other options override it.",
         ),
     ] = None,
-    baselines: Annotated[
-        bool,
-        option(
-            RUNNING,
-            "Train and measure other heads, too: {baselines}.",
-            "--baselines/--no-baselines",
-        ),
-    ] = False,
+    baselines: Baselines = False,
     common: Common,
 ) -> None:
     """Cut a network and put polynomials that vanish on its classes behind the cut.
@@ -63,32 +65,24 @@ def build(
 
     Example: vinets build out/resnet18 --data cifar10:data --preset VI-Net18-Small --out out/small
 
-    Where there is a map, --placement local --distill 0.7 is smaller and more accurate.
+    Where there is a map, --placement local --distill 0.7 is smaller and more accurate. Most
+    accurate are products of forms with the backbone tuned beside them, which takes longer:
+
+    Example: vinets build out/resnet18 --data cifar10:data --cut layer1.1.bn2 --placement products
+    --tune all --distill 0.7 --learning-rate 0.1 --schedule one-cycle --out out/products
     """
-    from vinets.ideals.choose import choose_ideal
-    from vinets.models import preset as preset_of
     from vinets.pipeline.compare import compare_heads
     from vinets.pipeline.opening import open_uncut, require_weights
-    from vinets.pipeline.trial import Trial
     from vinets.report import comparison_table, print_table
 
-    if preset is None and cut is None:
-        raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --preset.")
-    if preset is None and model is None:
-        raise ValueError("Pass MODEL, a folder or the name of a network, or --preset.")
-    chosen = None if preset is None else preset_of(preset)
-    if chosen is not None:
-        settings = _sized(chosen, settings)
-        cut, model = cut or chosen.cut, model or chosen.backbone
-    trial = Trial(cut=cut_of(cut or ""), seed=common.seed, **vars(settings))
-    choose_ideal(trial.finding, trial.placing, trial.projecting)  # complains before any work
-    opened, _, split = open_uncut(model or "", **vars(reading))
+    model, trial, backbone = _chosen(preset, model, cut, settings, common.seed)
+    opened, _, split = open_uncut(model, **vars(reading))
     require_weights(opened)
     assert split is not None  # --data is required
-    if chosen is not None and opened.architecture not in (None, chosen.backbone):
+    if backbone is not None and opened.architecture not in (None, backbone):
         raise ValueError(
-            f"{chosen.name} is a {chosen.backbone}, and the network given is a "
-            f"{opened.architecture}. Pass --cut in place of --preset."
+            f"{preset} is a {backbone}, and the network given is a {opened.architecture}. Pass "
+            "--cut in place of --preset."
         )
     with watching(common.quiet) as progress:
         result = compare_heads(
@@ -107,6 +101,33 @@ def build(
     note(str(result.comparison.build), common.quiet)
     print_table(comparison_table(result.comparison))
     note(f"Saved in {out}. Next: vinets evaluate {out} --data {reading.data}", common.quiet)
+
+
+def _chosen(
+    preset: str | None, model: str | None, cut: str | None, settings: TrialSettings, seed: int
+) -> tuple[str, Trial, str | None]:
+    """The network, what is made of it, and which network the preset is for."""
+    from vinets.ideals.choose import choose_ideal
+    from vinets.models import preset as preset_of
+    from vinets.pipeline.trial import Trial
+
+    if preset is None and cut is None:
+        raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --preset.")
+    if preset is None and model is None:
+        raise ValueError("Pass MODEL, a folder or the name of a network, or --preset.")
+    backbone = None
+    if preset is not None:
+        chosen = preset_of(preset)
+        settings, backbone = _sized(chosen, settings), chosen.backbone
+        cut, model = cut or chosen.cut, model or backbone
+    trial = Trial(cut=cut_of(cut or ""), seed=seed, **vars(settings))
+    choose_ideal(trial.finding, trial.placing, trial.projecting)  # complains before any work
+    if trial.tuning.tune != "head" and trial.caching.views is not None:
+        raise ValueError(
+            f"--views caches latents of a backbone that stays as it is, and --tune "
+            f"{trial.tuning.tune} changes it. Pass one of the two."
+        )
+    return model or "", trial, backbone
 
 
 def _sized(chosen: Preset, settings: TrialSettings) -> TrialSettings:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vinets.data import DataSplit
+    from vinets.nn import CutNetwork
     from vinets.pipeline.opening import Opened
 
 
@@ -70,7 +71,6 @@ def theory(
     from vinets.data.sources import draw_from
     from vinets.files import write_json, write_text
     from vinets.measure import machine
-    from vinets.pipeline.opening import Opened, check_inputs, open_cut
     from vinets.plain import as_plain
     from vinets.report import html, print_page, theory_page
     from vinets.running import resolve_device
@@ -79,11 +79,9 @@ def theory(
     seeded(common.seed)
     on = resolve_device("vinets", common.device)
     opened, example, split = _open(model, reading)
-    network = None if vinet is None else open_cut(vinet, made_of=opened)
-    if network is not None:
-        check_inputs(Opened(str(vinet), network), example)
-    if cut is None and network is None:
+    if cut is None and vinet is None:
         raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --vinet.")
+    network = None if vinet is None else _open_vinet(vinet, opened, example)
     where = cut_of(cut) if cut is not None else network.record.cut if network is not None else ""
     drawn = None if split is None else draw_from(split.train, reading.examples, common.seed)
     with watching(common.quiet) as progress:
@@ -111,6 +109,15 @@ def theory(
         print_json(facts)
         return
     print_page(page, PICTURES if out is None else f"The figures are in {out / 'theory.html'}.")
+
+
+def _open_vinet(folder: Path, uncut: Opened, example: Tensor) -> CutNetwork:
+    """The network that is studied beside the uncut one, which takes the same inputs."""
+    from vinets.pipeline.opening import Opened, check_inputs, open_cut
+
+    network = open_cut(folder, made_of=uncut)
+    check_inputs(Opened(str(folder), network), example)
+    return network
 
 
 def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, DataSplit | None]:

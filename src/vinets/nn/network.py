@@ -169,7 +169,7 @@ def _frozen(backbone: nn.Module) -> nn.Module:
 
 def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
     """A :class:`VINet` if the head has vanishing polynomials, else a plain :class:`CutNetwork`."""
-    return (VINet if head.vanishing else CutNetwork)(backbone, reader, head, record)
+    return (VINet if head.placement else CutNetwork)(backbone, reader, head, record)
 
 
 def input_fields(inputs: Inputs) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from inspect import getattr_static
 import torch
 from torch import Tensor, nn
 
-from vinets.nn.heads import HEADS, Head, PolynomialHead, Reference
-from vinets.nn.network import CutNetwork, VINet, network_of
+from vinets.nn.classifier import classifier_of
+from vinets.nn.heads import HEADS, PLACEMENTS, Head, PolynomialHead, Reference
+from vinets.nn.network import CutNetwork, VINet, example_inputs, network_of
 from vinets.pipeline.build import seeded
 from vinets.pipeline.collect import Latents
+from vinets.running import device_of
 from vinets.settings import Shaping
 
 SHAPING = Shaping()
@@ -21,7 +23,12 @@ INHERITED = getattr_static(Head, "beside")
 
 
 def baselines(
-    network: VINet, latents: Latents, *, max_degree: int = 5, seed: int = 0
+    network: VINet,
+    latents: Latents,
+    *,
+    model: nn.Module | None = None,
+    max_degree: int = 5,
+    seed: int = 0,
 ) -> dict[str, CutNetwork]:
     """Networks with other heads behind the same cut, untrained.
 
@@ -31,6 +38,8 @@ def baselines(
         The network to compare with; its backbone is shared.
     latents : Latents
         What it was built on.
+    model : Module or None, default=None
+        The uncut network, for baselines that take its classifier over; without it there are none.
     max_degree : int, default=5
         Of the random monomials.
     seed : int, default=0
@@ -44,13 +53,20 @@ def baselines(
         pooled map, and for the global placement on the components that the polynomials see; an
         MLP that stores about as many numbers as the VI head; the same head with random monomials,
         of any degree up to ``max_degree`` and of the same degrees; for the local placement also
-        with ReLU.
+        with ReLU. Products have ReLU units and the projector of SimKD beside them instead.
     """
-    if not network.head.vanishing:
+    if not network.head.placement:
         raise ValueError(
             f"baselines are made for a VI-Net. Got a head of kind {network.head.kind!r} instead."
         )
-    reference = reference_to(latents, lambda: network.head, max_degree=max_degree, seed=seed)
+    reference = reference_to(
+        latents,
+        lambda: network.head,
+        max_degree=max_degree,
+        seed=seed,
+        placement=network.head.placement,
+        model=model,
+    )
     made: dict[str, CutNetwork] = {}
     for one in _draw(reference):
         other = network_of(network.backbone, network.reader, one, network.record)
@@ -66,8 +82,9 @@ def reference_to(
     *,
     max_degree: int = 5,
     seed: int = 0,
+    placement: str = "global",
     shaping: Shaping = SHAPING,
-    make_classifier: Callable[[], nn.Linear] | None = None,
+    model: nn.Module | None = None,
 ) -> Reference:
     """What baselines of a VI head are made from; the head is made when one of them needs it."""
     made = cache(head)
@@ -85,6 +102,11 @@ def reference_to(
         order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
         return every[order[:POINTS].to(device)]
 
+    def classifier() -> nn.Linear:
+        assert model is not None
+        example = example_inputs(latents.record.inputs, 2, device_of(model))
+        return classifier_of(model, example)
+
     return Reference(
         latents.shape,
         latents.n_classes,
@@ -93,7 +115,8 @@ def reference_to(
         max_degree,
         seed,
         shaping,
-        make_classifier,
+        None if model is None else classifier,
+        placement,
     )
 
 
@@ -109,7 +132,7 @@ def kinds_beside(placement: str) -> list[str]:
 
 def labels() -> list[str]:
     """Labels of all heads that a VI head of some placement is compared with, by rank."""
-    kinds = {kind for placement in ("global", "local") for kind in kinds_beside(placement)}
+    kinds = {kind for placement in PLACEMENTS for kind in kinds_beside(placement)}
     return list(dict.fromkeys(head.label for head in _ranked() if head.kind in kinds))
 
 
@@ -141,7 +164,7 @@ def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
     alone = last is not None and reference.shaping.head_parameters is not None
     with seeded(reference.seed):
         for kind in _ranked():
-            if kind is not last and (alone or not kind.stands_beside):
+            if kind is not last and (alone or reference.placement not in kind.stands_beside):
                 continue
             head = kind.beside(reference)
             if head is not None:

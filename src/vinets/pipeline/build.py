@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import nn
 from vinets.algebra.terms import TermSet
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.choose import choose_ideal
-from vinets.nn.heads import LinearPath, LocalHead, VanishingHead
+from vinets.nn.heads import LinearPath, LocalHead, ProductsHead, VanishingHead
 from vinets.nn.network import VINet
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.options import flat
@@ -31,7 +32,7 @@ from vinets.pipeline.vanish import (
 )
 from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress, progress_of
-from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning
+from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning, Shaping
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,13 @@ class Design:
         return self.placing.placement == "local"
 
 
-@flat(collecting=Collecting, placing=Placing, projecting=Projecting, pruning=Pruning)
+@flat(
+    collecting=Collecting,
+    placing=Placing,
+    projecting=Projecting,
+    pruning=Pruning,
+    shaping=Shaping,
+)
 def build(
     model: nn.Module | Latents,
     train_data: Any = None,
@@ -59,6 +66,7 @@ def build(
     placing: Placing,
     projecting: Projecting,
     pruning: Pruning,
+    shaping: Shaping,
     device: torch.device | str = "cpu",
     seed: int = 0,
     progress: Progress | str | None = "auto",
@@ -77,7 +85,7 @@ def build(
     ideal : ABM, OAVI, VCA or None, default=None
         The algorithm; None is the paper's ``ABM(psi=0.1, max_degree=5)``; in the local placement
         the degree is 2, or 1 where the channels are the variables.
-    collecting, placing, projecting, pruning
+    collecting, placing, projecting, pruning, shaping
         See :mod:`vinets.settings`; or their fields as keywords: ``per_class=512``,
         ``placement="local"``, ``components=32``, ``keep=16``, ``monomials=64``, ...
     device : str or torch.device, default="cpu"
@@ -112,6 +120,8 @@ def build(
             seed=seed,
             progress=progress,
         )
+    if placing.placement == "products":
+        return build_products(latents, shaping, seed)
     design = Design(placing, projecting, pruning)
     algorithm = choose_ideal(Finding(), placing, projecting) if ideal is None else ideal
     watch = progress_of(progress)
@@ -150,6 +160,34 @@ def assemble(
         "polynomials": generators.seconds + time.perf_counter() - begin,
     }
     return net, _report(net, latents, variables, generators, layer, seconds)
+
+
+def build_products(latents: Latents, shaping: Shaping, seed: int) -> tuple[VINet, BuildReport]:
+    """Put products of forms behind the cut; see :mod:`vinets.nn.heads.products`."""
+    begin = time.perf_counter()
+    with seeded(seed):
+        head = ProductsHead.made_for(latents.shape, latents.n_classes, shaping)
+    record = replace(latents.record, notes={"placement": "products", "seed": seed})
+    net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
+    expanded = [comb(latents.shape[0] + d - 1, d) for d in range(1, head.factors + 1)]
+    parts = net.folded().parts()
+    return net, BuildReport(
+        cut=latents.record.cut,
+        placement="products",
+        latent_shape=latents.shape,
+        examples=len(latents.store),
+        explained_variance=None,
+        generators_found=0,
+        generators_kept=head.count,
+        monomials_found=sum(expanded),
+        monomials_kept=sum(expanded),
+        coefficients_found=head.count * sum(expanded),
+        coefficients_kept=parts["coefficients"],
+        degrees=dict(enumerate(expanded, 1)),
+        parts=parts,
+        original_parameters=latents.original_parameters,
+        seconds={"latents": latents.seconds, "polynomials": time.perf_counter() - begin},
+    )
 
 
 @contextmanager

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from vinets.ideals.choose import choose_ideal
 from vinets.latent.cut import all_convolutions, paper_convolutions, share_removed
-from vinets.nn.classifier import classifier_of
 from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.baselines import baseline, reference_to
-from vinets.pipeline.build import assemble
+from vinets.pipeline.build import assemble, build_products
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.report import BuildReport
 from vinets.pipeline.setup import CHUNK, Setup
@@ -22,7 +21,6 @@ from vinets.pipeline.trial import Trial
 from vinets.pipeline.vanish import ClassGenerators, find_generators
 from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress
-from vinets.running import Inputs, each
 from vinets.settings import Recipe
 from vinets.training import LatentViews, cache_latents
 
@@ -91,6 +89,8 @@ class CutContext:
 
     def vinet(self, trial: Trial) -> tuple[VINet, BuildReport]:
         """The untrained VI-Net that a trial describes, and how it was built."""
+        if trial.placing.placement == "products":
+            return build_products(self.latents, trial.shaping, trial.seed)
         variables = self.variables(trial)
         self.progress.start("polynomials", 1)
         generators = self.generators(trial)
@@ -109,17 +109,13 @@ class CutContext:
             lambda: self.vinet(trial)[0].head,
             max_degree=trial.baseline_degree,
             seed=trial.seed,
+            placement=trial.placing.placement,
             shaping=trial.shaping,
-            make_classifier=lambda: classifier_of(self.setup.model, self.example),
+            model=self.setup.model,
         )
         head = baseline(trial.head, reference)
         made = network_of(latents.backbone, latents.reader, head, latents.record)
         return made.to(self.setup.device), None
-
-    @property
-    def example(self) -> Inputs:
-        """One test example on the device of the network."""
-        return each(self.setup.test.example(1), lambda tensor: tensor.to(self.setup.device))
 
     def views(self, trial: Trial) -> LatentViews:
         """Latents of augmented passes over all training data; the teacher's logits if need be."""

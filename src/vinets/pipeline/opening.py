@@ -175,7 +175,8 @@ def open_uncut(
 def open_cut(folder: str | Path, made_of: Opened | None = None) -> CutNetwork:
     """Open a network that ``vinets build`` wrote, folded.
 
-    Where an uncut network is given, ``made_of``, the backbone must have the weights of that one.
+    Where an uncut network is given, ``made_of``, the backbone must have the weights of that one, or
+    their shapes if it was tuned.
     """
     network = open_network(folder).network
     if not isinstance(network, CutNetwork):
@@ -184,7 +185,12 @@ def open_cut(folder: str | Path, made_of: Opened | None = None) -> CutNetwork:
         known = made_of.network.state_dict()
         for name, value in network.backbone.state_dict().items():
             original = known.get(name.removeprefix("model."))  # of networks without a trace
-            if original is None or not original.equal(value):
+            tuned = "tuned" in network.record.notes
+            if (
+                original is None
+                or original.shape != value.shape
+                or not (tuned or original.equal(value))
+            ):
                 raise ValueError(
                     f"{folder} was made of another network than {made_of.name}: {name} differs."
                 )

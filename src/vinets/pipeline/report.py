@@ -79,6 +79,19 @@ class BuildReport:
         """Everything that the whole network stores, folded."""
         return sum(self.parts.values())
 
+    def _polynomials(self) -> list[str]:
+        if self.placement == "products":
+            degree = max(self.degrees)
+            return [
+                f"polynomials: {self.generators_kept:,} products of {degree} forms, started at "
+                f"random ({self.monomials_kept:,} monomials if expanded)"
+            ]
+        return [
+            f"generators: {self.generators_found:,} found, {self.generators_kept:,} kept",
+            f"monomials:  {self.monomials_found:,} found, {self.monomials_kept:,} kept "
+            f"(coefficients {self.coefficients_found:,} to {self.coefficients_kept:,})",
+        ]
+
     def __str__(self) -> str:
         saved = 1 - self.parameters / self.original_parameters
         channels, positions = self.latent_shape
@@ -87,9 +100,7 @@ class BuildReport:
             f"cut at {self.cut}, {self.placement} placement: {channels} channels at "
             f"{positions} positions"
             + ("" if explained is None else f", projection keeps {explained:.1%} of the variance"),
-            f"generators: {self.generators_found:,} found, {self.generators_kept:,} kept",
-            f"monomials:  {self.monomials_found:,} found, {self.monomials_kept:,} kept "
-            f"(coefficients {self.coefficients_found:,} to {self.coefficients_kept:,})",
+            *self._polynomials(),
             "parameters: " + ", ".join(f"{k} {v:,}" for k, v in self.parts.items()),
             f"total:      {self.parameters:,} instead of {self.original_parameters:,}"
             + (f", {saved:.0%} fewer" if saved > 0 else ""),

@@ -108,6 +108,11 @@ def theory_page(study: Study, title: str, command: str, machine: Mapping[str, ob
 def kappa_sentence(study: Study) -> str:
     """How the complexity of the network behind the cut compares, and for which inputs."""
     network, log = study.network, study.log10_kappa
+    if log == math.inf:
+        return (
+            "Products of forms have no Lipschitz constant where the latents are not bounded, so R "
+            "behind the cut is infinite and no margin bound holds for it."
+        )
     if network is None or log is None or not math.isfinite(log):
         return "A layer is zero, so that its network has R = 0 and kappa means nothing."
     text = (

@@ -147,6 +147,8 @@ def _tune_backbone(
         )
     finally:
         network.freeze()
+        notes = network.record.notes | {"tuned": tuning.tune}
+        network.record = replace(network.record, notes=notes)
         _lay_out(network.eval(), torch.contiguous_format)
 
 

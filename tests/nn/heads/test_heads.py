@@ -31,7 +31,8 @@ class TestHeads(HeadContract):
 def test_the_table_of_heads_has_a_row_a_class():
     labels = {kind: head.label for kind, head in HEADS.items()}
     assert labels["linear"] == "linear, flat" and labels["local"] == "VI-Net"
-    assert {kind for kind, head in HEADS.items() if head.vanishing} == {"vanishing", "local"}
+    ours = {kind: head.placement for kind, head in HEADS.items() if head.placement}
+    assert ours == {"vanishing": "global", "local": "local", "products": "products"}
 
 
 def test_a_head_that_lacks_something_cannot_be_made():

@@ -1,6 +1,6 @@
 """What replaces the layers behind the cut: polynomials, and what they are compared with."""
 
-from vinets.nn.heads.base import HEADS, Head, Reference
+from vinets.nn.heads.base import HEADS, PLACEMENTS, Head, Reference
 from vinets.nn.heads.linear import ComponentsHead, LinearHead, PooledHead
 from vinets.nn.heads.local import LocalHead, LocalPolynomials, LocalReLUHead
 from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
@@ -20,6 +20,7 @@ from vinets.nn.heads.vanishing import GlobalPolynomials, VanishingHead
 
 __all__ = [
     "HEADS",
+    "PLACEMENTS",
     "ComponentsHead",
     "GlobalPolynomials",
     "Head",

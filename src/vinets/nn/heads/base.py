@@ -23,6 +23,9 @@ HEADS: Registry[type[Head]] = Registry("head", "vinets.nn.heads")
 """Every class of heads by its kind: those of this package, and those defined elsewhere."""
 
 
+PLACEMENTS = ("global", "local", "products")
+
+
 class Head(nn.Module, ABC):
     """Base of all heads: latents (B, C, P) to logits (B, K).
 
@@ -32,10 +35,12 @@ class Head(nn.Module, ABC):
 
     kind: ClassVar[str]  # one word, in files and on the command line
     label: ClassVar[str]  # in tables; the kind, unless the class says otherwise
-    vanishing: ClassVar[bool] = False  # polynomials that vanish on the classes make a VI-Net
+    placement: ClassVar[str] = ""  # how its polynomials stand, if with it a network is a VI-Net
     rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
     matches_features: ClassVar[bool] = False  # learns what the uncut network's classifier sees
-    stands_beside: ClassVar[tuple[str, ...]] = ("global", "local")  # placements of VI heads
+    stands_beside: ClassVar[tuple[str, ...]] = (
+        PLACEMENTS  # of the VI heads that it is a baseline of
+    )
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -107,6 +112,7 @@ class Reference:
     seed: int = 0  # of random monomials and initial weights
     shaping: Shaping = Shaping()  # sizes, where they are not those of the VI head
     make_classifier: Callable[[], nn.Linear] | None = None  # of the uncut network
+    placement: str = "global"  # of the VI head
 
     @property
     def channels(self) -> int:

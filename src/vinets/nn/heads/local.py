@@ -109,7 +109,7 @@ class LocalHead(LocalPolynomials):
     """The local head whose polynomials vanish on the classes."""
 
     kind, label, rank = "local", "VI-Net", 0
-    vanishing = True
+    placement = "local"
 
 
 class LocalReLUHead(LocalPolynomials):

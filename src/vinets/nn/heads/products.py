@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.checks import parameter_error
-from vinets.nn.heads.base import Reference
-from vinets.nn.heads.units import NormalizedForms, UnitsHead
+from vinets.nn.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
+from vinets.settings import Shaping
 
+COUNT = 512  # products, where nothing is said
 MOST_TERMS = 200_000
 
 
@@ -39,7 +40,8 @@ class ProductsHead(UnitsHead):
         the first form alone.
     """
 
-    kind, label, rank = "products", "products", 110
+    kind, label, rank = "products", "VI-Net", 0
+    placement = "products"
 
     def __init__(
         self,
@@ -70,16 +72,13 @@ class ProductsHead(UnitsHead):
                 self.forms.gain[count:] = 1 / (1 + offset)
 
     @classmethod
-    def beside(cls, reference: Reference) -> Self:
-        shaping = reference.shaping
-        return cls(
-            *reference.shape,
-            reference.classes,
-            count=cls.fitting(reference, shaping.factors),
-            rank=cls.rank_of(reference),
-            factors=shaping.factors,
-            offset=shaping.offset,
-        )
+    def made_for(cls, shape: tuple[int, int], classes: int, shaping: Shaping) -> Self:
+        """A head for latents of that shape: of the size asked for, or of :data:`COUNT` products."""
+        rank, factors = rank_of(shape, shaping), shaping.factors
+        budget = shaping.head_parameters
+        count = COUNT if budget is None else fitting(shape, classes, rank, factors, budget)
+        options: dict[str, Any] = {"factors": factors, "offset": shaping.offset}
+        return cls(*shape, classes, count=count, rank=rank, **options)
 
     def units(self, forms: Tensor) -> Tensor:
         first, *others = forms.split(self.count, -1)

@@ -38,7 +38,7 @@ class SimKDHead(Head):
 
     kind, label, rank = "simkd", "SimKD", 130
     matches_features = True
-    stands_beside = ()
+    stands_beside = ("products",)
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from vinets.checks import optional_positive_int
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import folded_linear, numbers
+from vinets.settings import Shaping
 
 
 class SpatialPatterns(nn.Module):
@@ -146,8 +147,6 @@ class UnitsHead(Head):
         Forms that a unit is made of.
     """
 
-    stands_beside: ClassVar[tuple[str, ...]] = ()
-
     def __init__(
         self,
         channels: int,
@@ -173,19 +172,6 @@ class UnitsHead(Head):
     @abstractmethod
     def units(self, forms: Tensor) -> Tensor:
         """Units (B, P, N) of forms (B, P, factors N)."""
-
-    @classmethod
-    def fitting(cls, reference: Reference, factors: int) -> int:
-        """How many units there are room for."""
-        channels, positions = reference.shape
-        rank = cls.rank_of(reference)
-        each = factors * (channels + 1) + rank + reference.classes
-        return max(1, (reference.parameters - rank * positions - reference.classes) // each)
-
-    @staticmethod
-    def rank_of(reference: Reference) -> int:
-        """Patterns over the positions: as many as there are, if nothing is said."""
-        return min(reference.shaping.spatial_rank or reference.positions, reference.positions)
 
     def forward(self, latents: Tensor) -> Tensor:
         y = self.spatial(self.units(self.forms(latents.mT)))
@@ -232,11 +218,25 @@ class ReLUUnits(UnitsHead):
     """The control of products: as many numbers, a ReLU for every form."""
 
     kind, label, rank = "relu-units", "local ReLU units", 120
+    stands_beside = ("products",)
 
     def units(self, forms: Tensor) -> Tensor:
         return forms.relu()
 
     @classmethod
     def beside(cls, reference: Reference) -> Self:
-        count = cls.fitting(reference, 1)
-        return cls(*reference.shape, reference.classes, count=count, rank=cls.rank_of(reference))
+        shape, classes = reference.shape, reference.classes
+        rank = rank_of(shape, reference.shaping)
+        count = fitting(shape, classes, rank, 1, reference.parameters)
+        return cls(*shape, classes, count=count, rank=rank)
+
+
+def rank_of(shape: tuple[int, int], shaping: Shaping) -> int:
+    """How many patterns there are: at most one for every position."""
+    return min(shaping.spatial_rank or shape[1], shape[1])
+
+
+def fitting(shape: tuple[int, int], classes: int, rank: int, factors: int, parameters: int) -> int:
+    """How many units a folded head of at most so many parameters has; one at least."""
+    each = factors * (shape[0] + 1) + rank + classes
+    return max(1, (parameters - rank * shape[1] - classes) // each)

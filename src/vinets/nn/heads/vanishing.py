@@ -74,7 +74,7 @@ class VanishingHead(GlobalPolynomials):
     """The paper's head: its polynomials vanish on the classes."""
 
     kind, label, rank = "vanishing", "VI-Net", 0
-    vanishing = True
+    placement = "global"
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:

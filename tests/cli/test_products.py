@@ -1,0 +1,100 @@
+"""A network of products, tuned as a whole, through every command that takes one."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.data import digits
+from vinets.nn import CutNetwork, VINet
+
+OPTIONS = ["--data", "digits", "--cut", "relu2", "--placement", "products", "--quiet"]
+SIZES = ["--head-parameters", 8000, "--factors", 3, "--spatial-rank", 4, "--per-class", 8]
+TRAINING = ["--tune", "all", "--distill", 0.7, "--epochs", 2, "--schedule", "one-cycle"]
+
+
+@pytest.fixture(scope="module")
+def products(call, base, tmp_path_factory):
+    out = tmp_path_factory.mktemp("products") / "net"
+    done = call("build", base, *OPTIONS, *SIZES, *TRAINING, "--baselines", "--out", out)
+    assert done.code == 0, done.err
+    return out
+
+
+def test_the_table_compares_heads_of_one_size(products):
+    found = json.loads((products / "results.json").read_text())["comparison"]
+    names = [network["name"] for network in found["networks"]]
+    assert names[0] == "VI-Net" and {"local ReLU units", "SimKD", "linear, pooled"} < set(names)
+    sizes = {
+        n["name"]: sum(n["parts"].values()) - n["parts"]["backbone"] for n in found["networks"]
+    }
+    assert 7600 < sizes["VI-Net"] <= 8000
+    assert 7600 < sizes["local ReLU units"] <= 8000
+    assert sizes["SimKD"] <= 8000
+    assert "random monomials" not in names  # no polynomials were found that these could control
+
+
+def test_what_was_tuned_is_saved_and_the_network_itself_is_not_changed(call, base, products):
+    net = VINet.from_pretrained(products)
+    assert net.record.notes["tuned"] == "all" and net.head.factors == 3
+    uncut = call("evaluate", base, "--data", "digits", "--json").json()
+    told = json.loads((products / "results.json").read_text())["comparison"]["uncut"]
+    assert uncut["accuracy"] == pytest.approx(told["accuracies"][0])
+
+
+def test_other_commands_take_it(call, base, products, tmp_path):
+    told = json.loads((products / "results.json").read_text())["comparison"]["networks"][0]
+    found = call("evaluate", products, "--data", "digits", "--json").json()
+    assert found["accuracy"] == pytest.approx(told["accuracies"][0])
+    studied = call("theory", base, "--vinet", products, "--json", "-q")
+    assert studied.code == 0, studied.err
+    json.loads(studied.out, parse_constant=pytest.fail)
+    told = call("theory", base, "--vinet", products, "-q").out
+    assert "have no Lipschitz constant" in told  # and no bound is claimed
+    exported = tmp_path / "net.onnx"
+    assert call("export", products, "--out", exported).code == 0
+    import onnxruntime
+
+    images = digits().test.example(5)
+    session = onnxruntime.InferenceSession(exported)
+    (logits,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
+    with torch.no_grad():
+        expected = CutNetwork.from_pretrained(products).eval()(images)
+    np.testing.assert_allclose(logits, expected.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_the_same_command_goes_on_to_the_same_network(call, base, products, tmp_path, monkeypatch):
+    from vinets.training import loop
+
+    whole = loop._epoch
+
+    def stop_in_the_second(step, feed, optimizer, number, *rest):
+        if number == 2:
+            raise KeyboardInterrupt
+        return whole(step, feed, optimizer, number, *rest)
+
+    command = ["build", base, *OPTIONS, *SIZES, *TRAINING, "--out", tmp_path / "net"]
+    monkeypatch.setattr(loop, "_epoch", stop_in_the_second)
+    assert call(*command).code == 130
+    monkeypatch.setattr(loop, "_epoch", whole)
+    assert call(*command).code == 0
+    ours, theirs = (VINet.from_pretrained(f).state_dict() for f in (products, tmp_path / "net"))
+    assert all(torch.equal(t, theirs[k]) for k, t in ours.items())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tune", "backbone"], "--tune must be 'head', 'all' or 'last:N'"),
+        (["--tune", "all", "--views", 2], "--views caches latents of a backbone that stays"),
+        (["--factors", 6], "--factors must be an integer from 1 to 5"),
+        (["--backbone-rate", -1], "--backbone-rate must be"),
+    ],
+)
+def test_bad_values_are_refused_before_any_work(refused, base, tmp_path, options, message):
+    told = refused("build", base, *OPTIONS, *options, "--out", tmp_path / "net")
+    assert message in told
+    assert not (tmp_path / "net").exists()
