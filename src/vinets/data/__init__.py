@@ -4,11 +4,13 @@ from vinets.data.cifar import cifar
 from vinets.data.digits import digits
 from vinets.data.folders import image_folder
 from vinets.data.formats import DATA_FORMATS, DataFormat, load_data
+from vinets.data.idx import idx_folder
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
 from vinets.data.interface import DataSplit, Source
 from vinets.data.labels import choose_per_class
 from vinets.data.npy import npy_pair
 from vinets.data.sources import LoaderSource, TensorSource, as_source, split_source
+from vinets.data.texts import text_folder
 from vinets.running import Inputs
 
 __all__ = [
@@ -26,8 +28,10 @@ __all__ = [
     "choose_per_class",
     "cifar",
     "digits",
+    "idx_folder",
     "image_folder",
     "load_data",
     "npy_pair",
     "split_source",
+    "text_folder",
 ]

@@ -41,8 +41,9 @@ class DataFormat(ABC):
 def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSplit:
     """Load the data set that ``spec`` names.
 
-    That is ``"digits"``; ``"cifar10:DIR"`` or ``"cifar100:DIR"``; a folder, in which CIFAR, WebP
-    sheets or folders of images by class are recognised; ``"X.npy,y.npy"``, of which a part is held
+    That is ``"digits"``; ``"cifar10:DIR"`` or ``"cifar100:DIR"``; ``"idx:DIR"`` or
+    ``"fashion-mnist:DIR"``; ``"text:DIR"``; a folder, in which CIFAR, WebP sheets, IDX files or
+    folders of images by class are recognised; ``"X.npy,y.npy"``, of which a part is held
     out, or ``"X.npy,y.npy,Xtest.npy,ytest.npy"``. Other packages may add to these, see
     :class:`vinets.data.DataFormat`. The seed is that of the split, where the data set has none of
     its own; the size is for folders of images, the only ones that are resized.

@@ -5,6 +5,7 @@ from vinets.models.presets import PRESETS, Preset, preset
 from vinets.models.resnet import ResNet, resnet18, resnet34
 from vinets.models.small import DigitsNet, digits_cnn
 from vinets.models.sources import channel_options, create_model, rebuild, source_of, spec_of
+from vinets.models.transformer import TextTransformer, VisionTransformer
 from vinets.models.weights import load_weights, save_weights
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
     "Library",
     "Preset",
     "ResNet",
+    "TextTransformer",
+    "VisionTransformer",
     "channel_options",
     "create_model",
     "digits_cnn",

@@ -41,13 +41,20 @@ class BasicBlock(nn.Module):
 class ResNet(nn.Module):
     """Residual network of basic blocks, so many in each stage."""
 
-    def __init__(self, blocks: tuple[int, int, int, int], num_classes: int, maxpool: bool) -> None:
+    def __init__(
+        self, blocks: tuple[int, int, int, int], num_classes: int, maxpool: bool, inputs: int = 3
+    ) -> None:
         super().__init__()
         if len(blocks) != 4 or not all(isinstance(b, int) and 1 <= b <= 100 for b in blocks):
             raise parameter_error("ResNet", "blocks", "four integers from 1 to 100", blocks)
         # What source_of needs to make the network again.
-        self.arguments = {"blocks": list(blocks), "num_classes": num_classes, "maxpool": maxpool}
-        self.conv1 = _conv3x3(3, 64)
+        self.arguments = {
+            "blocks": list(blocks),
+            "num_classes": num_classes,
+            "maxpool": maxpool,
+            "inputs": inputs,
+        }
+        self.conv1 = _conv3x3(inputs, 64)
         self.bn1 = nn.BatchNorm2d(64)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if maxpool else nn.Identity()
@@ -73,17 +80,17 @@ def _stage(inputs: int, outputs: int, count: int, stride: int) -> nn.Sequential:
     return nn.Sequential(first, *(BasicBlock(outputs, outputs, 1) for _ in range(count - 1)))
 
 
-def resnet18(num_classes: int = 10, *, maxpool: bool = True) -> ResNet:
-    """ResNet-18 for small images.
+def resnet18(num_classes: int = 10, *, maxpool: bool = True, inputs: int = 3) -> ResNet:
+    """ResNet-18 for small images; ``inputs`` are their channels.
 
     Examples
     --------
     >>> sum(p.numel() for p in resnet18(10).parameters())
     11173962
     """
-    return ResNet((2, 2, 2, 2), num_classes, maxpool)
+    return ResNet((2, 2, 2, 2), num_classes, maxpool, inputs)
 
 
-def resnet34(num_classes: int = 100, *, maxpool: bool = True) -> ResNet:
+def resnet34(num_classes: int = 100, *, maxpool: bool = True, inputs: int = 3) -> ResNet:
     """ResNet-34 for small images."""
-    return ResNet((3, 4, 6, 3), num_classes, maxpool)
+    return ResNet((3, 4, 6, 3), num_classes, maxpool, inputs)

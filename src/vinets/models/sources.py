@@ -44,10 +44,10 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
     Parameters
     ----------
     spec : str
-        ``"resnet18"``, ``"resnet34"`` or ``"digits_cnn"``; ``"timm:NAME"`` and
-        ``"torchvision:NAME"``, which need the extra ``vision``; or ``"hf:CLASS"``, a class of
-        transformers such as ``"hf:ViTForImageClassification"``, which needs the extra ``hf``.
-        Other packages may add to these, see :class:`vinets.models.Library`.
+        ``"resnet18"``, ``"resnet34"``, ``"digits_cnn"``, ``"vit"`` or ``"text_transformer"``;
+        ``"timm:NAME"`` and ``"torchvision:NAME"``, which need the extra ``vision``; or
+        ``"hf:CLASS"``, a class of transformers such as ``"hf:ViTForImageClassification"``, which
+        needs the extra ``hf``. Other packages may add to these, see :class:`vinets.models.Library`.
     num_classes : int or None, default=None
         Outputs of the last layer; None leaves the default of the network.
     **options
@@ -81,7 +81,7 @@ def channel_options(spec: str, channels: int) -> dict[str, Any]:
 
     Examples
     --------
-    >>> channel_options("timm:resnet18", 1), channel_options("resnet18", 1)
+    >>> channel_options("timm:resnet18", 1), channel_options("text_transformer", 1)
     ({'in_chans': 1}, {})
     """
     library, name = _parsed(spec)
@@ -157,7 +157,7 @@ def source_of(model: nn.Module) -> ModelRecord | None:
     --------
     >>> from vinets.models import resnet18
     >>> source_of(resnet18(5))["options"]
-    {'blocks': [2, 2, 2, 2], 'num_classes': 5, 'maxpool': True}
+    {'blocks': [2, 2, 2, 2], 'num_classes': 5, 'maxpool': True, 'inputs': 3}
     >>> source_of(nn.Linear(2, 2)) is None
     True
     """

@@ -32,6 +32,12 @@ def classifier_of(model: nn.Module, example: Inputs) -> nn.Linear:
     )
 
 
+def sees_negative(model: nn.Module, example: Inputs) -> bool:
+    """Whether what that layer sees may be negative, as behind a layer norm; not behind ReLUs."""
+    with evaluating(model):
+        return bool((call(Penultimate(model), example) < 0).any())
+
+
 class Penultimate:
     """Runs a network, and returns what its last linear layer saw instead of the logits."""
 

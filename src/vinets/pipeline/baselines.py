@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from inspect import getattr_static
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from vinets.nn.classifier import classifier_of
+from vinets.nn.classifier import classifier_of, sees_negative
 from vinets.nn.heads import HEADS, PLACEMENTS, Head, PolynomialHead, Reference
 from vinets.nn.network import CutNetwork, VINet, example_inputs, network_of
 from vinets.pipeline.build import seeded
 from vinets.pipeline.collect import Latents
-from vinets.running import device_of
+from vinets.running import Inputs, device_of
 from vinets.settings import Shaping
+
+T = TypeVar("T")
 
 SHAPING = Shaping()
 POINTS = 20_000  # enough to standardise monomials
@@ -102,10 +105,9 @@ def reference_to(
         order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
         return every[order[:POINTS].to(device)]
 
-    def classifier() -> nn.Linear:
+    def asked(question: Callable[[nn.Module, Inputs], T]) -> T:
         assert model is not None
-        example = example_inputs(latents.record.inputs, 2, device_of(model))
-        return classifier_of(model, example)
+        return question(model, example_inputs(latents.record.inputs, 2, device_of(model)))
 
     return Reference(
         latents.shape,
@@ -115,7 +117,8 @@ def reference_to(
         max_degree,
         seed,
         shaping,
-        None if model is None else classifier,
+        None if model is None else lambda: asked(classifier_of),
+        lambda: asked(sees_negative),
         placement,
     )
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.labels import choose_per_class
 from vinets.fingerprint import fingerprint
-from vinets.models import create_model, load_weights
+from vinets.models import channel_options, create_model, load_weights
 from vinets.progress import Progress, progress_of
 from vinets.running import call, evaluating, logits_of, tensors_of
 from vinets.settings import Sampling
@@ -133,7 +133,10 @@ class SetupFiles:
                 "writes DIR/weights.safetensors."
             )
         data = load_data(self.data)
-        model = create_model(self.model, self.classes or len(data.train.classes))
+        source, fitted = data.train, {}
+        if isinstance(source, ImageSource):
+            fitted = channel_options(self.model, source.preprocessing.channels)
+        model = create_model(self.model, self.classes or len(source.classes), **fitted)
         load_weights(model, self.weights)
         return Setup(name, model, data, device)
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from vinets.nn.classifier import sees_negative
 from vinets.nn.heads import ProductsHead, Reference, ReLUUnits, SimKDHead
 from vinets.nn.heads.units import NormalizedForms, SpatialPatterns
 from vinets.settings import Shaping
@@ -29,6 +30,11 @@ class TestReLUUnits(HeadContract):
 class TestSimKD(HeadContract):
     def make(self):
         return SimKDHead(6, 4, 3, features=7, width=5)
+
+
+class TestSimKDSigned(HeadContract):
+    def make(self):
+        return SimKDHead(6, 4, 3, features=7, width=5, signed=True)
 
 
 class TestSimKDWithoutSquare(HeadContract):
@@ -139,3 +145,18 @@ def test_the_classifier_of_the_uncut_network_is_taken_over():
     head = SimKDHead.beside(given)
     assert torch.equal(head.classifier.weight, ours.weight)
     assert torch.equal(head.classifier.bias, ours.bias)
+
+
+def test_features_are_negative_where_those_of_the_uncut_network_are():
+    given = reference(3_000)
+    latents = torch.randn(8, 6, 16)
+    assert SimKDHead.beside(given).features(latents).min() >= 0
+    given.signed = lambda: True
+    assert SimKDHead.beside(given).features(latents).min() < 0
+
+
+def test_whether_a_classifier_sees_negative_numbers_is_asked_of_the_network():
+    behind_relu = nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 3))
+    behind_norm = nn.Sequential(nn.Linear(4, 9), nn.LayerNorm(9), nn.Linear(9, 3))
+    example = torch.ones(2, 4)
+    assert not sees_negative(behind_relu, example) and sees_negative(behind_norm, example)

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
 
 from torch import nn
 
 from vinets.models.libraries.base import Library, Options
 from vinets.models.resnet import ResNet, resnet18, resnet34
 from vinets.models.small import DigitsNet, digits_cnn
+from vinets.models.transformer import TextTransformer, VisionTransformer
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "resnet18": resnet18,
     "resnet34": resnet34,
     "resnet": ResNet,
     "digits_cnn": digits_cnn,
+    "vit": VisionTransformer,
+    "text_transformer": TextTransformer,
+}
+CLASSES = {
+    "resnet": ResNet,
+    "digits_cnn": DigitsNet,
+    "vit": VisionTransformer,
+    "text_transformer": TextTransformer,
 }
 
 
@@ -34,12 +44,14 @@ class Own(Library):
         return NETWORKS[name](**options)
 
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
-        for name, kind in (("resnet", ResNet), ("digits_cnn", DigitsNet)):
+        for name, kind in CLASSES.items():
             if type(model) is kind:  # a subclass may compute something else
-                options = dict(model.arguments)
+                options: Options = dict(cast(Any, model).arguments)
                 if isinstance(model.fc, nn.Linear):  # it may have been replaced
                     options["num_classes"] = model.fc.out_features
                 yield name, options
 
     def with_channels(self, name: str, channels: int) -> Options:
-        return {"channels": channels} if name == "digits_cnn" else {}
+        if name == "text_transformer":
+            return {}
+        return {"channels" if name in ("digits_cnn", "vit") else "inputs": channels}

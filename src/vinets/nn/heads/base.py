@@ -112,6 +112,7 @@ class Reference:
     seed: int = 0  # of random monomials and initial weights
     shaping: Shaping = Shaping()  # sizes, where they are not those of the VI head
     make_classifier: Callable[[], nn.Linear] | None = None  # of the uncut network
+    signed: Callable[[], bool] = lambda: False  # whether that classifier sees negative numbers
     placement: str = "global"  # of the VI head
 
     @property

@@ -34,6 +34,8 @@ class SimKDHead(Head):
         Inputs of the classifier.
     width : int
         Channels between the convolutions.
+    signed : bool, default=False
+        Whether the classifier sees negative numbers, too: the last convolution then has no ReLU.
     """
 
     kind, label, rank = "simkd", "SimKD", 130
@@ -48,10 +50,11 @@ class SimKDHead(Head):
         *,
         features: int,
         width: int,
+        signed: bool = False,
         normalized: bool = True,
     ) -> None:
         super().__init__()
-        self.shape, self.width = (channels, positions), width
+        self.shape, self.width, self.signed = (channels, positions), width, signed
         side = math.isqrt(positions)
         self.side = side if side * side == positions else 1
         sizes = ((channels, width, 1), (width, width, 3), (width, features, 1))
@@ -73,7 +76,13 @@ class SimKDHead(Head):
         linear = reference.channels + features + 2
         room = reference.parameters - (1 + classes) * features - classes
         width = int((math.sqrt(linear**2 + 36 * max(0, room)) - linear) / 18)
-        head = cls(*reference.shape, classes, features=features, width=max(1, width))
+        head = cls(
+            *reference.shape,
+            classes,
+            features=features,
+            width=max(1, width),
+            signed=reference.signed(),
+        )
         with torch.no_grad():
             head.classifier.weight.copy_(classifier.weight)
             if classifier.bias is not None:
@@ -92,7 +101,9 @@ class SimKDHead(Head):
                 maps = F.adaptive_avg_pool2d(maps, SIDE)
         for index, layer in enumerate(self.layers):
             maps = layer(maps)
-            maps = (maps if self.norms is None else self.norms[index](maps)).relu()
+            maps = maps if self.norms is None else self.norms[index](maps)
+            if not (self.signed and index == len(self.layers) - 1):
+                maps = maps.relu()
         return maps.mean((2, 3))
 
     def forward(self, latents: Tensor) -> Tensor:
@@ -156,5 +167,6 @@ class SimKDHead(Head):
             "classes": self.classifier.out_features,
             "features": self.classifier.in_features,
             "width": self.width,
+            "signed": self.signed,
             "normalized": self.norms is not None,
         }

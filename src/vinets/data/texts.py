@@ -1,0 +1,105 @@
+"""Labelled texts in tab-separated files, as numbers of their words."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from vinets.data.formats import DataFormat, Size
+from vinets.data.interface import DataSplit
+from vinets.data.sources import TensorSource
+
+VOCABULARY = 8_192  # numbers that words may have; 0 stands for every word that has none
+LENGTH = 48  # words that are read of a text
+LONGEST = 1 << 20  # characters of a line
+WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class Texts(DataFormat):
+    """The prefix, with a folder behind it."""
+
+    name = "text"
+    written = "'text:DIR' (train.tsv and test.tsv, lines of label, tab, text)"
+    rank = 20
+
+    def matches(self, spec: str) -> bool:
+        return spec.startswith("text:")
+
+    def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
+        return text_folder(Path(spec.partition(":")[2]).expanduser())
+
+
+def text_folder(
+    directory: str | Path, *, length: int = LENGTH, vocabulary: int = VOCABULARY
+) -> DataSplit:
+    """Texts of ``train.tsv`` and ``test.tsv``, one in a line: its label, a tab, its words.
+
+    Words are lower-cased runs of letters and digits, and single marks. The most frequent of the
+    training part are numbered from 1, all others are 0. An example is the first ``length`` words,
+    int64 (length,); a text that is shorter is read again from its beginning. Classes are the
+    labels of the training part in alphabetical order.
+    """
+    folder = Path(directory)
+    train, test = (_Lines(folder / f"{part}.tsv") for part in ("train", "test"))
+    counts: Counter[str] = Counter()
+    labels = set()
+    for label, words in train:
+        counts.update(words)
+        labels.add(label)
+    # of equally frequent words, those first in the alphabet
+    frequent = sorted(counts, key=lambda word: (-counts[word], word))[: vocabulary - 1]
+    numbers = {word: number for number, word in enumerate(frequent, 1)}
+    places = {label: place for place, label in enumerate(sorted(labels))}
+    return DataSplit(
+        folder.resolve().name,
+        *(_source(lines, numbers, places, length) for lines in (train, test)),
+    )
+
+
+def _source(
+    lines: _Lines, numbers: dict[str, int], places: dict[str, int], length: int
+) -> TensorSource:
+    rows, labels = [], []
+    for label, words in lines:
+        if label not in places:
+            raise ValueError(
+                f"{lines.path} must have the labels of train.tsv ({len(places)} of them). Got "
+                f"{label!r} instead."
+            )
+        read = [numbers.get(word, 0) for word in words[:length]] or [0]
+        rows.append((read * -(-length // len(read)))[:length])
+        labels.append(places[label])
+    if not rows:
+        raise ValueError(f"{lines.path} must hold at least one line of label, tab and text.")
+    return TensorSource(torch.tensor(rows), labels, tuple(places))
+
+
+class _Lines:
+    """Label and words of every line of a file, as often as asked; empty lines do not count."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is missing. A folder of texts must hold train.tsv and test.tsv, with a "
+                "label, a tab and a text in every line."
+            )
+        self.path = path
+
+    def __iter__(self) -> Iterator[tuple[str, list[str]]]:
+        with self.path.open(encoding="utf-8", errors="replace") as file:
+            number = 0
+            while line := file.readline(LONGEST):
+                number += 1
+                if not line.strip():
+                    continue
+                label, tab, text = line.rstrip("\n").partition("\t")
+                if not tab or not label or (len(line) == LONGEST and line[-1] != "\n"):
+                    raise ValueError(
+                        f"Line {number} of {self.path} must be a label, a tab and a text, in fewer "
+                        f"than {LONGEST:,} characters. Got {line[:40]!r} instead."
+                    )
+                yield label, WORD.findall(text.lower())
