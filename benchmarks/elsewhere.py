@@ -26,13 +26,12 @@ from __future__ import annotations
 
 import argparse
 import io
-import math
 import statistics
 import struct
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,18 +42,18 @@ from torch.nn import functional as F
 
 from benchmarks import tuning
 from vinets.data import DataSplit, ImageSource, Source, load_data
-from vinets.data.labels import split_positions
+from vinets.data.labels import choose_per_class, split_positions
 from vinets.models import channel_options, create_model, save_weights
 from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import FOLDER, Store
-from vinets.pipeline.trial import Trial
+from vinets.pipeline.trial import TrainingFacts, Trial
 from vinets.progress import Lines
 from vinets.run import write_list
-from vinets.settings import BACKBONE, Collecting, Recipe, Tuning
+from vinets.settings import BACKBONE, Collecting, Placing, Recipe, Tuning
 from vinets.training import train_classifier
 from vinets.training.feed import InputFeed
 
-HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "products")
+HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")  # vi: products of forms
 HELD = 0.1  # of the training examples
 NEWSGROUPS = "orangecontrib/text/datasets/20newsgroups-{}.tab"
 
@@ -73,19 +72,24 @@ class Place:
 # Tokens are positions: their mean would leave nothing local to look at.
 _TOKENS = Collecting(per_class=8, reuse=True, read="map")
 # The largest gradients of a transformer are far above the usual ones.
-_SMOOTH = replace(tuning.JOINT, clip=1.0)
-_ALL = Tuning(tune="all")
+_START = Trial(
+    recipe=replace(tuning.JOINT, clip=1.0),
+    tuning=Tuning(tune="all"),
+    collecting=_TOKENS,
+    placing=Placing(placement="products"),
+    checkpoints=False,
+)
 PLACES = {
     "fashion": Place(
         "resnet18",
         (("layer1.0.bn2", 120_000), ("layer1.1.bn2", 120_000), ("layer2.0.bn2", 120_000)),
-        tuning.START,
+        tuning.START.change(placement="products"),
         replace(BACKBONE, epochs=20, precision="bfloat16"),
     ),
     "vit": Place(
         "vit",
         (("blocks.0", 120_000), ("blocks.1", 120_000), ("blocks.2", 120_000)),
-        Trial(recipe=_SMOOTH, tuning=_ALL, collecting=_TOKENS, checkpoints=False),
+        _START,
         Recipe(
             epochs=60,
             batch_size=256,
@@ -102,12 +106,7 @@ PLACES = {
     "text": Place(
         "text_transformer",
         (("blocks.0", 40_000),),
-        Trial(
-            recipe=replace(_SMOOTH, epochs=5, batch_size=64, precision="float32"),
-            tuning=_ALL,
-            collecting=_TOKENS,
-            checkpoints=False,
-        ),
+        _START.change(epochs=3, batch_size=64, precision="float32"),
         Recipe(
             epochs=6,
             batch_size=64,
@@ -172,12 +171,13 @@ def write_idx(folder: Path, part: str, source: ImageSource) -> None:
 # --- networks ---------------------------------------------------------------------------------
 
 
-def train(place: str, data: str, out: Path, epochs: int | None) -> None:
-    """Train an uncut network from scratch."""
+def train(place: str, data: str, out: Path, epochs: int | None, most: int | None) -> None:
+    """Train an uncut network from scratch, perhaps on so many examples of a class at most."""
     here = PLACES[place]
     split: DataSplit = load_data(data)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     source = split.train
+    source = source.subset(choose_per_class(source.labels, most, 0))
     fitted: dict[str, Any] = {}
     if isinstance(source, ImageSource):
         fitted = channel_options(here.model, source.preprocessing.channels)
@@ -235,8 +235,8 @@ def with_adam(network: nn.Module, source: Source, recipe: Recipe, device: torch.
 # --- trials -----------------------------------------------------------------------------------
 
 
-def trials(place: str, seeds: int, **changes: Any) -> list[Trial]:
-    """All heads of equal size behind every cut."""
+def trials(place: str, seeds: int, heads: Sequence[str] = HEADS, **changes: Any) -> list[Trial]:
+    """Heads of equal size behind every cut."""
     here = PLACES[place]
     return [
         here.start.change(
@@ -244,34 +244,40 @@ def trials(place: str, seeds: int, **changes: Any) -> list[Trial]:
         )
         for seed in range(seeds)
         for cut, budget in here.cuts
-        for head in HEADS
+        for head in heads
     ]
 
 
 def table(folders: list[Path]) -> str:
     """Accuracy of every head behind every cut: mean and deviation over seeds, as Markdown."""
-    lines = [
-        "| network | cut | head | total | accuracy | uncut | seeds |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    found: dict[Trial, list[TrainingFacts]] = {}
     for folder in folders:
-        found: dict[tuple[str, str, str], list[Any]] = {}
         for path in sorted((folder / FOLDER).glob("*.json")):
             record = Store(folder).load(path)
-            trial = record.trial
-            key = trial.network, str(trial.cut), trial.head
-            found.setdefault(key, []).append(record.result.trained)
-        order = sorted(found, key=lambda key: (*key[:2], HEADS.index(key[2])))
-        for network, cut, head in order:
-            facts = found[network, cut, head]
-            percent = [100 * one.accuracy for one in facts]
-            spread = statistics.stdev(percent) if len(percent) > 1 else math.nan
-            lines.append(
-                f"| {network} | {cut} | {head} | {facts[0].parameters:,} "
-                f"| {statistics.mean(percent):.2f} ± {spread:.2f} | {100 * facts[0].uncut:.2f} "
-                f"| {len(percent)} |"
-            )
+            found.setdefault(record.trial.change(seed=0), []).append(record.result.trained)
+    lines = [
+        "| network | cut | head | epochs | rate | in head | in all | accuracy | uncut | seeds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for trial in sorted(found, key=_place):
+        facts, recipe = found[trial], trial.recipe
+        percent = [100 * one.accuracy for one in facts]
+        spread = f" ± {statistics.stdev(percent):.2f}" if len(percent) > 1 else ""
+        cells = (
+            *(trial.network, trial.cut, trial.head, recipe.epochs, f"{recipe.learning_rate:g}"),
+            *(f"{facts[0].parameters_head:,}", f"{facts[0].parameters:,}"),
+            *(f"{statistics.mean(percent):.2f}{spread}", f"{100 * facts[0].uncut:.2f}"),
+            len(percent),
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
+
+
+def _place(trial: Trial) -> tuple[Any, ...]:
+    """Where a trial stands in the table."""
+    recipe = trial.recipe
+    here = trial.network, str(trial.cut), recipe.epochs, recipe.learning_rate
+    return *here, HEADS.index(trial.head)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -289,13 +295,14 @@ def main(words: list[str] | None = None) -> int:
         one.add_argument("place", choices=PLACES)
         one.add_argument("--data", required=True)
         one.add_argument("--out", type=Path, required=True)
-    trained.add_argument("--epochs", type=int)
+    for one in (trained, plan):
+        one.add_argument("--epochs", type=int)
+        one.add_argument("--train", type=int, help="training examples of a class")
     plan.add_argument("--weights", default="weights", help="folder of the uncut network")
     plan.add_argument("--seeds", type=int, default=3)
-    plan.add_argument("--epochs", type=int)
+    plan.add_argument("--heads", nargs="+", choices=HEADS, default=HEADS)
     plan.add_argument("--rate", type=float, help="learning rate of the head")
     plan.add_argument("--precision", help="float32 where there is no GPU")
-    plan.add_argument("--train", type=int, help="training examples of a class")
     plan.add_argument("--test", type=int, help="test examples of a class")
     shown = tasks.add_parser("table", help="what came of the trials in folders")
     shown.add_argument("folders", type=Path, nargs="+")
@@ -305,7 +312,7 @@ def main(words: list[str] | None = None) -> int:
     elif given.task == "hold-out":
         hold_out(given.place, given.data, given.out)
     elif given.task == "train":
-        train(given.place, given.data, given.out, given.epochs)
+        train(given.place, given.data, given.out, given.epochs, given.train)
     elif given.task == "plan":
         asked = {
             "epochs": given.epochs,
@@ -315,7 +322,7 @@ def main(words: list[str] | None = None) -> int:
             "test": given.test,
         }
         changes = {name: value for name, value in asked.items() if value is not None}
-        made = trials(given.place, given.seeds, **changes)
+        made = trials(given.place, given.seeds, given.heads, **changes)
         weights = f"{given.weights}/{given.place}.safetensors"
         files = {given.place: SetupFiles(PLACES[given.place].model, weights, given.data)}
         write_list(given.out, files, made)
