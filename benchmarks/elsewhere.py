@@ -301,6 +301,7 @@ def main(words: list[str] | None = None) -> int:
     plan.add_argument("--weights", default="weights", help="folder of the uncut network")
     plan.add_argument("--seeds", type=int, default=3)
     plan.add_argument("--heads", nargs="+", choices=HEADS, default=HEADS)
+    plan.add_argument("--cuts", nargs="+", help="some of the cuts")
     plan.add_argument("--rate", type=float, help="learning rate of the head")
     plan.add_argument("--precision", help="float32 where there is no GPU")
     plan.add_argument("--test", type=int, help="test examples of a class")
@@ -323,6 +324,7 @@ def main(words: list[str] | None = None) -> int:
         }
         changes = {name: value for name, value in asked.items() if value is not None}
         made = trials(given.place, given.seeds, given.heads, **changes)
+        made = [trial for trial in made if given.cuts is None or trial.cut in given.cuts]
         weights = f"{given.weights}/{given.place}.safetensors"
         files = {given.place: SetupFiles(PLACES[given.place].model, weights, given.data)}
         write_list(given.out, files, made)
