@@ -82,14 +82,14 @@ _START = Trial(
 PLACES = {
     "fashion": Place(
         "resnet18",
-        (("layer1.0.bn2", 120_000), ("layer1.1.bn2", 120_000), ("layer2.0.bn2", 120_000)),
-        tuning.START.change(placement="products"),
+        (("layer1.1.bn2", 120_000), ("layer2.0.bn2", 120_000)),
+        tuning.START.change(placement="products", epochs=12),
         replace(BACKBONE, epochs=20, precision="bfloat16"),
     ),
     "vit": Place(
         "vit",
-        (("blocks.0", 120_000), ("blocks.1", 120_000), ("blocks.2", 120_000)),
-        _START,
+        (("blocks.0", 120_000), ("blocks.2", 120_000)),
+        _START.change(epochs=12),
         Recipe(
             epochs=60,
             batch_size=256,
