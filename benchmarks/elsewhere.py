@@ -302,6 +302,7 @@ def main(words: list[str] | None = None) -> int:
     plan.add_argument("--seeds", type=int, default=3)
     plan.add_argument("--heads", nargs="+", choices=HEADS, default=HEADS)
     plan.add_argument("--cuts", nargs="+", help="some of the cuts")
+    plan.add_argument("--batch", type=int)
     plan.add_argument("--rate", type=float, help="learning rate of the head")
     plan.add_argument("--precision", help="float32 where there is no GPU")
     plan.add_argument("--test", type=int, help="test examples of a class")
@@ -317,6 +318,7 @@ def main(words: list[str] | None = None) -> int:
     elif given.task == "plan":
         asked = {
             "epochs": given.epochs,
+            "batch_size": given.batch,
             "learning_rate": given.rate,
             "precision": given.precision,
             "train": given.train,

@@ -74,7 +74,10 @@ def test_grey_and_coloured_images_of_any_number_of_classes_are_taken(call, tmp_p
     ("options", "message"),
     [
         (["--model", "digits_cn", "--data", "digits"], "nearest names are digits_cnn"),
-        (["--model", "resnet18", "--data", "digits"], "does not take inputs of shape (1, 8, 8)"),
+        (
+            ["--model", "text_transformer", "--data", "digits"],
+            "does not take inputs of shape (1, 8, 8)",
+        ),
         (["--model", "digits_cnn", "--data", "cifar9"], "'cifar10:DIR'"),
         ([*OPTIONS, "--schedule", "linear"], "'one-cycle'"),
         ([*OPTIONS, "--device", "cuda:99"], "CUDA"),
