@@ -145,7 +145,7 @@ class Finding(Options):
         "auto",
         count(auto=True),
         "Largest degree of a polynomial.",
-        shown="5; if local 2, or 1 in the channels",
+        shown="5; 2 of products; if local 2, or 1 in the channels",
     )
     normalization: str | None = option(
         None,
@@ -181,6 +181,8 @@ class Finding(Options):
             return self.max_degree
         if placing.placement == "global":
             return 5
+        if placing.placement == "products":
+            return 2  # what two factors can be
         return 1 if projecting.components in (None, "auto") else 2
 
 
@@ -333,9 +335,19 @@ class Shaping(Options):
     spatial_rank: int | None = option(
         16, count(), "Patterns of weights over the positions that sums share.", shown="16"
     )
+    start: str = option(
+        "random",
+        choice("random", "ideal"),
+        "Where products start: at random, or at generators of the classes (2 factors).",
+    )
     offset: float = option(
         0.0, real(0), "Where factors but the first start: 0 for pure products, 1 for a line."
     )
+
+    def check(self, owner: str) -> None:
+        super().check(owner)
+        if self.start == "ideal" and self.factors != 2:
+            raise parameter_error(owner, "factors", "2 with start='ideal'", self.factors)
 
 
 @dataclass(frozen=True)

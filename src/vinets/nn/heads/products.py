@@ -80,6 +80,19 @@ class ProductsHead(UnitsHead):
         options: dict[str, Any] = {"factors": factors, "offset": shaping.offset}
         return cls(*shape, classes, count=count, rank=rank, **options)
 
+    @torch.no_grad()
+    def start_from(self, weight: Tensor, bias: Tensor) -> None:
+        """Let the first products be those of given forms, the others as they are.
+
+        ``weight`` (d, n, C) and ``bias`` (d, n) are in standardised channels, and of such a scale
+        that every form without its bias has variance one.
+        """
+        assert isinstance(self.forms, NormalizedForms)  # of a head that is to be trained
+        rows = self.forms.weight.unflatten(0, (self.factors, self.count))  # views: these change it
+        rows[:, : weight.shape[1]] = weight.to(rows)
+        offsets = self.forms.bias.unflatten(0, (self.factors, self.count))
+        offsets[:, : bias.shape[1]] = bias.to(offsets)
+
     def units(self, forms: Tensor) -> Tensor:
         first, *others = forms.split(self.count, -1)
         for other in others:
