@@ -6,17 +6,22 @@ import pytest
 import torch
 
 from vinets import ABM
+from vinets.models import digits_cnn
 from vinets.nn.heads.units import NormalizedForms
 from vinets.pipeline import build, collect
 from vinets.pipeline.factored import factored_generators
 from vinets.settings import Projecting, Pruning
+from vinets.training import train_classifier
 
 IDEAL = ABM(psi=0.1, max_degree=2)
 
 
 @pytest.fixture(scope="module")
-def vectors(model, train):
+def vectors(train):
     """Latents with one position, so that every descriptor is drawn."""
+    torch.manual_seed(0)
+    model = digits_cnn()
+    train_classifier(model, train, epochs=2, batch_size=64, progress=None)
     return collect(model, train, "relu3", read="mean_token", per_class=40, progress=None)
 
 
@@ -29,6 +34,12 @@ def train():
 
 def made(latents, **options):
     return factored_generators(latents, Projecting(components=6), Pruning(**options), IDEAL, 0)
+
+
+def values_of(start, h):
+    standard = (h - h.mean(0)) / h.std(0, unbiased=False)
+    gain, bias = start.gain.to(h)[:, None], start.bias.to(h)[:, None]
+    return gain * (standard @ start.weight.to(h).mT) + bias
 
 
 def test_products_are_generators_up_to_a_factor(vectors):
@@ -48,20 +59,30 @@ def test_products_are_generators_up_to_a_factor(vectors):
     head = net.head.train()  # so that forms are normalised by these very points
     assert isinstance(head.forms, NormalizedForms)
     ours = head.units(head.forms(h[:, None]))[:, 0, :30].detach().double()
-    # as the layer standardises, whose variances have a little added to them
-    standard = ((h - h.mean(0)) / (h.var(0, unbiased=False) + head.forms.eps).sqrt()).double()
-    forms = standard @ start.weight.double().mT + start.bias.double()[:, None]
+    forms = values_of(start, h.double())
     expected = forms[0] * forms[1]
     for j in range(30):
         pair = torch.stack([ours[:, j], expected[:, j]])
         assert torch.corrcoef(pair)[0, 1] > 0.999
 
 
+def test_a_line_is_a_product_with_a_constant(vectors):
+    start = factored_generators(
+        vectors, Projecting(components=6), Pruning(keep=3), ABM(psi=0.3, max_degree=1), 0
+    )
+    small, large = start.gain.sort(0).values
+    assert (small < 1e-4).all() and (large > 0.1).all()
+    head = build(vectors, placement="products", progress=None)[0].head.train()
+    head.start_from(start.weight, start.gain, start.bias)
+    assert all(torch.isfinite(p).all() for p in head.parameters())
+    rows = head.forms.weight.unflatten(0, (2, 512))[:, : start.gain.shape[1]]
+    assert (rows.norm(dim=-1) > 0.1).all()  # a direction to move into
+
+
 def test_they_are_small_on_their_class(vectors):
     start = made(vectors, keep=4)
     h = torch.cat([values for values, _ in vectors.store.chunks()])[..., 0]
-    standard = (h - h.mean(0)) / h.std(0, unbiased=False)
-    forms = standard @ start.weight.mT + start.bias[:, None]
+    forms = values_of(start, h)
     values = (forms[0] * forms[1]).abs()
     labels = vectors.store.labels
     own = torch.stack([values[labels == k, j].mean() for j, k in enumerate(start.owners)])

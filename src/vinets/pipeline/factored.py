@@ -23,9 +23,13 @@ COMPONENTS = 32  # principal components of the channels, where nothing is said
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Factors of generators, in standardised channels; each form has variance one."""
+    """Factors of generators, in standardised channels; each form has mean square one.
+
+    The form is ``gain * weight @ h + bias`` with a weight of variance one.
+    """
 
     weight: Tensor  # (2, n, C)
+    gain: Tensor  # (2, n)
     bias: Tensor  # (2, n)
     owners: Tensor  # (n,), the class that each vanishes on
     found: int  # generators before pruning
@@ -44,6 +48,7 @@ class Start:
         return replace(
             self,
             weight=self.weight[:, chosen],
+            gain=self.gain[:, chosen],
             bias=self.bias[:, chosen],
             owners=self.owners[chosen],
         )
@@ -72,18 +77,20 @@ def factored_generators(
     shared = SharedPolynomials.of(kept.polynomials)
     order = _best_first(shared.owners, torch.cat([torch.from_numpy(s) for s in kept.scores]))
     forms = nearest_products(shared)[:, order.to(shared.coefficients.device)]
-    # from components to channels, and to variance one
+    # from components to channels, and to mean square one: what a factor lacks, another has
     forms = forms.to(h.device)
     weight, bias = projection.weight.double(), projection.bias.double()
     inside = forms[..., 1:] @ weight  # (2, n, C)
     offset = forms[..., 0] + forms[..., 1:] @ bias
     centred = (h - h.mean(0)).double()
     covariance = centred.mT @ centred / len(h)
-    size = ((inside @ covariance) * inside).sum(-1).clamp_min(1e-12).sqrt()
+    size = ((inside @ covariance) * inside).sum(-1).clamp_min(0).sqrt()
+    whole = (size.square() + offset.square()).sqrt().clamp_min(1e-30)
     seconds = time.perf_counter() - begin - projected
     return Start(
-        (inside / size[..., None]).float().cpu(),
-        (offset / size).float().cpu(),
+        (inside / size.clamp_min(1e-30)[..., None]).float().cpu(),
+        (size / whole).float().cpu(),
+        (offset / whole).float().cpu(),
         shared.owners[order],
         found.ideals.n_generators,
         explained,

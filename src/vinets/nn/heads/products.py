@@ -81,17 +81,20 @@ class ProductsHead(UnitsHead):
         return cls(*shape, classes, count=count, rank=rank, **options)
 
     @torch.no_grad()
-    def start_from(self, weight: Tensor, bias: Tensor) -> None:
+    def start_from(self, weight: Tensor, gain: Tensor, bias: Tensor) -> None:
         """Let the first products be those of given forms, the others as they are.
 
-        ``weight`` (d, n, C) and ``bias`` (d, n) are in standardised channels, and of such a scale
-        that every form without its bias has variance one.
+        Forms are ``gain * weight @ h + bias`` in standardised channels: ``weight`` (d, n, C) of
+        variance one, ``gain`` and ``bias`` (d, n).
         """
         assert isinstance(self.forms, NormalizedForms)  # of a head that is to be trained
-        rows = self.forms.weight.unflatten(0, (self.factors, self.count))  # views: these change it
-        rows[:, : weight.shape[1]] = weight.to(rows)
-        offsets = self.forms.bias.unflatten(0, (self.factors, self.count))
-        offsets[:, : bias.shape[1]] = bias.to(offsets)
+        shape, count = (self.factors, self.count), weight.shape[1]
+        # A factor that is constant has no direction, so the random one stays, with a gain of zero.
+        varies = (gain > 1e-4)[..., None]
+        rows = self.forms.weight.unflatten(0, shape)[:, :count]  # views: these change the layer
+        rows.copy_(torch.where(varies, weight.to(rows), rows))
+        self.forms.gain.unflatten(0, shape)[:, :count].copy_(gain)
+        self.forms.bias.unflatten(0, shape)[:, :count].copy_(bias)
 
     def units(self, forms: Tensor) -> Tensor:
         first, *others = forms.split(self.count, -1)
