@@ -231,6 +231,9 @@ class Recipe(Options):
         flag(),
         "Compare logits of mean 0 and deviation 1 with the uncut network's, not their size.",
     )
+    vanish: float = option(
+        0.0, real(0), "Weight of a loss that keeps products small on their class, large elsewhere."
+    )
     label_smoothing: float = option(0.0, real(0, 1), "Label smoothing, in [0, 1).")
     seed: int = option(0, whole(0), "Seed of the order, the augmentation and the held-out part.")
 

@@ -73,7 +73,7 @@ def test_a_line_is_a_product_with_a_constant(vectors):
     small, large = start.gain.sort(0).values
     assert (small < 1e-4).all() and (large > 0.1).all()
     head = build(vectors, placement="products", progress=None)[0].head.train()
-    head.start_from(start.weight, start.gain, start.bias)
+    head.start_from(start.weight, start.gain, start.bias, start.owners)
     assert all(torch.isfinite(p).all() for p in head.parameters())
     rows = head.forms.weight.unflatten(0, (2, 512))[:, : start.gain.shape[1]]
     assert (rows.norm(dim=-1) > 0.1).all()  # a direction to move into

@@ -187,7 +187,7 @@ def build_products(
         taken = start.bias.shape[1]
         if taken > head.count:
             start = start.first(head.count)
-        head.start_from(start.weight, start.gain, start.bias)
+        head.start_from(start.weight, start.gain, start.bias, start.owners)
         seconds["projection"] = start.seconds_projection
     notes = {"placement": "products", "start": shaping.start, "seed": seed}
     record = replace(latents.record, notes=notes)

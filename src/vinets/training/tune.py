@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from vinets.nn.heads import Head, ProductsHead
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
 from vinets.progress import Progress
@@ -17,7 +18,7 @@ from vinets.running import device_of
 from vinets.settings import BACKBONE, Caching, Recipe, Tuning
 from vinets.training.feed import Feed, InputFeed, LatentViews, ViewFeed, cache_latents
 from vinets.training.history import History
-from vinets.training.loop import Group, fit
+from vinets.training.loop import Criterion, Group, distilled, fit
 
 
 @flat(recipe=Recipe, caching=Caching, tuning=Tuning)
@@ -99,7 +100,7 @@ def fine_tune(
             data, recipe, device=device, network=network, teacher=teacher, features=matches
         )
     groups = [Group(network.head.trained_parameters())]
-    criterion = network.head.criterion
+    criterion = _criterion(network.head, recipe)
     history = fit(network.head, feed, recipe, groups=groups, criterion=criterion, **options)
     network.eval()
     return history
@@ -141,7 +142,7 @@ def _tune_backbone(
             feed,
             recipe,
             groups=groups,
-            criterion=network.head.criterion,
+            criterion=_criterion(network.head, recipe),
             compiled=tuning.compiled,
             **options,
         )
@@ -150,6 +151,24 @@ def _tune_backbone(
         notes = network.record.notes | {"tuned": tuning.tune}
         network.record = replace(network.record, notes=notes)
         _lay_out(network.eval(), torch.contiguous_format)
+
+
+def _criterion(head: Head, recipe: Recipe) -> Criterion | None:
+    """The loss of a head; None is the usual one."""
+    if not recipe.vanish:
+        return head.criterion
+    if not isinstance(head, ProductsHead):
+        raise ValueError(
+            f"vanish={recipe.vanish:g} is for products, each of which has a class to vanish on. A "
+            f"head of kind {head.kind!r} has none: leave it out."
+        )
+    head.watched = True
+
+    def both(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
+        usual = distilled(logits, labels, taught, recipe)
+        return usual + recipe.vanish * head.vanishing_loss(labels)
+
+    return both
 
 
 def _lay_out(module: Any, layout: torch.memory_format) -> Any:
