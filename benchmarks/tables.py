@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import RESULTS, column
+from benchmarks.tuning import choice_table
 from vinets.files import read_json
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("benchmarks", "networks", "theory", "reproduction")
+        for name in ("benchmarks", "networks", "theory", "reproduction", "tuning")
     ),
     ROOT / "README.md",
 )
@@ -212,6 +213,7 @@ BUILDS: dict[str, dict[str, str]] = {
 }
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
+TUNING = {"tuning_choices"}  # of stores of trials
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -268,6 +270,16 @@ def render_builds(name: str) -> str:
     return _with_source(Table(name, name, tuple(columns), marked), commands, machine, ", one seed")
 
 
+def render_tuning(name: str) -> str:
+    """Choices on held-out images."""
+    table, machine = choice_table(RESULTS / "tuning" / "held")
+    commands = [
+        "python -m benchmarks.tuning plan choices --out choices.json",
+        "python -m vinets.run choices.json --out benchmarks/results/tuning/held --jobs 12",
+    ]
+    return _with_source(table, commands, machine, ", one seed, 5,000 held-out images")
+
+
 def render_paper(name: str) -> str:
     """A table of an experiment: our numbers, those of the paper in brackets."""
     experiment, wanted = PAPER[name]
@@ -305,7 +317,12 @@ def fill(text: str) -> str:
 
     def replacement(match: re.Match[str]) -> str:
         name = match.group(1)
-        kinds = ((BUILDS, render_builds), (PAPER, render_paper), (CALLS, render_calls))
+        kinds = (
+            (BUILDS, render_builds),
+            (PAPER, render_paper),
+            (TUNING, render_tuning),
+            (CALLS, render_calls),
+        )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"
 

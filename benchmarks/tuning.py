@@ -4,12 +4,14 @@ Choices are made on images that were held out before the network was trained:
 
     python -m benchmarks.tuning hold-out --data cifar10:data --out held/cifar10
     python -m benchmarks.tuning train resnet18 --data cifar10:held/cifar10 --out held
-    python -m benchmarks.tuning plan choices --held held --out choices.json
+    python -m benchmarks.tuning plan choices --weights held --cifar10 held/cifar10 \\
+        --cifar100 held/cifar100 --out choices.json
     python -m vinets.run choices.json --out benchmarks/results/tuning/held --jobs 10
 
 Then the networks and test images of the paper's tables, three seeds:
 
-    python -m benchmarks.tuning plan early --weights weights --data data --out early.json
+    python -m benchmarks.tuning plan early --weights weights --cifar10 data --cifar100 data \\
+        --out early.json
     python -m vinets.run early.json --out benchmarks/results/tuning/test --jobs 10
 """
 
@@ -19,6 +21,7 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -26,10 +29,14 @@ from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.sources import split_source
 from vinets.models import PRESETS, create_model, save_weights
 from vinets.pipeline.setup import SetupFiles, wrong_answers
+from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.run import write_list
-from vinets.settings import BACKBONE, Collecting, Recipe, Tuning
+from vinets.settings import BACKBONE, Collecting, Placing, Recipe, Tuning
 from vinets.training import train_classifier
+
+if TYPE_CHECKING:
+    from vinets.report import Table
 
 NETWORKS = {"resnet18": "cifar10", "resnet34": "cifar100"}
 HELD = 0.1  # of the training images
@@ -37,7 +44,7 @@ HELD = 0.1  # of the training images
 JOINT = Recipe(
     epochs=24,
     batch_size=256,
-    learning_rate=0.05,
+    learning_rate=0.1,
     weight_decay=1e-3,
     nesterov=True,
     schedule="one-cycle",
@@ -48,6 +55,7 @@ JOINT = Recipe(
 START = Trial(
     recipe=JOINT,
     tuning=Tuning(tune="all"),
+    placing=Placing(placement="products"),
     # a few latents tell the shape, which is all that heads without ideals need
     collecting=Collecting(per_class=8, reuse=True),
     checkpoints=False,
@@ -59,40 +67,51 @@ EARLY = {  # cut: numbers that a head may store
     ("resnet34", "layer2.1.bn2"): 250_000,
     ("resnet34", "layer2.3.bn2"): 250_000,
 }
+EARLIEST = (("resnet18", "layer1.1.bn2"), ("resnet34", "layer2.1.bn2"))
+
+
+BOTH = ("vi", "relu-units")
+CHOICES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {  # which heads, and what differs
+    "two factors, 16 patterns": (BOTH, {}),
+    "two factors that start at 1": (("vi",), {"offset": 1.0}),
+    "64 patterns": (BOTH, {"spatial_rank": 64}),
+    "three factors": (("vi",), {"factors": 3}),
+    "three factors that start at 1": (("vi",), {"factors": 3, "offset": 1.0}),
+    "the same, 64 patterns": (("vi",), {"factors": 3, "offset": 1.0, "spatial_rank": 64}),
+    "four factors that start at 1": (("vi",), {"factors": 4, "offset": 1.0}),
+    "standardised logits": (BOTH, {"standardize": True}),
+    "learning rate 0.1": (BOTH, {"learning_rate": 0.1}),
+    "backbone as fast as the head": (BOTH, {"backbone_rate": 1.0}),
+    "weight decay 0.0005": (BOTH, {"weight_decay": 5e-4}),
+    "learning rate 0.2": (BOTH, {"learning_rate": 0.2}),
+    "0.1, backbone as fast": (BOTH, {"learning_rate": 0.1, "backbone_rate": 1.0}),
+    "0.1, weight decay 0.002": (BOTH, {"learning_rate": 0.1, "weight_decay": 2e-3}),
+    "0.1, distilled by 0.9": (BOTH, {"learning_rate": 0.1, "distill": 0.9}),
+    "0.1, standardised logits at temperature 1": (
+        BOTH,
+        {"learning_rate": 0.1, "standardize": True, "temperature": 1.0},
+    ),
+    "0.1, three factors": (("vi",), {"learning_rate": 0.1, "factors": 3}),
+}
+
+
+def choice(network: str, cut: str, head: str, label: str) -> Trial:
+    """One of the choices; a learning rate of 0.05 was the first look."""
+    start = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
+    return start.change(head=head, **({"learning_rate": 0.05} | CHOICES[label][1]))
 
 
 def choices() -> list[Trial]:
     """Degrees, patterns, starts and recipes, at the earliest cut of each network."""
-    products = [
-        {"factors": 2, "spatial_rank": 16},
-        {"factors": 2, "spatial_rank": 16, "offset": 1.0},
-        {"factors": 2, "spatial_rank": 64},
-        {"factors": 3, "spatial_rank": 16},
-        {"factors": 3, "spatial_rank": 16, "offset": 1.0},
-        {"factors": 3, "spatial_rank": 64, "offset": 1.0},
-        {"factors": 4, "spatial_rank": 16, "offset": 1.0},
+    return [
+        choice(network, cut, head, label)
+        for network, cut in EARLIEST
+        for label, (heads, _) in CHOICES.items()
+        for head in heads
     ]
-    recipes = [
-        {"standardize": True},
-        {"learning_rate": 0.1},
-        {"backbone_rate": 1.0},
-        {"weight_decay": 5e-4},
-    ]
-    made = []
-    for network, cut in (("resnet18", "layer1.1.bn2"), ("resnet34", "layer2.1.bn2")):
-        start = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
-        units = [start.change(head="relu-units", spatial_rank=rank) for rank in (16, 64)]
-        made += units
-        made += [start.change(head="products", **each) for each in products]
-        for each in recipes:
-            made += [
-                start.change(head=head, spatial_rank=16, **each)
-                for head in ("products", "relu-units")
-            ]
-    return made
 
 
-HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "products")
+HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")
 
 
 def early(seeds: int = 3) -> list[Trial]:
@@ -112,11 +131,70 @@ def variants(seeds: int = 3) -> list[Trial]:
         for preset in PRESETS.values():
             start = START.change(network=preset.backbone, cut=preset.cut, seed=seed)
             start = start.change(head_parameters=180_000)
-            made += [start.change(head=head) for head in ("pooled", "products")]
+            made += [start.change(head=head) for head in ("pooled", "vi")]
     return made
 
 
-PLANS = {"choices": choices, "early": early, "variants": variants}
+def starts(trial: Trial, seeds: int = 3) -> list[Trial]:
+    """Where a start from generators, or a loss that keeps them small, might matter."""
+    ideal = Collecting(per_class=512, reuse=True)  # both starts see the same latents
+    settings = {
+        "all": {},
+        "frozen backbone": {"tune": "head"},
+        "two epochs": {"epochs": 2},
+        "few examples": {"train": 20, "epochs": 4 * trial.recipe.epochs},
+        "few examples, frozen": {"train": 20, "epochs": 4 * trial.recipe.epochs, "tune": "head"},
+    }
+    ways = [{}, {"start": "ideal"}, {"vanish": 0.3}, {"start": "ideal", "vanish": 0.3}]
+    return [
+        trial.change(collecting=ideal, seed=seed, **setting, **way)
+        for seed in range(seeds)
+        for setting in settings.values()
+        for way in ways
+    ]
+
+
+def ideals() -> list[Trial]:
+    """The starts behind the earliest cuts."""
+    made = []
+    for network, cut in EARLIEST:
+        trial = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
+        made += starts(trial)
+    return made
+
+
+PLANS = {"choices": choices, "early": early, "variants": variants, "ideals": ideals}
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def choice_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """The choices that were tried on held-out images, and the machine."""
+    from vinets.report import Column, Row, Table  # trials run where there is no rich
+
+    store = Store(folder)
+    columns, rows, machine = [Column("choice")], [], {}
+    for network, cut in EARLIEST:
+        columns += [
+            Column(f"{network} {head}", f"{network} {cut}: {name}, %", ".2f")
+            for head, name in (("vi", "products"), ("relu-units", "ReLU units"))
+        ]
+    for label, (heads, _) in CHOICES.items():
+        row: dict[str, Any] = {"choice": label}
+        for network, cut in EARLIEST:
+            for head in heads:
+                trial = choice(network, cut, head, label)
+                if not store.missing([trial]):
+                    record = store.record(trial)
+                    row[f"{network} {head}"] = 100 * record.result.trained.accuracy
+                    machine = dict(record.machine)
+        if len(row) > 1:
+            rows.append(Row(row))
+    return Table("choices", "Choices on held-out images", tuple(columns), tuple(rows)), machine
+
+
+# --- data and networks ------------------------------------------------------------------------
 
 
 def hold_out(data: str, folder: Path) -> None:
