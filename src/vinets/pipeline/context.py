@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from vinets.pipeline.vanish import ClassGenerators, find_generators
 from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress
 from vinets.settings import Recipe
-from vinets.training import LatentViews, cache_latents
+from vinets.training import LatentViews, Lessons, cache_latents
 
 VIEW_BYTES = 64 << 30  # of cached latents
 COUNTED = {"all": all_convolutions, "paper": paper_convolutions}
@@ -36,9 +37,13 @@ class CutContext:
     alike. The ``trial`` given is one of them; all have the same :attr:`Trial.shares`.
     """
 
-    def __init__(self, setup: Setup, trial: Trial, progress: Progress) -> None:
+    def __init__(
+        self, setup: Setup, trial: Trial, progress: Progress, lessons: Path | None = None
+    ) -> None:
         self.setup, self.progress = setup, progress
         self.cut, self.seed, self.collecting = trial.cut, trial.seed, trial.collecting
+        # The uncut network as a teacher of tuned ones; other processes share what it says.
+        self.lessons = Lessons(setup.model, lessons)
         self._variables: dict[Hashable, Variables] = {}
         self._generators: tuple[Hashable, ClassGenerators] | None = None
         self._views: tuple[Hashable, LatentViews] | None = None

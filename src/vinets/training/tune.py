@@ -18,6 +18,7 @@ from vinets.running import device_of
 from vinets.settings import BACKBONE, Caching, Recipe, Tuning
 from vinets.training.feed import Feed, InputFeed, LatentViews, ViewFeed, cache_latents
 from vinets.training.history import History
+from vinets.training.lessons import Lessons
 from vinets.training.loop import Criterion, Group, distilled, fit
 
 
@@ -29,7 +30,7 @@ def fine_tune(
     recipe: Recipe,
     caching: Caching,
     tuning: Tuning,
-    teacher: nn.Module | None = None,
+    teacher: nn.Module | Lessons | None = None,
     directory: str | Path | None = None,
     device: torch.device | str | None = None,
     progress: Progress | str | None = "auto",
@@ -49,8 +50,9 @@ def fine_tune(
         Or their fields as keywords, such as ``epochs=5``, ``views=3`` or ``tune="all"``. The
         defaults are the paper's: the backbone stays as it is, 20 epochs of SGD, learning rate 0.05,
         momentum 0.9, crops and flips.
-    teacher : Module or None, default=None
-        The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given.
+    teacher : Module, Lessons or None, default=None
+        The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given. As
+        :class:`Lessons`, it is asked once for several networks that are trained on the same steps.
     directory : path or None, default=None
         For a checkpoint after every epoch; an interrupted training goes on from there.
     device : str or None, default=None
@@ -87,7 +89,7 @@ def fine_tune(
             data,
             recipe=recipe,
             caching=caching,
-            teacher=teacher,
+            teacher=teacher.teacher if isinstance(teacher, Lessons) else teacher,
             device=device,
             progress=progress,
         )
@@ -111,7 +113,7 @@ def _tune_backbone(
     data: Any,
     recipe: Recipe,
     tuning: Tuning,
-    teacher: nn.Module | None,
+    teacher: nn.Module | Lessons | None,
     options: dict[str, Any],
 ) -> History:
     """Train the head together with the backbone, or with its last layers."""
@@ -121,7 +123,7 @@ def _tune_backbone(
     layout = torch.channels_last if last else torch.contiguous_format
     tuned = network.thaw(tuning.layers, norms=tuning.norms == "moving")
     _lay_out(network, layout)
-    if teacher is not None and last:
+    if isinstance(teacher, nn.Module) and last:
         # a copy, so that the layout of the caller's network stays
         teacher = _lay_out(copy.deepcopy(teacher), layout)
     feed = InputFeed(
