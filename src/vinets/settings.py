@@ -212,8 +212,8 @@ class Recipe(Options):
     )
     precision: str = option(
         "float32",
-        choice("float32", "tf32", "bfloat16"),
-        "Precision of products (tf32 is for GPUs, bfloat16 by autocast).",
+        choice("float32", "tf32", "bfloat16", "auto"),
+        "Precision of products (tf32 is for GPUs, bfloat16 by autocast, auto is that on a GPU).",
     )
     validation: float = option(
         0.1, real(0, 1), "Share held out to choose the best epoch; 0 keeps the last."
@@ -243,6 +243,10 @@ class Recipe(Options):
             raise parameter_error(owner, "temperature", "above 0", self.temperature)
         if self.nesterov and not self.momentum:
             raise parameter_error(owner, "momentum", "above 0 with nesterov", self.momentum)
+
+    def half(self, device: str) -> bool:
+        """Whether products on a device of that type are in bfloat16."""
+        return self.precision == "bfloat16" or (self.precision == "auto" and device == "cuda")
 
     @property
     def decay(self) -> float:
@@ -463,3 +467,21 @@ class TrialSettings:
     caching: Caching = Caching()
     sampling: Sampling = Sampling()
     timing: Timing = Timing()
+
+
+BEST = TrialSettings(
+    collecting=Collecting(per_class=8, reuse=True),  # latents for their shape alone
+    placing=Placing(placement="products"),
+    recipe=Recipe(
+        epochs=24,
+        learning_rate=0.1,
+        weight_decay=1e-3,
+        nesterov=True,
+        schedule="one-cycle",
+        precision="auto",
+        validation=0.0,
+        distill=0.7,
+    ),
+    tuning=Tuning(tune="all"),
+)
+"""What reached most: products of forms, the backbone tuned with them, distilled."""

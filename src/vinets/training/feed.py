@@ -88,7 +88,7 @@ class InputFeed:
             self.train, self.held = split_source(source, recipe.validation, recipe.seed)
         self.augment, self.seed, self.device = recipe.augment, recipe.seed, device
         self.network = network
-        self.half = recipe.precision == "bfloat16"
+        self.half = recipe.half(torch.device(device).type)
         self.memory_format = memory_format
         self.epochs = recipe.epochs
         self.lessons: Lessons | None = None
