@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import RESULTS, column
-from benchmarks.tuning import choice_table
+from benchmarks.tuning import choice_table, start_table
 from vinets.files import read_json
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
@@ -213,7 +213,7 @@ BUILDS: dict[str, dict[str, str]] = {
 }
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
-TUNING = {"tuning_choices"}  # of stores of trials
+TUNING = {"tuning_choices", "tuning_starts"}  # of stores of trials
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -271,13 +271,16 @@ def render_builds(name: str) -> str:
 
 
 def render_tuning(name: str) -> str:
-    """Choices on held-out images."""
-    table, machine = choice_table(RESULTS / "tuning" / "held")
+    """Choices on held-out images, or where products start."""
+    held = name == "tuning_choices"
+    plan, folder = ("choices", "held") if held else ("digits", "digits")
+    table, machine = (choice_table if held else start_table)(RESULTS / "tuning" / folder)
     commands = [
-        "python -m benchmarks.tuning plan choices --out choices.json",
-        "python -m vinets.run choices.json --out benchmarks/results/tuning/held --jobs 12",
+        f"python -m benchmarks.tuning plan {plan} --out {plan}.json",
+        f"python -m vinets.run {plan}.json --out benchmarks/results/tuning/{folder}",
     ]
-    return _with_source(table, commands, machine, ", one seed, 5,000 held-out images")
+    more = ", one seed, 5,000 held-out images" if held else ", 5 seeds, mean and deviation"
+    return _with_source(table, commands, machine, more)
 
 
 def render_paper(name: str) -> str:

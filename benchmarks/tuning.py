@@ -13,6 +13,12 @@ Then the networks and test images of the paper's tables, three seeds:
     python -m benchmarks.tuning plan early --weights weights --cifar10 data --cifar100 data \\
         --out early.json
     python -m vinets.run early.json --out benchmarks/results/tuning/test --jobs 10
+
+Where products start, on a network that a CPU trains:
+
+    python -m benchmarks.tuning train digits_cnn --data digits --out weights
+    python -m benchmarks.tuning plan digits --weights weights --out digits.json
+    python -m vinets.run digits.json --out benchmarks/results/tuning/digits --device cpu
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,13 +39,13 @@ from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.run import write_list
-from vinets.settings import BACKBONE, Collecting, Placing, Recipe, Tuning
+from vinets.settings import BACKBONE, SMALL, Collecting, Placing, Recipe, Tuning
 from vinets.training import train_classifier
 
 if TYPE_CHECKING:
     from vinets.report import Table
 
-NETWORKS = {"resnet18": "cifar10", "resnet34": "cifar100"}
+NETWORKS = {"resnet18": "cifar10", "resnet34": "cifar100", "digits_cnn": "digits"}
 HELD = 0.1  # of the training images
 
 JOINT = Recipe(
@@ -135,22 +142,37 @@ def variants(seeds: int = 3) -> list[Trial]:
     return made
 
 
-def starts(trial: Trial, seeds: int = 3) -> list[Trial]:
+SETTINGS: dict[str, dict[str, Any]] = {
+    "all examples": {},
+    "all examples, backbone frozen": {"tune": "head"},
+    "two epochs": {"epochs": 2},
+    "20 examples a class": {"train": 20, "longer": 4},
+    "20 examples a class, backbone frozen": {"train": 20, "longer": 4, "tune": "head"},
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "random": {},
+    "generators": {"start": "ideal"},
+    "random, vanishing loss": {"vanish": 0.3},
+    "generators, vanishing loss": {"start": "ideal", "vanish": 0.3},
+}
+
+
+def start(trial: Trial, setting: str, way: str, seed: int) -> Trial:
     """Where a start from generators, or a loss that keeps them small, might matter."""
-    ideal = Collecting(per_class=512, reuse=True)  # both starts see the same latents
-    settings = {
-        "all": {},
-        "frozen backbone": {"tune": "head"},
-        "two epochs": {"epochs": 2},
-        "few examples": {"train": 20, "epochs": 4 * trial.recipe.epochs},
-        "few examples, frozen": {"train": 20, "epochs": 4 * trial.recipe.epochs, "tune": "head"},
-    }
-    ways = [{}, {"start": "ideal"}, {"vanish": 0.3}, {"start": "ideal", "vanish": 0.3}]
+    changes = SETTINGS[setting] | WAYS[way]
+    longer = changes.pop("longer", 1)  # few examples make short epochs
+    changes = {"epochs": longer * trial.recipe.epochs} | changes
+    # both starts see the same latents
+    return trial.change(collecting=Collecting(per_class=512, reuse=True), seed=seed, **changes)
+
+
+def starts(trial: Trial, seeds: int) -> list[Trial]:
+    """All of them."""
     return [
-        trial.change(collecting=ideal, seed=seed, **setting, **way)
+        start(trial, setting, way, seed)
         for seed in range(seeds)
-        for setting in settings.values()
-        for way in ways
+        for setting in SETTINGS
+        for way in WAYS
     ]
 
 
@@ -159,11 +181,25 @@ def ideals() -> list[Trial]:
     made = []
     for network, cut in EARLIEST:
         trial = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
-        made += starts(trial)
+        made += starts(trial, seeds=3)
     return made
 
 
+SMALL_RECIPE = {"precision": "float32", "epochs": 12, "batch_size": 64}
+DIGITS = {
+    cut: START.change(network="digits_cnn", cut=cut, head_parameters=budget, **SMALL_RECIPE)
+    for cut, budget in (("relu1", 6_000), ("relu2", 12_000))
+}
+SEEDS = 5
+
+
+def digits() -> list[Trial]:
+    """The starts on a small network, where a CPU is enough."""
+    return [trial for each in DIGITS.values() for trial in starts(each, SEEDS)]
+
+
 PLANS = {"choices": choices, "early": early, "variants": variants, "ideals": ideals}
+PLANS["digits"] = digits
 
 
 # --- tables -----------------------------------------------------------------------------------
@@ -192,6 +228,26 @@ def choice_table(folder: Path) -> tuple[Table, dict[str, Any]]:
         if len(row) > 1:
             rows.append(Row(row))
     return Table("choices", "Choices on held-out images", tuple(columns), tuple(rows)), machine
+
+
+def start_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """Accuracies of all starts on the small network, and the machine."""
+    from vinets.report import Column, Row, Table
+
+    store = Store(folder)
+    columns = [Column("cut"), Column("training")]
+    columns += [Column(way, f"{way}, %", ".2f", f"{way} std") for way in WAYS]
+    rows, machine = [], {}
+    for cut, trial in DIGITS.items():
+        for setting in SETTINGS:
+            row: dict[str, Any] = {"cut": cut, "training": setting}
+            for way in WAYS:
+                records = [store.record(start(trial, setting, way, k)) for k in range(SEEDS)]
+                found = [100 * record.result.trained.accuracy for record in records]
+                row |= {way: fmean(found), f"{way} std": stdev(found)}
+                machine = dict(records[0].machine)
+            rows.append(Row(row))
+    return Table("starts", "Where products start", tuple(columns), tuple(rows)), machine
 
 
 # --- data and networks ------------------------------------------------------------------------
@@ -229,6 +285,8 @@ def train(model: str, data: str, out: Path, epochs: int) -> None:
     source = split.train
     assert isinstance(source, ImageSource)
     recipe = replace(BACKBONE, epochs=epochs, precision="bfloat16")
+    if model in SMALL:
+        recipe = SMALL[model]
     history = train_classifier(
         network, source.to(device), recipe=recipe, device=device, progress=None
     )
@@ -236,14 +294,16 @@ def train(model: str, data: str, out: Path, epochs: int) -> None:
     print(f"{model}: {1 - len(wrong) / len(split.test):.4f} held out, {history.seconds:.0f} s")
     out.mkdir(parents=True, exist_ok=True)
     name = f"{model}_{NETWORKS[model]}.safetensors"
-    save_weights(network.half().cpu(), out / name)
+    save_weights(network.cpu() if model in SMALL else network.half().cpu(), out / name)
 
 
 def files(weights: str, data: dict[str, str]) -> dict[str, SetupFiles]:
     """Where networks and data lie."""
     return {
         network: SetupFiles(
-            network, f"{weights}/{network}_{name}.safetensors", f"{name}:{data[name]}"
+            network,
+            f"{weights}/{network}_{name}.safetensors",
+            f"{name}:{data[name]}" if name in data else name,
         )
         for network, name in NETWORKS.items()
     }

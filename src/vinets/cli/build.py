@@ -118,8 +118,9 @@ def _chosen(
 
     architecture = model
     # only these cuts depend on what is in the folder, which is otherwise opened when all is checked
-    if (name or "").lower().startswith("best-") and Path(model or "").is_dir():
-        architecture = open_network(model or "").architecture
+    sized = name is not None and name.lower().startswith("best-")
+    if sized and model is not None and Path(model).is_dir():
+        architecture = open_network(model).architecture
     start = start_of(name, architecture, given["placing"].get("placement", "global"))
     cut, model = cut or start.cut, model or start.backbone
     if model is None:
