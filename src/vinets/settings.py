@@ -30,6 +30,9 @@ from vinets.options import (
 LATENT_KINDS = ("auto", "map", "pool", "class_token", "mean_token")
 """What is read from a cut; see :class:`vinets.latent.reader.LatentReader`."""
 
+LAYOUTS = ("auto", "contiguous", "channels_last")
+"""Of images in memory while a network is trained; auto is channels_last on a GPU."""
+
 
 @dataclass(frozen=True)
 class Collecting(Options):
@@ -311,7 +314,7 @@ class Tuning(Options):
     )
     memory_format: str = option(
         "auto",
-        choice("auto", "contiguous", "channels_last"),
+        choice(*LAYOUTS),
         "Layout of images while a backbone is tuned.",
         shown="channels_last on a GPU",
     )

@@ -1,4 +1,4 @@
-"""Train the head of a cut network, perhaps its backbone with it, or a network from scratch."""
+"""Train the head of a cut network, perhaps its backbone with it, or a whole network."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vinets.checks import one_of
 from vinets.nn.heads import Head, ProductsHead
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
 from vinets.progress import Progress
 from vinets.running import device_of
-from vinets.settings import BACKBONE, Caching, Recipe, Tuning
+from vinets.settings import BACKBONE, LAYOUTS, Caching, Recipe, Tuning
 from vinets.training.feed import Feed, InputFeed, LatentViews, ViewFeed, cache_latents
 from vinets.training.history import History
 from vinets.training.lessons import Lessons
@@ -58,15 +59,9 @@ def fine_tune(
     device : str or None, default=None
         None is where the network lies.
     """
-    if recipe.distill is None:
-        recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
     cached = isinstance(data, LatentViews)
     taught = bool(data.teacher_logits) if cached else teacher is not None
-    if recipe.distill and not taught:
-        raise ValueError(
-            f"distill={recipe.distill:g} needs logits to learn from: pass teacher=, and "
-            "cache latents with it if they are cached."
-        )
+    recipe = _distilling(recipe, teacher, taught)
     if network.head.matches_features and (cached or caching.views or teacher is None):
         raise ValueError(
             f"a head of kind {network.head.kind!r} learns what the classifier of the uncut network "
@@ -108,6 +103,18 @@ def fine_tune(
     return history
 
 
+def _distilling(recipe: Recipe, teacher: nn.Module | Lessons | None, taught: bool) -> Recipe:
+    """The recipe with the weight of the teacher's answers chosen; they are there if ``taught``."""
+    if recipe.distill is None:
+        recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
+    if recipe.distill and not taught:
+        raise ValueError(
+            f"distill={recipe.distill:g} needs logits to learn from: pass teacher=, and "
+            "cache latents with it if they are cached."
+        )
+    return recipe
+
+
 def _tune_backbone(
     network: CutNetwork,
     data: Any,
@@ -117,32 +124,19 @@ def _tune_backbone(
     options: dict[str, Any],
 ) -> History:
     """Train the head together with the backbone, or with its last layers."""
-    device = options["device"]
-    last = tuning.memory_format == "channels_last"
-    last |= tuning.memory_format == "auto" and device.type == "cuda"
-    layout = torch.channels_last if last else torch.contiguous_format
     tuned = network.thaw(tuning.layers, norms=tuning.norms == "moving")
-    _lay_out(network, layout)
-    if isinstance(teacher, nn.Module) and last:
-        # a copy, so that the layout of the caller's network stays
-        teacher = _lay_out(copy.deepcopy(teacher), layout)
-    feed = InputFeed(
-        data,
-        recipe,
-        device=device,
-        teacher=teacher,
-        features=network.head.matches_features,
-        memory_format=layout,
-    )
     groups = [
         Group(network.head.trained_parameters()),
         Group(tuned, rate=tuning.backbone_rate, decay=tuning.backbone_decay),
     ]
     try:
-        return fit(
+        return _fit_whole(
             network,
-            feed,
+            data,
             recipe,
+            memory_format=tuning.memory_format,
+            teacher=teacher,
+            features=network.head.matches_features,
             groups=groups,
             criterion=_criterion(network.head, recipe),
             compiled=tuning.compiled,
@@ -152,7 +146,34 @@ def _tune_backbone(
         network.freeze()
         notes = network.record.notes | {"tuned": tuning.tune}
         network.record = replace(network.record, notes=notes)
-        _lay_out(network.eval(), torch.contiguous_format)
+        network.eval()
+
+
+def _fit_whole(
+    network: nn.Module,
+    data: Any,
+    recipe: Recipe,
+    *,
+    memory_format: str,
+    teacher: nn.Module | Lessons | None,
+    device: torch.device,
+    features: bool = False,
+    **options: Any,
+) -> History:
+    """Train a network from its inputs on, which come in the layout that is faster on the device."""
+    last = memory_format == "channels_last" or (memory_format == "auto" and device.type == "cuda")
+    layout = torch.channels_last if last else torch.contiguous_format
+    _lay_out(network, layout)
+    if isinstance(teacher, nn.Module) and last:
+        # a copy, so that the layout of the caller's network stays
+        teacher = _lay_out(copy.deepcopy(teacher), layout)
+    feed = InputFeed(
+        data, recipe, device=device, teacher=teacher, features=features, memory_format=layout
+    )
+    try:
+        return fit(network, feed, recipe, device=device, **options)
+    finally:
+        _lay_out(network, torch.contiguous_format)
 
 
 def _criterion(head: Head, recipe: Recipe) -> Criterion | None:
@@ -184,18 +205,40 @@ def train_classifier(
     data: Any,
     *,
     recipe: Recipe = BACKBONE,
+    teacher: nn.Module | Lessons | None = None,
+    memory_format: str = "auto",
     directory: str | Path | None = None,
     device: torch.device | str = "cpu",
     progress: Progress | str | None = "auto",
 ) -> History:
-    """Train a whole network from scratch, in place; keywords change the recipe ``BACKBONE``."""
+    """Train a whole network in place, from scratch or from the weights that it has.
+
+    Parameters
+    ----------
+    model : Module
+        The network, which is moved to ``device``.
+    data : data source
+        The training data, as for :func:`fine_tune`.
+    recipe : Recipe
+        Or its fields as keywords, such as ``epochs=5``; the default is ``BACKBONE``.
+    teacher : Module, Lessons or None, default=None
+        A network to learn from by its logits, by ``distill=0.7`` if that is not given. Its weights
+        do not change. As :class:`Lessons`, it is asked once for several networks.
+    memory_format : {"auto", "contiguous", "channels_last"}, default="auto"
+        Layout of images in training; auto is channels_last on a GPU.
+    directory : path or None, default=None
+        For a checkpoint after every epoch; an interrupted training goes on from there.
+    """
+    one_of("train_classifier", "memory_format", memory_format, LAYOUTS)
     model.to(device)
-    return fit(
+    return _fit_whole(
         model,
-        InputFeed(data, recipe, device=device),
-        recipe,
+        data,
+        _distilling(recipe, teacher, teacher is not None),
+        memory_format=memory_format,
+        teacher=teacher,
+        device=torch.device(device),
         directory=directory,
-        device=device,
         stage="training the backbone",
         progress=progress,
     )
