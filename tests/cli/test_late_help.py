@@ -46,7 +46,7 @@ def others(monkeypatch):
         ("ideal", "agd, cg, pcg, bpcg, other or exact"),
         ("evaluate", "'digits', 'cifar10:DIR'"),
         ("evaluate", "WebP sheets, other:THING, a folder of images by class"),
-        ("cuts", "resnet34, resnet, digits_cnn, hf:CLASS, other:THING, timm:NAME"),
+        ("cuts", "resnet56, resnet, digits_cnn, hf:CLASS, other:THING, timm:NAME"),
         ("export", "onnx or other or torch"),
         ("export", ".onnx or .other or .pt2"),
     ],
