@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("--cifar100", default="data")
     train.add_argument("--sample", type=int, help="images of a class, to try it out")
     train.add_argument("--jobs", type=int, default=1, help="processes side by side")
-    train.add_argument("--minutes", type=float, default=7.5, help="when to end, to go on later")
+    train.add_argument("--minutes", type=float, default=7.0, help="when to end, to go on later")
     speed = tasks.add_parser("speed", help="images per second, in turns, random weights")
     speed.add_argument("given", choices=NETWORKS)
     speed.add_argument("--weights", type=Path, help="folder of the given networks, for pruning")

@@ -10,7 +10,6 @@ from torch import nn
 from benchmarks.rivals.plan import Rival
 from vinets.models import create_model
 from vinets.pipeline.build import seeded
-from vinets.running import device_of
 
 ALIGNED = 4  # channels come in multiples of this, for others run slowly
 STEPS = 10  # of a global pruning; in one step, whole layers would go
@@ -70,12 +69,12 @@ def _less(given: nn.Module, ratio: float, scope: str) -> nn.Module:
             "pip install torch-pruning==1.6.1, or leave them out."
         ) from None
 
-    network = copy.deepcopy(given).train(False)
+    network = copy.deepcopy(given).cpu().eval()  # where sums round alike on every machine
     steps = STEPS if scope == "global" else 1
     last = [module for module in network.modules() if isinstance(module, nn.Linear)][-1]
     pruner = torch_pruning.pruner.BasePruner(
         network,
-        torch.zeros(1, 3, 32, 32, device=device_of(network)),
+        torch.zeros(1, 3, 32, 32),
         torch_pruning.importance.GroupMagnitudeImportance(p=2),
         global_pruning=scope == "global",
         pruning_ratio=ratio,
