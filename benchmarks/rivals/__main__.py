@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.rivals import __doc__ as ABOUT
 from benchmarks.rivals.plan import PLANS, SIZES, Rival
@@ -106,8 +107,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     places = files(given.weights, {"cifar10": given.cifar10, "cifar100": given.cifar100})
     end = time.time() + 60 * given.minutes
-    call = Call(places, given.out, str(device), given.jobs, end, command)
-    left = run(chosen(given), call)
+    with TemporaryDirectory() as lessons:
+        shared = Path(lessons)
+        call = Call(places, given.out, shared, str(device), given.jobs, end, command)
+        left = run(chosen(given), call)
     if left:
         print(f"{left} rivals are not done. The same command goes on with them.")
     return 1 if left else 0

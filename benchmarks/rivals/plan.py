@@ -20,7 +20,7 @@ SCOPES = ("uniform", "global")
 
 SCRATCH = replace(BACKBONE, epochs=24, precision="bfloat16", distill=0.7)
 # weights that were trained before decay as they do in the backbone of a VI-Net
-TUNED = replace(JOINT, learning_rate=0.1, weight_decay=5e-4)
+TUNED = replace(JOINT, weight_decay=5e-4)
 RECIPES = {
     "uncut": Recipe(),
     "classic": SCRATCH,

@@ -35,10 +35,16 @@ RIVALS = ("uncut", "classic", "narrow", "pruned")
 
 
 def vinet_architecture(trial: Trial) -> str:
-    """What the speed of a VI-Net, or of another network behind a cut, depends on."""
-    shaping = " ".join(f"{k}={v}" for k, v in changes(trial.shaping).items())
-    placing = " ".join(f"{k}={v}" for k, v in changes(trial.placing).items())
-    return " ".join(part for part in (str(trial.cut), trial.head, placing, shaping) if part)
+    """What the speed of a VI-Net, or of another head behind a cut, depends on."""
+    head = trial.placing.placement if trial.head == "vi" else trial.head
+    shaping = changes(replace(trial.shaping, start="random", offset=0.0))
+    size = [f"{name}={value}" for name, value in shaping.items()]
+    return ", ".join([f"{trial.cut} {head}", *size])
+
+
+def vinet_kind(trial: Trial) -> str:
+    """Whether it is one."""
+    return "vi-net" if trial.head in ("vi", "products") else "other head"
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,10 @@ def entries(
         name = vinet_architecture(trial)
         tuned = trial.network == given and trial.task == "train" and trial.tuning.tune != "head"
         if tuned and name not in made:
-            cut, _ = CutContext(setup, trial, progress_of(None)).network(trial)
-            made[name] = Entry("vi-net", name, cut.folded(), _tuning(trial, cut, setup))
+            plain = trial.change(start="random")  # noise has no ideal to start from
+            cut, _ = CutContext(setup, plain, progress_of(None)).network(plain)
+            train = _tuning(trial, cut, setup)
+            made[name] = Entry(vinet_kind(trial), name, cut.folded(), train)
     return list(made.values())
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rivals.plan import RECIPES
-from benchmarks.rivals.speed import vinet_architecture
+from benchmarks.rivals.speed import vinet_architecture, vinet_kind
 from benchmarks.rivals.train import RivalRecord
 from benchmarks.tuning import JOINT
 from vinets.files import read_json
 from vinets.pipeline.store import TrialRecord
 from vinets.plain import as_plain, changes, from_plain
-from vinets.settings import Recipe
+from vinets.settings import Recipe, Shaping
 
 IMAGES = 50_000  # for training, in both of CIFAR's data sets
 
@@ -48,6 +48,8 @@ def runs_and_speeds(paths: Iterable[Path]) -> tuple[list[Run], dict[tuple[str, s
     speeds: dict[tuple[str, str], Any] = {}
     for file in files:
         values = read_json(file)
+        if not isinstance(values, dict):
+            continue  # rows that were written here, perhaps
         if "rival" in values:
             runs.append(_of_rival(from_plain(RivalRecord, values, str(file))))
         elif "speeds" in values:
@@ -67,17 +69,20 @@ def _of_rival(record: RivalRecord) -> Run:
 def _of_trial(record: TrialRecord) -> Run:
     trial, result = record.trial, record.result.trained
     notes = _differences(trial.recipe, JOINT) | changes(trial.tuning) | _sample(trial)
-    if notes.get("tune") == "all":
-        notes.pop("tune")
-    else:
-        notes.setdefault("tune", "head")
+    notes = {"tune": "head"} | notes | _start(trial.shaping)
+    if notes["tune"] == "all":
+        del notes["tune"]
     facts = (_text(notes), trial.recipe.epochs, result.accuracy, result.parameters, result.seconds)
-    return Run(trial.network, "vi-net", vinet_architecture(trial), *facts)
+    return Run(trial.network, vinet_kind(trial), vinet_architecture(trial), *facts)
 
 
 def _differences(recipe: Recipe, usual: Recipe) -> dict[str, Any]:
     pairs = {f.name: (getattr(recipe, f.name), getattr(usual, f.name)) for f in fields(Recipe)}
     return {k: ours for k, (ours, theirs) in pairs.items() if ours != theirs and k != "epochs"}
+
+
+def _start(shaping: Shaping) -> dict[str, Any]:
+    return {k: v for k, v in changes(shaping).items() if k in ("start", "offset")}
 
 
 def _sample(one: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from vinets.measure import machine
 from vinets.pipeline.setup import Setup, SetupFiles, wrong_answers
 from vinets.pipeline.store import Store
 from vinets.plain import as_plain, changes
-from vinets.training import train_classifier
+from vinets.training import Lessons, train_classifier
 
 FOLDER = "rivals"
 
@@ -77,6 +77,7 @@ class Call:
 
     files: dict[str, SetupFiles]  # the given networks and their data
     folder: Path
+    lessons: Path  # where processes share what the given networks say
     device: str
     jobs: int
     end: float
@@ -148,7 +149,7 @@ def carry_out(rival: Rival, setup: Setup, call: Call, watch: Until) -> str:
             network,
             setup.train,
             recipe=replace(rival.recipe, seed=rival.seed),
-            teacher=setup.model,
+            teacher=Lessons(setup.model, call.lessons / rival.given),
             directory=checkpoints,
             device=setup.device,
             progress=watch,
