@@ -68,9 +68,16 @@ def entries(
     for rival in rivals:
         # which channels are left in which layer depends on the weights in a global ranking
         ranked = rival.kind == "pruned" and rival.scope == "global"
-        if rival.kind == "uncut" or (ranked and weights is None):
-            continue  # the uncut network runs as the tuned one does
-        network = network_of(rival, setup.model, CLASSES[given]).to(setup.device)
+        if rival.kind == "uncut":
+            continue  # it runs as the tuned one does
+        if ranked and weights is None:
+            print(f"{rival.architecture} is left out: pass --weights to rank channels by.")
+            continue
+        try:
+            network = network_of(rival, setup.model, CLASSES[given]).to(setup.device)
+        except ModuleNotFoundError as error:
+            print(f"{rival.architecture} is left out: {error}")
+            continue
         train = _training(rival, network, setup)
         made[rival.architecture] = Entry(rival.kind, rival.architecture, network, train)
     for trial in trials:

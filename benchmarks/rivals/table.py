@@ -32,6 +32,7 @@ class Run:
     accuracy: float  # in [0, 1]
     parameters: int
     seconds: float
+    whole: bool  # whether all images were used
 
     @property
     def seeds_of(self) -> tuple[object, ...]:
@@ -53,6 +54,11 @@ def runs_and_speeds(paths: Iterable[Path]) -> tuple[list[Run], dict[tuple[str, s
         if "rival" in values:
             runs.append(_of_rival(from_plain(RivalRecord, values, str(file))))
         elif "speeds" in values:
+            if any(given == values["given"] for given, _ in speeds):
+                raise ValueError(
+                    f"{file} has speeds of {values['given']} that other results have, too. They "
+                    "compare within one run only: pass one of them."
+                )
             speeds |= {(values["given"], one["architecture"]): one for one in values["speeds"]}
         elif values.get("result", {}).get("training"):
             runs.append(_of_trial(from_plain(TrialRecord, values, str(file))))
@@ -63,7 +69,8 @@ def _of_rival(record: RivalRecord) -> Run:
     rival, result = record.rival, record.result
     notes = _differences(rival.recipe, RECIPES[rival.kind]) | _sample(rival)
     facts = (_text(notes), result.epochs, result.accuracy, result.parameters, result.seconds)
-    return Run(rival.given, rival.kind, rival.architecture, *facts)
+    whole = not _sample(rival)
+    return Run(rival.given, rival.kind, rival.architecture, *facts, whole)
 
 
 def _of_trial(record: TrialRecord) -> Run:
@@ -73,7 +80,8 @@ def _of_trial(record: TrialRecord) -> Run:
     if notes["tune"] == "all":
         del notes["tune"]
     facts = (_text(notes), trial.recipe.epochs, result.accuracy, result.parameters, result.seconds)
-    return Run(trial.network, vinet_kind(trial), vinet_architecture(trial), *facts)
+    whole = not _sample(trial)
+    return Run(trial.network, vinet_kind(trial), vinet_architecture(trial), *facts, whole)
 
 
 def _differences(recipe: Recipe, usual: Recipe) -> dict[str, Any]:
@@ -96,8 +104,8 @@ def _text(notes: Mapping[str, Any]) -> str:
 def rows(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """One for all seeds of a network and recipe; those that were measured only have no accuracy.
 
-    ``gpu_seconds`` are those of a training alone on the device: epochs times images by images per
-    second. ``seconds`` are those that were counted, while others ran beside it.
+    ``alone_seconds`` are those of a training alone on the device: epochs times images by images per
+    second. ``seconds`` are those that were counted, while others may have run beside it.
     """
     runs, speeds = runs_and_speeds(paths)
     groups: dict[tuple[object, ...], list[Run]] = {}
@@ -108,7 +116,7 @@ def rows(paths: Iterable[Path]) -> list[dict[str, Any]]:
         first = same[0]
         accuracies = [100 * run.accuracy for run in same]
         speed = speeds.get((first.given, first.architecture), {})
-        rate = speed.get("training")
+        rate = speed.get("training") if first.whole else None
         made.append(
             {
                 "given": first.given,
@@ -122,7 +130,7 @@ def rows(paths: Iterable[Path]) -> list[dict[str, Any]]:
                 "parameters": first.parameters,
                 "device": speed.get("device", {}).get("mean"),
                 "cpu": speed.get("cpu", {}).get("mean"),
-                "gpu_seconds": first.epochs * IMAGES / rate if rate else None,
+                "alone_seconds": first.epochs * IMAGES / rate if rate else None,
                 "seconds": statistics.fmean(run.seconds for run in same),
             }
         )
@@ -156,7 +164,7 @@ def table(found: Iterable[Mapping[str, Any]]) -> str:
         Column("parameters", format=","),
         Column("device", "images/s on the device", ",.0f"),
         Column("cpu", "images/s on one CPU thread, one at a time", ",.0f"),
-        Column("gpu_seconds", "GPU seconds of training, alone", ",.0f"),
+        Column("alone_seconds", "seconds of training, alone on the device", ",.0f"),
         Column("seconds", "seconds counted, side by side", ",.0f"),
     )
     made = tuple(Row(as_plain(row), section=f"In place of {row['given']}") for row in found)
