@@ -12,6 +12,7 @@ from vinets.models import create_model
 from vinets.pipeline.build import seeded
 
 ALIGNED = 4  # channels come in multiples of this, for others run slowly
+CLOSE = 0.01  # to the size that was asked for, as a share of it
 STEPS = 10  # of a global pruning; in one step, whole layers would go
 LEAST = 0.05  # of its channels that every layer keeps
 
@@ -49,12 +50,14 @@ def pruned(given: nn.Module, size: int, scope: str) -> nn.Module:
     Channels go by the norm of their group: all weights that depend on them.
     """
     low, high = 0.0, 1.0
-    best = given
+    best = copy.deepcopy(given)
     for _ in range(12):  # halvings: to less than a channel in 512
         ratio = (low + high) / 2
         found = _less(given, ratio, scope)
-        if abs(parameters(found) - size) < abs(parameters(best) - size):
-            best = found
+        gap, before = (abs(parameters(one) - size) for one in (found, best))
+        best = found if gap < before else best
+        if gap <= CLOSE * size:
+            break
         low, high = (ratio, high) if parameters(found) > size else (low, ratio)
     return best
 

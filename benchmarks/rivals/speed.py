@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -80,12 +80,15 @@ def entries(
             continue
         train = _training(rival, network, setup)
         made[rival.architecture] = Entry(rival.kind, rival.architecture, network, train)
+    contexts: dict[Hashable, CutContext] = {}
     for trial in trials:
         name = vinet_architecture(trial)
         tuned = trial.network == given and trial.task == "train" and trial.tuning.tune != "head"
         if tuned and name not in made:
             plain = trial.change(start="random")  # noise has no ideal to start from
-            cut, _ = CutContext(setup, plain, progress_of(None)).network(plain)
+            if plain.shares not in contexts:
+                contexts[plain.shares] = CutContext(setup, plain, progress_of(None))
+            cut, _ = contexts[plain.shares].network(plain)
             train = _tuning(trial, cut, setup)
             made[name] = Entry(vinet_kind(trial), name, cut.folded(), train)
     return list(made.values())

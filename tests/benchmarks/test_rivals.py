@@ -88,6 +88,13 @@ def test_a_pruned_network_has_its_size_and_the_given_one_keeps_its_own(scope):
     assert len(kept) <= 16 and bool((kept > 0).all())
 
 
+def test_a_network_that_is_small_enough_is_left_as_it_is_and_copied():
+    pytest.importorskip("torch_pruning")
+    given = create_model("resnet18", 10, width=0.125)
+    same = pruned(given, 11_000_000, "uniform")
+    assert same is not given and parameters(same) == parameters(given)
+
+
 class After(Until):
     """Time is over after so many steps."""
 
