@@ -11,7 +11,7 @@ from torch import nn
 
 from vinets.nn import VINet
 from vinets.pipeline import baselines, build, collect
-from vinets.training import cache_latents, fine_tune
+from vinets.training import cache_latents, fine_tune, train_classifier
 
 OPTIONS = {"epochs": 3, "batch_size": 64, "validation": 0.2, "progress": None}
 
@@ -182,3 +182,5 @@ def test_a_vanishing_loss_makes_products_vanish_on_their_class(model, train):
 def test_a_vanishing_loss_needs_products(make, train):
     with pytest.raises(ValueError, match=r"vanish=0.5 is for products.*'vanishing'"):
         fine_tune(make(), train, vanish=0.5, **OPTIONS)
+    with pytest.raises(ValueError, match="for heads of products"):
+        train_classifier(nn.Linear(2, 2), train, vanish=0.5)

@@ -230,6 +230,8 @@ def train_classifier(
         For a checkpoint after every epoch; an interrupted training goes on from there.
     """
     one_of("train_classifier", "memory_format", memory_format, LAYOUTS)
+    if recipe.vanish:
+        raise ValueError("vanish is for heads of products: leave it out of train_classifier.")
     model.to(device)
     return _fit_whole(
         model,
