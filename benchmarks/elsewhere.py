@@ -83,7 +83,7 @@ PLACES = {
     "fashion": Place(
         "resnet18",
         (("layer1.1.bn2", 120_000), ("layer2.0.bn2", 120_000)),
-        tuning.START.change(placement="products", epochs=12),
+        tuning.START.change(epochs=12),
         replace(BACKBONE, epochs=20, precision="bfloat16"),
     ),
     "vit": Place(
@@ -106,7 +106,7 @@ PLACES = {
     "text": Place(
         "text_transformer",
         (("blocks.0", 40_000),),
-        _START.change(epochs=3, batch_size=64, precision="float32"),
+        _START.change(epochs=3, batch_size=64, learning_rate=0.05, precision="float32"),
         Recipe(
             epochs=6,
             batch_size=64,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import RESULTS, column
+from benchmarks.tuning import choice_table, start_table
 from vinets.files import read_json
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("benchmarks", "networks", "theory", "reproduction")
+        for name in ("benchmarks", "networks", "theory", "reproduction", "tuning")
     ),
     ROOT / "README.md",
 )
@@ -212,6 +213,7 @@ BUILDS: dict[str, dict[str, str]] = {
 }
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
+TUNING = {"tuning_choices", "tuning_starts"}  # of stores of trials
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -268,6 +270,19 @@ def render_builds(name: str) -> str:
     return _with_source(Table(name, name, tuple(columns), marked), commands, machine, ", one seed")
 
 
+def render_tuning(name: str) -> str:
+    """Choices on held-out images, or where products start."""
+    held = name == "tuning_choices"
+    plan, folder = ("choices", "held") if held else ("digits", "digits")
+    table, machine = (choice_table if held else start_table)(RESULTS / "tuning" / folder)
+    commands = [
+        f"python -m benchmarks.tuning plan {plan} --out {plan}.json",
+        f"python -m vinets.run {plan}.json --out benchmarks/results/tuning/{folder}",
+    ]
+    more = ", one seed, 5,000 held-out images" if held else ", 5 seeds, mean and deviation"
+    return _with_source(table, commands, machine, more)
+
+
 def render_paper(name: str) -> str:
     """A table of an experiment: our numbers, those of the paper in brackets."""
     experiment, wanted = PAPER[name]
@@ -305,7 +320,12 @@ def fill(text: str) -> str:
 
     def replacement(match: re.Match[str]) -> str:
         name = match.group(1)
-        kinds = ((BUILDS, render_builds), (PAPER, render_paper), (CALLS, render_calls))
+        kinds = (
+            (BUILDS, render_builds),
+            (PAPER, render_paper),
+            (TUNING, render_tuning),
+            (CALLS, render_calls),
+        )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"
 

@@ -4,13 +4,21 @@ Choices are made on images that were held out before the network was trained:
 
     python -m benchmarks.tuning hold-out --data cifar10:data --out held/cifar10
     python -m benchmarks.tuning train resnet18 --data cifar10:held/cifar10 --out held
-    python -m benchmarks.tuning plan choices --held held --out choices.json
+    python -m benchmarks.tuning plan choices --weights held --cifar10 held/cifar10 \\
+        --cifar100 held/cifar100 --out choices.json
     python -m vinets.run choices.json --out benchmarks/results/tuning/held --jobs 10
 
 Then the networks and test images of the paper's tables, three seeds:
 
-    python -m benchmarks.tuning plan early --weights weights --data data --out early.json
+    python -m benchmarks.tuning plan early --weights weights --cifar10 data --cifar100 data \\
+        --out early.json
     python -m vinets.run early.json --out benchmarks/results/tuning/test --jobs 10
+
+Where products start, on a network that a CPU trains:
+
+    python -m benchmarks.tuning train digits_cnn --data digits --out weights
+    python -m benchmarks.tuning plan digits --weights weights --out digits.json
+    python -m vinets.run digits.json --out benchmarks/results/tuning/digits --device cpu
 """
 
 from __future__ import annotations
@@ -19,6 +27,8 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -26,18 +36,22 @@ from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.sources import split_source
 from vinets.models import PRESETS, create_model, save_weights
 from vinets.pipeline.setup import SetupFiles, wrong_answers
+from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.run import write_list
-from vinets.settings import BACKBONE, Collecting, Recipe, Tuning
+from vinets.settings import BACKBONE, SMALL, Collecting, Placing, Recipe, Tuning
 from vinets.training import train_classifier
 
-NETWORKS = {"resnet18": "cifar10", "resnet34": "cifar100"}
+if TYPE_CHECKING:
+    from vinets.report import Table
+
+NETWORKS = {"resnet18": "cifar10", "resnet34": "cifar100", "digits_cnn": "digits"}
 HELD = 0.1  # of the training images
 
 JOINT = Recipe(
     epochs=24,
     batch_size=256,
-    learning_rate=0.05,
+    learning_rate=0.1,
     weight_decay=1e-3,
     nesterov=True,
     schedule="one-cycle",
@@ -48,6 +62,7 @@ JOINT = Recipe(
 START = Trial(
     recipe=JOINT,
     tuning=Tuning(tune="all"),
+    placing=Placing(placement="products"),
     # a few latents tell the shape, which is all that heads without ideals need
     collecting=Collecting(per_class=8, reuse=True),
     checkpoints=False,
@@ -59,40 +74,51 @@ EARLY = {  # cut: numbers that a head may store
     ("resnet34", "layer2.1.bn2"): 250_000,
     ("resnet34", "layer2.3.bn2"): 250_000,
 }
+EARLIEST = (("resnet18", "layer1.1.bn2"), ("resnet34", "layer2.1.bn2"))
+
+
+BOTH = ("vi", "relu-units")
+CHOICES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {  # which heads, and what differs
+    "two factors, 16 patterns": (BOTH, {}),
+    "two factors that start at 1": (("vi",), {"offset": 1.0}),
+    "64 patterns": (BOTH, {"spatial_rank": 64}),
+    "three factors": (("vi",), {"factors": 3}),
+    "three factors that start at 1": (("vi",), {"factors": 3, "offset": 1.0}),
+    "the same, 64 patterns": (("vi",), {"factors": 3, "offset": 1.0, "spatial_rank": 64}),
+    "four factors that start at 1": (("vi",), {"factors": 4, "offset": 1.0}),
+    "standardised logits": (BOTH, {"standardize": True}),
+    "learning rate 0.1": (BOTH, {"learning_rate": 0.1}),
+    "backbone as fast as the head": (BOTH, {"backbone_rate": 1.0}),
+    "weight decay 0.0005": (BOTH, {"weight_decay": 5e-4}),
+    "learning rate 0.2": (BOTH, {"learning_rate": 0.2}),
+    "0.1, backbone as fast": (BOTH, {"learning_rate": 0.1, "backbone_rate": 1.0}),
+    "0.1, weight decay 0.002": (BOTH, {"learning_rate": 0.1, "weight_decay": 2e-3}),
+    "0.1, distilled by 0.9": (BOTH, {"learning_rate": 0.1, "distill": 0.9}),
+    "0.1, standardised logits at temperature 1": (
+        BOTH,
+        {"learning_rate": 0.1, "standardize": True, "temperature": 1.0},
+    ),
+    "0.1, three factors": (("vi",), {"learning_rate": 0.1, "factors": 3}),
+}
+
+
+def choice(network: str, cut: str, head: str, label: str) -> Trial:
+    """One of the choices; a learning rate of 0.05 was the first look."""
+    start = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
+    return start.change(head=head, **({"learning_rate": 0.05} | CHOICES[label][1]))
 
 
 def choices() -> list[Trial]:
     """Degrees, patterns, starts and recipes, at the earliest cut of each network."""
-    products = [
-        {"factors": 2, "spatial_rank": 16},
-        {"factors": 2, "spatial_rank": 16, "offset": 1.0},
-        {"factors": 2, "spatial_rank": 64},
-        {"factors": 3, "spatial_rank": 16},
-        {"factors": 3, "spatial_rank": 16, "offset": 1.0},
-        {"factors": 3, "spatial_rank": 64, "offset": 1.0},
-        {"factors": 4, "spatial_rank": 16, "offset": 1.0},
+    return [
+        choice(network, cut, head, label)
+        for network, cut in EARLIEST
+        for label, (heads, _) in CHOICES.items()
+        for head in heads
     ]
-    recipes = [
-        {"standardize": True},
-        {"learning_rate": 0.1},
-        {"backbone_rate": 1.0},
-        {"weight_decay": 5e-4},
-    ]
-    made = []
-    for network, cut in (("resnet18", "layer1.1.bn2"), ("resnet34", "layer2.1.bn2")):
-        start = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
-        units = [start.change(head="relu-units", spatial_rank=rank) for rank in (16, 64)]
-        made += units
-        made += [start.change(head="products", **each) for each in products]
-        for each in recipes:
-            made += [
-                start.change(head=head, spatial_rank=16, **each)
-                for head in ("products", "relu-units")
-            ]
-    return made
 
 
-HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "products")
+HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")
 
 
 def early(seeds: int = 3) -> list[Trial]:
@@ -112,11 +138,119 @@ def variants(seeds: int = 3) -> list[Trial]:
         for preset in PRESETS.values():
             start = START.change(network=preset.backbone, cut=preset.cut, seed=seed)
             start = start.change(head_parameters=180_000)
-            made += [start.change(head=head) for head in ("pooled", "products")]
+            made += [start.change(head=head) for head in ("pooled", "vi")]
     return made
 
 
-PLANS = {"choices": choices, "early": early, "variants": variants}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "all examples": {},
+    "all examples, backbone frozen": {"tune": "head"},
+    "two epochs": {"epochs": 2},
+    "20 examples a class": {"train": 20, "longer": 4},
+    "20 examples a class, backbone frozen": {"train": 20, "longer": 4, "tune": "head"},
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "random": {},
+    "generators": {"start": "ideal"},
+    "random, vanishing loss": {"vanish": 0.3},
+    "generators, vanishing loss": {"start": "ideal", "vanish": 0.3},
+}
+
+
+def start(trial: Trial, setting: str, way: str, seed: int) -> Trial:
+    """Where a start from generators, or a loss that keeps them small, might matter."""
+    changes = SETTINGS[setting] | WAYS[way]
+    longer = changes.pop("longer", 1)  # few examples make short epochs
+    changes = {"epochs": longer * trial.recipe.epochs} | changes
+    # both starts see the same latents
+    return trial.change(collecting=Collecting(per_class=512, reuse=True), seed=seed, **changes)
+
+
+def starts(trial: Trial, seeds: int) -> list[Trial]:
+    """All of them."""
+    return [
+        start(trial, setting, way, seed)
+        for seed in range(seeds)
+        for setting in SETTINGS
+        for way in WAYS
+    ]
+
+
+def ideals() -> list[Trial]:
+    """The starts behind the earliest cuts."""
+    made = []
+    for network, cut in EARLIEST:
+        trial = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
+        made += starts(trial, seeds=3)
+    return made
+
+
+SMALL_RECIPE = {"precision": "float32", "epochs": 12, "batch_size": 64}
+DIGITS = {
+    cut: START.change(network="digits_cnn", cut=cut, head_parameters=budget, **SMALL_RECIPE)
+    for cut, budget in (("relu1", 6_000), ("relu2", 12_000))
+}
+SEEDS = 5
+
+
+def digits() -> list[Trial]:
+    """The starts on a small network, where a CPU is enough."""
+    return [trial for each in DIGITS.values() for trial in starts(each, SEEDS)]
+
+
+PLANS = {"choices": choices, "early": early, "variants": variants, "ideals": ideals}
+PLANS["digits"] = digits
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def choice_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """The choices that were tried on held-out images, and the machine."""
+    from vinets.report import Column, Row, Table  # trials run where there is no rich
+
+    store = Store(folder)
+    columns, rows, machine = [Column("choice")], [], {}
+    for network, cut in EARLIEST:
+        columns += [
+            Column(f"{network} {head}", f"{network} {cut}: {name}, %", ".2f")
+            for head, name in (("vi", "products"), ("relu-units", "ReLU units"))
+        ]
+    for label, (heads, _) in CHOICES.items():
+        row: dict[str, Any] = {"choice": label}
+        for network, cut in EARLIEST:
+            for head in heads:
+                trial = choice(network, cut, head, label)
+                if not store.missing([trial]):
+                    record = store.record(trial)
+                    row[f"{network} {head}"] = 100 * record.result.trained.accuracy
+                    machine = dict(record.machine)
+        if len(row) > 1:
+            rows.append(Row(row))
+    return Table("choices", "Choices on held-out images", tuple(columns), tuple(rows)), machine
+
+
+def start_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """Accuracies of all starts on the small network, and the machine."""
+    from vinets.report import Column, Row, Table
+
+    store = Store(folder)
+    columns = [Column("cut"), Column("training")]
+    columns += [Column(way, f"{way}, %", ".2f", f"{way} std") for way in WAYS]
+    rows, machine = [], {}
+    for cut, trial in DIGITS.items():
+        for setting in SETTINGS:
+            row: dict[str, Any] = {"cut": cut, "training": setting}
+            for way in WAYS:
+                records = [store.record(start(trial, setting, way, k)) for k in range(SEEDS)]
+                found = [100 * record.result.trained.accuracy for record in records]
+                row |= {way: fmean(found), f"{way} std": stdev(found)}
+                machine = dict(records[0].machine)
+            rows.append(Row(row))
+    return Table("starts", "Where products start", tuple(columns), tuple(rows)), machine
+
+
+# --- data and networks ------------------------------------------------------------------------
 
 
 def hold_out(data: str, folder: Path) -> None:
@@ -151,6 +285,8 @@ def train(model: str, data: str, out: Path, epochs: int) -> None:
     source = split.train
     assert isinstance(source, ImageSource)
     recipe = replace(BACKBONE, epochs=epochs, precision="bfloat16")
+    if model in SMALL:
+        recipe = SMALL[model]
     history = train_classifier(
         network, source.to(device), recipe=recipe, device=device, progress=None
     )
@@ -158,14 +294,16 @@ def train(model: str, data: str, out: Path, epochs: int) -> None:
     print(f"{model}: {1 - len(wrong) / len(split.test):.4f} held out, {history.seconds:.0f} s")
     out.mkdir(parents=True, exist_ok=True)
     name = f"{model}_{NETWORKS[model]}.safetensors"
-    save_weights(network.half().cpu(), out / name)
+    save_weights(network.cpu() if model in SMALL else network.half().cpu(), out / name)
 
 
 def files(weights: str, data: dict[str, str]) -> dict[str, SetupFiles]:
     """Where networks and data lie."""
     return {
         network: SetupFiles(
-            network, f"{weights}/{network}_{name}.safetensors", f"{name}:{data[name]}"
+            network,
+            f"{weights}/{network}_{name}.safetensors",
+            f"{name}:{data[name]}" if name in data else name,
         )
         for network, name in NETWORKS.items()
     }

@@ -30,6 +30,9 @@ from vinets.options import (
 LATENT_KINDS = ("auto", "map", "pool", "class_token", "mean_token")
 """What is read from a cut; see :class:`vinets.latent.reader.LatentReader`."""
 
+LAYOUTS = ("auto", "contiguous", "channels_last")
+"""Of images in memory while a network is trained; auto is channels_last on a GPU."""
+
 
 @dataclass(frozen=True)
 class Collecting(Options):
@@ -145,7 +148,7 @@ class Finding(Options):
         "auto",
         count(auto=True),
         "Largest degree of a polynomial.",
-        shown="5; if local 2, or 1 in the channels",
+        shown="5; 2 of products; if local 2, or 1 in the channels",
     )
     normalization: str | None = option(
         None,
@@ -181,6 +184,8 @@ class Finding(Options):
             return self.max_degree
         if placing.placement == "global":
             return 5
+        if placing.placement == "products":
+            return 2  # what two factors can be
         return 1 if projecting.components in (None, "auto") else 2
 
 
@@ -210,8 +215,8 @@ class Recipe(Options):
     )
     precision: str = option(
         "float32",
-        choice("float32", "tf32", "bfloat16"),
-        "Precision of products (tf32 is for GPUs, bfloat16 by autocast).",
+        choice("float32", "tf32", "bfloat16", "auto"),
+        "Precision of products (tf32 is for GPUs, bfloat16 by autocast, auto is that on a GPU).",
     )
     validation: float = option(
         0.1, real(0, 1), "Share held out to choose the best epoch; 0 keeps the last."
@@ -229,6 +234,9 @@ class Recipe(Options):
         flag(),
         "Compare logits of mean 0 and deviation 1 with the uncut network's, not their size.",
     )
+    vanish: float = option(
+        0.0, real(0), "Weight of a loss that keeps products small on their class, large elsewhere."
+    )
     label_smoothing: float = option(0.0, real(0, 1), "Label smoothing, in [0, 1).")
     seed: int = option(0, whole(0), "Seed of the order, the augmentation and the held-out part.")
 
@@ -238,6 +246,10 @@ class Recipe(Options):
             raise parameter_error(owner, "temperature", "above 0", self.temperature)
         if self.nesterov and not self.momentum:
             raise parameter_error(owner, "momentum", "above 0 with nesterov", self.momentum)
+
+    def half(self, device: str) -> bool:
+        """Whether products on a device of that type are in bfloat16."""
+        return self.precision == "bfloat16" or (self.precision == "auto" and device == "cuda")
 
     @property
     def decay(self) -> float:
@@ -302,7 +314,7 @@ class Tuning(Options):
     )
     memory_format: str = option(
         "auto",
-        choice("auto", "contiguous", "channels_last"),
+        choice(*LAYOUTS),
         "Layout of images while a backbone is tuned.",
         shown="channels_last on a GPU",
     )
@@ -333,9 +345,19 @@ class Shaping(Options):
     spatial_rank: int | None = option(
         16, count(), "Patterns of weights over the positions that sums share.", shown="16"
     )
+    start: str = option(
+        "random",
+        choice("random", "ideal"),
+        "Where products start: at random, or at generators of the classes (2 factors).",
+    )
     offset: float = option(
         0.0, real(0), "Where factors but the first start: 0 for pure products, 1 for a line."
     )
+
+    def check(self, owner: str) -> None:
+        super().check(owner)
+        if self.start == "ideal" and self.factors != 2:
+            raise parameter_error(owner, "factors", "2 with start='ideal'", self.factors)
 
 
 @dataclass(frozen=True)
@@ -448,3 +470,21 @@ class TrialSettings:
     caching: Caching = Caching()
     sampling: Sampling = Sampling()
     timing: Timing = Timing()
+
+
+BEST = TrialSettings(
+    collecting=Collecting(per_class=8, reuse=True),  # latents for their shape alone
+    placing=Placing(placement="products"),
+    recipe=Recipe(
+        epochs=24,
+        learning_rate=0.1,
+        weight_decay=1e-3,
+        nesterov=True,
+        schedule="one-cycle",
+        precision="auto",
+        validation=0.0,
+        distill=0.7,
+    ),
+    tuning=Tuning(tune="all"),
+)
+"""What reached most: products of forms, the backbone tuned with them, distilled."""

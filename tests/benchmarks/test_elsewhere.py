@@ -74,3 +74,8 @@ def test_seeds_share_a_row_and_other_rates_do_not(tmp_path):
         "| text | blocks.0 | vi | 3 | 0.05 | 100 | 1,000 | 71.00 ± 1.41 | 75.00 | 2 |",
         "| text | blocks.0 | vi | 3 | 0.5 | 100 | 1,000 | 70.00 | 75.00 | 1 |",
     ]
+
+
+def test_the_results_in_the_repository_are_those_of_the_plan():
+    store = Store(Path(__file__).parents[2] / "benchmarks" / "results" / "elsewhere" / "text")
+    assert store.missing(trials("text", 3)) == []

@@ -98,3 +98,21 @@ def test_bad_values_are_refused_before_any_work(refused, base, tmp_path, options
     told = refused("build", base, *OPTIONS, *options, "--out", tmp_path / "net")
     assert message in told
     assert not (tmp_path / "net").exists()
+
+
+def test_the_best_preset_tunes_products_and_gives_way_to_options(call, base, tmp_path):
+    command = ["build", base, "--data", "digits", "--preset", "best", "--cut", "relu2", "-q"]
+    sizes = ["--head-parameters", 3000, "--epochs", 1, "--batch-size", 64]
+    done = call(*command, *sizes, "--no-nesterov", "--out", tmp_path / "net")
+    assert done.code == 0, done.err
+    (stored,) = (p for p in (tmp_path / "net" / "trials").iterdir() if "speed" not in p.name)
+    trial = json.loads(stored.read_text())["trial"]
+    assert trial["tuning"] == {"tune": "all"} and trial["placing"] == {"placement": "products"}
+    recipe = trial["recipe"]
+    assert (recipe["epochs"], recipe["batch_size"], recipe["learning_rate"]) == (1, 64, 0.1)
+    assert "nesterov" not in recipe and recipe["distill"] == 0.7
+
+
+def test_sizes_of_the_best_are_for_the_papers_networks(refused, base, tmp_path):
+    told = refused("build", base, "--data", "digits", "--preset", "best-tiny", "--out", tmp_path)
+    assert "is for a resnet18 or resnet34" in told

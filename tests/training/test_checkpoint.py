@@ -49,12 +49,17 @@ def test_a_finished_training_is_not_repeated(make, train, tmp_path, stop):
     assert same(first, second)
 
 
-def test_whole_networks_resume_too(train, tmp_path, stop, interrupted):
+@pytest.mark.parametrize("taught", [False, True])
+@pytest.mark.parametrize("memory_format", ["auto", "channels_last"])
+def test_whole_networks_resume_too(
+    model, train, tmp_path, stop, interrupted, taught, memory_format
+):
     def begin():
         torch.manual_seed(0)
         return digits_cnn()
 
-    options = {"epochs": 2, "batch_size": 64}
+    options = {"epochs": 2, "batch_size": 64, "memory_format": memory_format}
+    options["teacher"] = model if taught else None
     whole, cut_off, resumed = begin(), begin(), begin()
     train_classifier(whole, train, progress=None, **options)
     with pytest.raises(interrupted):

@@ -11,7 +11,7 @@ from torch import nn
 
 from vinets.nn import VINet
 from vinets.pipeline import baselines, build, collect
-from vinets.training import cache_latents, fine_tune
+from vinets.training import cache_latents, fine_tune, train_classifier
 
 OPTIONS = {"epochs": 3, "batch_size": 64, "validation": 0.2, "progress": None}
 
@@ -162,3 +162,25 @@ def test_layers_that_share_weights_are_tuned_once(make, train):
     net.backbone = nn.Sequential(nn.Conv2d(1, 4, 1), shared, nn.ReLU(), shared)
     tuned = net.thaw(1)
     assert [tuple(p.shape) for p in tuned] == [(4, 4, 1, 1), (4,)]
+
+
+def test_a_vanishing_loss_makes_products_vanish_on_their_class(model, train):
+    shares = []
+    for weight in (0.0, 1.0):
+        options = {"placement": "products", "head_parameters": 4_000, "progress": None}
+        net, _ = build(model, train, "relu3", per_class=20, reuse=True, **options)
+        training = {**OPTIONS, "epochs": 4, "tune": "all"}
+        fine_tune(net, train, vanish=weight, **training)
+        head = net.head.train()
+        head.watched = True
+        with torch.no_grad():
+            head(net.latents(train.example(len(train))))
+        shares.append(float(head.vanishing_loss(train.labels)))
+    assert shares[1] < 0.8 * shares[0]
+
+
+def test_a_vanishing_loss_needs_products(make, train):
+    with pytest.raises(ValueError, match=r"vanish=0.5 is for products.*'vanishing'"):
+        fine_tune(make(), train, vanish=0.5, **OPTIONS)
+    with pytest.raises(ValueError, match="for heads of products"):
+        train_classifier(nn.Linear(2, 2), train, vanish=0.5)

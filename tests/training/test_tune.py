@@ -106,3 +106,82 @@ def test_a_classifier_is_trained_from_scratch(train):
     assert losses(history)[-1] < 0.6 * losses(history)[0]
     assert not torch.equal(model.bn1.running_mean, before)
     assert history.recipe.schedule == "one-cycle" and history.recipe.epochs == 4
+
+
+def scratch():
+    torch.manual_seed(0)
+    return digits_cnn()
+
+
+@pytest.fixture
+def opinionated(model):
+    """A teacher that knows nothing but one answer."""
+    teacher = copy.deepcopy(model)
+    with torch.no_grad():
+        teacher.fc.bias[7] += 5
+    return teacher
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_classifier_listens_to_its_teacher(opinionated, train, standardize):
+    options = {"epochs": 6, "batch_size": 50, "progress": None, "standardize": standardize}
+    before = copy.deepcopy(opinionated.state_dict())
+    inputs = next(iter(train.batches(300)))[0]
+
+    def says_seven(**more):
+        net = scratch()
+        train_classifier(net, train, **options | more)
+        with torch.no_grad():
+            return float((net(inputs).argmax(1) == 7).float().mean())
+
+    assert says_seven(teacher=opinionated, distill=1.0) > 0.95 > 0.3 > says_seven()
+    assert all(torch.equal(t, before[k]) for k, t in opinionated.state_dict().items())
+
+
+def test_a_teacher_brings_its_weight_along_to_a_classifier(model, train):
+    options = {"epochs": 1, "batch_size": 50, "progress": None}
+    assert train_classifier(scratch(), train, **options).recipe.distill == 0.0
+    assert train_classifier(scratch(), train, teacher=model, **options).recipe.distill == 0.7
+    with pytest.raises(ValueError, match=r"distill=0\.5 needs logits.*pass teacher="):
+        train_classifier(scratch(), train, distill=0.5, **options)
+
+
+@pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
+def test_classifiers_learn_alike_in_every_layout_and_precision(model, train, memory_format):
+    found = []
+    for precision in ("float32", "bfloat16"):
+        net = scratch()
+        history = train_classifier(
+            net,
+            train,
+            teacher=model,
+            memory_format=memory_format,
+            precision=precision,
+            epochs=2,
+            batch_size=50,
+            progress=None,
+        )
+        found.append(losses(history)[-1])
+        assert net.conv2.weight.is_contiguous() and net.conv2.weight.dtype == torch.float32
+    assert found[0] == pytest.approx(found[1], rel=0.1) and found[0] != found[1]
+    assert all(p.is_contiguous() for p in model.parameters())
+
+
+def test_weights_lie_in_the_layout_that_was_asked_for(train):
+    seen = []
+
+    class Watching(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = scratch()
+
+        def forward(self, x):
+            seen.append(self.net.conv2.weight.is_contiguous(memory_format=torch.channels_last))
+            return self.net(x)
+
+    options = {"epochs": 1, "batch_size": 300, "progress": None}
+    train_classifier(Watching(), train, memory_format="channels_last", **options)
+    train_classifier(Watching(), train, **options)  # on the CPU
+    assert seen == [True, False]
+    with pytest.raises(ValueError, match=r"'memory_format' parameter of .* 'auto'"):
+        train_classifier(Watching(), train, memory_format="rows", **options)

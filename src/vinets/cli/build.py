@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,6 @@ from vinets.cli.output import note, print_json, watching
 from vinets.settings import TrialSettings
 
 if TYPE_CHECKING:
-    from vinets.models import Preset
     from vinets.pipeline.trial import Trial
 
 
@@ -28,7 +27,7 @@ Baselines = Annotated[
 
 
 # the recipe has the seed of the command, and all of the data is used
-@takes(("seed", "train", "test"), settings=TrialSettings)
+@takes(("seed", "train", "test"), {"settings": None}, settings=TrialSettings)
 @takes(reading=Reading, common=Common)
 def build(
     *,
@@ -42,13 +41,14 @@ def build(
     reading: Reading,
     cut: Annotated[str | None, option(DATA, CUT)] = None,
     out: Annotated[Path, option(OUTPUT, "Folder for the VI-Net and its results.")],
-    settings: TrialSettings,
+    settings: dict[str, dict[str, Any]],
     preset: Annotated[
         str | None,
         option(
             RUNNING,
-            "A VI-Net of the paper, such as VI-Net18-Small: its network, cut, components, "
-            "polynomials and monomials. Other options override it.",
+            "A VI-Net of the paper, such as VI-Net18-Small: its network, cut and sizes; best: "
+            "products, the backbone tuned with them; best-tiny to best-large: that behind the "
+            "paper's cuts. Other options override it.",
         ),
     ] = None,
     baselines: Baselines = False,
@@ -68,8 +68,8 @@ def build(
     Where there is a map, --placement local --distill 0.7 is smaller and more accurate. Most
     accurate are products of forms with the backbone tuned beside them, which takes longer:
 
-    Example: vinets build out/resnet18 --data cifar10:data --cut layer1.1.bn2 --placement products
-    --tune all --distill 0.7 --learning-rate 0.1 --schedule one-cycle --out out/products
+    Example: vinets build out/resnet18 --data cifar10:data --cut layer1.1.bn2 --preset best --out
+    out/best
     """
     from vinets.pipeline.compare import compare_heads
     from vinets.pipeline.opening import open_uncut, require_weights
@@ -104,41 +104,38 @@ def build(
 
 
 def _chosen(
-    preset: str | None, model: str | None, cut: str | None, settings: TrialSettings, seed: int
+    name: str | None,
+    model: str | None,
+    cut: str | None,
+    given: dict[str, dict[str, Any]],
+    seed: int,
 ) -> tuple[str, Trial, str | None]:
     """The network, what is made of it, and which network the preset is for."""
     from vinets.ideals.choose import choose_ideal
-    from vinets.models import preset as preset_of
+    from vinets.pipeline.opening import open_network
+    from vinets.pipeline.presets import start_of
     from vinets.pipeline.trial import Trial
 
-    if preset is None and cut is None:
-        raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --preset.")
-    if preset is None and model is None:
+    architecture = model
+    # only these cuts depend on what is in the folder, which is otherwise opened when all is checked
+    sized = name is not None and name.lower().startswith("best-")
+    if sized and model is not None and Path(model).is_dir():
+        architecture = open_network(model).architecture
+    start = start_of(name, architecture, given["placing"].get("placement", "global"))
+    cut, model = cut or start.cut, model or start.backbone
+    if model is None:
         raise ValueError("Pass MODEL, a folder or the name of a network, or --preset.")
-    backbone = None
-    if preset is not None:
-        chosen = preset_of(preset)
-        settings, backbone = _sized(chosen, settings), chosen.backbone
-        cut, model = cut or chosen.cut, model or backbone
-    trial = Trial(cut=cut_of(cut or ""), seed=seed, **vars(settings))
+    if cut is None:
+        raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --preset.")
+    groups = {
+        group: replace(getattr(start.settings, group), **changes)
+        for group, changes in given.items()
+    }
+    trial = Trial(cut=cut_of(cut), seed=seed, **groups)
     choose_ideal(trial.finding, trial.placing, trial.projecting)  # complains before any work
     if trial.tuning.tune != "head" and trial.caching.views is not None:
         raise ValueError(
             f"--views caches latents of a backbone that stays as it is, and --tune "
             f"{trial.tuning.tune} changes it. Pass one of the two."
         )
-    return model or "", trial, backbone
-
-
-def _sized(chosen: Preset, settings: TrialSettings) -> TrialSettings:
-    """With the sizes of the preset where none were given; they are for one vector an example."""
-    if settings.placing.placement != "global":
-        return settings
-    projecting, pruning = settings.projecting, settings.pruning
-    if projecting.components == "auto":
-        projecting = replace(projecting, components=chosen.components)
-    if pruning.keep == "auto":
-        pruning = replace(pruning, keep=chosen.generators_per_class)
-    if pruning.monomials == "auto":
-        pruning = replace(pruning, monomials=chosen.monomials)
-    return replace(settings, projecting=projecting, pruning=pruning)
+    return model, trial, start.backbone

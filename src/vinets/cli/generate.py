@@ -15,7 +15,7 @@ from typer.models import OptionInfo
 
 from vinets.options import Domain
 
-Words = Callable[[str], str]
+Words = Callable[[str], str] | None
 
 
 def takes(
@@ -34,7 +34,8 @@ def takes(
         Fields that are no options of this command.
     _open : dict
         Parameters whose defaults are known only when the command runs: these get a dict of what
-        was given in place of an object. The function tells the default of a field in words.
+        was given in place of an object, and dicts of dicts where fields are dataclasses. The
+        function tells the default of a field in words; None shows the default of the class.
     **groups
         Parameter of the command and its class; the default of the parameter, if it has one, is
         what options change.
@@ -50,13 +51,14 @@ def takes(
                 continue
             if own.default is not inspect.Parameter.empty:
                 starts[name] = own.default
-            parameters += _spread(name, starts[name], _without, _open.get(name))
+            opened = name in _open
+            parameters += _spread(name, starts[name], _without, opened, _open.get(name))
 
         @wraps(command)
         def called(**given: Any) -> None:
             made: dict[str, Any] = {}
             for name, start in starts.items():
-                changes = _changes(name, start, given)
+                changes = _changes(name, start, given, name in _open)
                 made[name] = changes if name in _open else _changed(start, changes)
             command(**given, **made)
 
@@ -69,7 +71,7 @@ def takes(
 
 
 def _spread(
-    name: str, start: Any, without: tuple[str, ...], words: Words | None = None
+    name: str, start: Any, without: tuple[str, ...], opened: bool = False, words: Words = None
 ) -> Iterator[inspect.Parameter]:
     """Parameters for the fields of a dataclass, or of an object whose values are the defaults."""
     kind: Any = start if isinstance(start, type) else type(start)
@@ -80,22 +82,26 @@ def _spread(
         if one.name in without:
             continue
         if is_dataclass(value):
-            yield from _spread(key, value, without)
+            yield from _spread(key, value, without, opened, words)
         elif "domain" in one.metadata:
-            default, shown = _default(one, value) if words is None else (None, words(one.name))
+            default, shown = _default(one, value)
+            if opened:  # None tells what was not given from what was
+                told = shown if default is None else str(default)
+                default, shown = None, words(one.name) if words is not None else told
             panel = kind.panel or kind.__name__
             yield _keyword(key, default, _option(panel, one, default, shown))
         elif hasattr(hints[one.name], "__metadata__"):
             yield _keyword(key, value, _named(one.name, hints[one.name]))
 
 
-def _changes(name: str, start: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _changes(name: str, start: Any, given: dict[str, Any], opened: bool = False) -> dict[str, Any]:
     """The fields that options give; they are taken out of ``given``, where the rest stays."""
     found: dict[str, Any] = {}
     for one in fields(start):
         key, inner = f"{name}__{one.name}", getattr(start, one.name, None)
         if is_dataclass(inner):
-            found[one.name] = _changed(inner, _changes(key, inner, given))
+            changes = _changes(key, inner, given, opened)
+            found[one.name] = changes if opened else _changed(inner, changes)
         elif key in given:
             value, domain = given.pop(key), one.metadata.get("domain")
             if domain is None:

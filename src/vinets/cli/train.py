@@ -11,6 +11,9 @@ from vinets.cli.options import DATA, OUTPUT, Common, Reading, option
 from vinets.cli.output import note, print_json, watching
 from vinets.settings import BACKBONE, SMALL, Recipe
 
+# there is no teacher, and no head; the seed is that of the command
+WITHOUT = ("seed", "distill", "temperature", "standardize", "vanish")
+
 
 def _words(name: str) -> str:
     """The default of a field of the recipe, and what small networks have instead."""
@@ -22,7 +25,7 @@ def _words(name: str) -> str:
     return "; ".join(["no limit" if usual is None else str(text), *differ])
 
 
-@takes(("seed", "distill", "temperature"), {"recipe": _words}, recipe=Recipe)
+@takes(WITHOUT, {"recipe": _words}, recipe=Recipe)
 @takes(("weights",), reading=Reading, common=Common)
 def train(
     *,

@@ -2,7 +2,7 @@
 
 from vinets.models.libraries.base import LIBRARIES, Library, libraries
 from vinets.models.presets import PRESETS, Preset, preset
-from vinets.models.resnet import ResNet, resnet18, resnet34
+from vinets.models.resnet import ResNet, resnet18, resnet20, resnet32, resnet34, resnet44, resnet56
 from vinets.models.small import DigitsNet, digits_cnn
 from vinets.models.sources import channel_options, create_model, rebuild, source_of, spec_of
 from vinets.models.transformer import TextTransformer, VisionTransformer
@@ -25,7 +25,11 @@ __all__ = [
     "preset",
     "rebuild",
     "resnet18",
+    "resnet20",
+    "resnet32",
     "resnet34",
+    "resnet44",
+    "resnet56",
     "save_weights",
     "source_of",
     "spec_of",

@@ -1,11 +1,17 @@
-"""ResNet-18 and ResNet-34 for small images, with the layer names that torchvision uses.
+"""Residual networks for small images, with the layer names that torchvision uses.
 
-This differs from the networks for ImageNet in the stem: a 3x3 convolution of stride 1. The 3x3
-max-pool of stride 2 behind it is kept unless ``maxpool=False``; with it the parameter counts and
-map sizes at the cut points are those of the VI-Net paper.
+ResNet-18 and ResNet-34 differ from the networks for ImageNet in the stem: a 3x3 convolution of
+stride 1. The 3x3 max-pool of stride 2 behind it is kept unless ``maxpool=False``; with it the
+parameter counts and map sizes at the cut points are those of the VI-Net paper.
+
+ResNet-20, 32, 44 and 56 are those that He et al. (2016) trained on CIFAR: 6n + 2 layers in three
+stages of 16, 32 and 64 channels, no max-pool. They differ from the paper in the shortcuts between
+stages, which are 1x1 convolutions here and padding with zeros there.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
@@ -39,31 +45,46 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Residual network of basic blocks, so many in each stage."""
+    """Residual network of basic blocks.
+
+    ``blocks`` says how many there are in each stage. The first stage has so many ``channels``, each
+    one behind it twice as many as the one before; images have so many ``inputs``.
+    """
 
     def __init__(
-        self, blocks: tuple[int, int, int, int], num_classes: int, maxpool: bool, inputs: int = 3
+        self,
+        blocks: Sequence[int],
+        num_classes: int,
+        maxpool: bool,
+        channels: int = 64,
+        inputs: int = 3,
     ) -> None:
         super().__init__()
-        if len(blocks) != 4 or not all(isinstance(b, int) and 1 <= b <= 100 for b in blocks):
-            raise parameter_error("ResNet", "blocks", "four integers from 1 to 100", blocks)
+        if len(blocks) not in (3, 4) or not all(_within(b, 100) for b in blocks):
+            accepted = "three or four integers from 1 to 100"
+            raise parameter_error("ResNet", "blocks", accepted, blocks)
+        if not _within(channels, 1024):
+            raise parameter_error("ResNet", "channels", "an integer from 1 to 1024", channels)
         # What source_of needs to make the network again.
         self.arguments = {
             "blocks": list(blocks),
             "num_classes": num_classes,
             "maxpool": maxpool,
+            "channels": channels,
             "inputs": inputs,
         }
-        self.conv1 = _conv3x3(inputs, 64)
-        self.bn1 = nn.BatchNorm2d(64)
+        self.conv1 = _conv3x3(inputs, channels)
+        self.bn1 = nn.BatchNorm2d(channels)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if maxpool else nn.Identity()
-        self.layer1 = _stage(64, 64, blocks[0], stride=1)
-        self.layer2 = _stage(64, 128, blocks[1], stride=2)
-        self.layer3 = _stage(128, 256, blocks[2], stride=2)
-        self.layer4 = _stage(256, 512, blocks[3], stride=2)
+        self.layer1 = _stage(channels, channels, blocks[0], stride=1)
+        self.layer2 = _stage(channels, 2 * channels, blocks[1], stride=2)
+        self.layer3 = _stage(2 * channels, 4 * channels, blocks[2], stride=2)
+        self.layer4: nn.Module | None = None
+        if len(blocks) == 4:
+            self.layer4 = _stage(4 * channels, 8 * channels, blocks[3], stride=2)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Linear(512, num_classes)
+        self.fc = nn.Linear(channels * 2 ** (len(blocks) - 1), num_classes)
         # He initialisation by the outputs, which keeps the size of gradients, as torchvision does.
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -71,8 +92,13 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        x = x if self.layer4 is None else self.layer4(x)
         return self.fc(self.avgpool(x).flatten(1))
+
+
+def _within(value: object, most: int) -> bool:
+    return isinstance(value, int) and 1 <= value <= most
 
 
 def _stage(inputs: int, outputs: int, count: int, stride: int) -> nn.Sequential:
@@ -80,17 +106,56 @@ def _stage(inputs: int, outputs: int, count: int, stride: int) -> nn.Sequential:
     return nn.Sequential(first, *(BasicBlock(outputs, outputs, 1) for _ in range(count - 1)))
 
 
-def resnet18(num_classes: int = 10, *, maxpool: bool = True, inputs: int = 3) -> ResNet:
-    """ResNet-18 for small images; ``inputs`` are their channels.
+def _narrowed(width: float) -> int:
+    """Channels of the first stage at a share of the usual ones."""
+    if not isinstance(width, int | float) or not 1 / 64 <= width <= 1:
+        raise parameter_error("ResNet", "width", "a number from 1/64 to 1", width)
+    return round(64 * width)
+
+
+def resnet18(
+    num_classes: int = 10, *, maxpool: bool = True, width: float = 1.0, inputs: int = 3
+) -> ResNet:
+    """ResNet-18 for small images; ``width`` is the share of its channels that there are.
 
     Examples
     --------
     >>> sum(p.numel() for p in resnet18(10).parameters())
     11173962
+    >>> sum(p.numel() for p in resnet18(10, width=0.25).parameters())
+    701466
     """
-    return ResNet((2, 2, 2, 2), num_classes, maxpool, inputs)
+    return ResNet((2, 2, 2, 2), num_classes, maxpool, _narrowed(width), inputs)
 
 
-def resnet34(num_classes: int = 100, *, maxpool: bool = True, inputs: int = 3) -> ResNet:
-    """ResNet-34 for small images."""
-    return ResNet((3, 4, 6, 3), num_classes, maxpool, inputs)
+def resnet34(
+    num_classes: int = 100, *, maxpool: bool = True, width: float = 1.0, inputs: int = 3
+) -> ResNet:
+    """ResNet-34 for small images; ``width`` is the share of its channels that there are."""
+    return ResNet((3, 4, 6, 3), num_classes, maxpool, _narrowed(width), inputs)
+
+
+def resnet20(num_classes: int = 10, *, inputs: int = 3) -> ResNet:
+    """ResNet-20 for CIFAR.
+
+    Examples
+    --------
+    >>> sum(p.numel() for p in resnet20(10).parameters())
+    272474
+    """
+    return ResNet((3, 3, 3), num_classes, False, 16, inputs)
+
+
+def resnet32(num_classes: int = 10, *, inputs: int = 3) -> ResNet:
+    """ResNet-32 for CIFAR."""
+    return ResNet((5, 5, 5), num_classes, False, 16, inputs)
+
+
+def resnet44(num_classes: int = 10, *, inputs: int = 3) -> ResNet:
+    """ResNet-44 for CIFAR."""
+    return ResNet((7, 7, 7), num_classes, False, 16, inputs)
+
+
+def resnet56(num_classes: int = 10, *, inputs: int = 3) -> ResNet:
+    """ResNet-56 for CIFAR."""
+    return ResNet((9, 9, 9), num_classes, False, 16, inputs)

@@ -44,7 +44,8 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
     Parameters
     ----------
     spec : str
-        ``"resnet18"``, ``"resnet34"``, ``"digits_cnn"``, ``"vit"`` or ``"text_transformer"``;
+        ``"resnet18"``, ``"resnet34"``, ``"resnet20"``, 32, 44 and 56, ``"digits_cnn"``, ``"vit"``
+        or ``"text_transformer"``;
         ``"timm:NAME"`` and ``"torchvision:NAME"``, which need the extra ``vision``; or
         ``"hf:CLASS"``, a class of transformers such as ``"hf:ViTForImageClassification"``, which
         needs the extra ``hf``. Other packages may add to these, see :class:`vinets.models.Library`.
@@ -157,7 +158,7 @@ def source_of(model: nn.Module) -> ModelRecord | None:
     --------
     >>> from vinets.models import resnet18
     >>> source_of(resnet18(5))["options"]
-    {'blocks': [2, 2, 2, 2], 'num_classes': 5, 'maxpool': True, 'inputs': 3}
+    {'blocks': [2, 2, 2, 2], 'num_classes': 5, 'maxpool': True, 'channels': 64, 'inputs': 3}
     >>> source_of(nn.Linear(2, 2)) is None
     True
     """

@@ -22,6 +22,7 @@ from vinets.nn.network import VINet
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.options import flat
 from vinets.pipeline.collect import Latents, collect
+from vinets.pipeline.factored import Start, factored_generators
 from vinets.pipeline.report import BuildReport, Pictures
 from vinets.pipeline.vanish import (
     ClassGenerators,
@@ -121,7 +122,16 @@ def build(
             progress=progress,
         )
     if placing.placement == "products":
-        return build_products(latents, shaping, seed)
+        start = None
+        if shaping.start == "ideal":
+            start = factored_generators(
+                latents,
+                projecting,
+                pruning,
+                ideal or choose_ideal(Finding(), placing, projecting),
+                seed,
+            )
+        return build_products(latents, shaping, seed, start)
     design = Design(placing, projecting, pruning)
     algorithm = choose_ideal(Finding(), placing, projecting) if ideal is None else ideal
     watch = progress_of(progress)
@@ -162,23 +172,37 @@ def assemble(
     return net, _report(net, latents, variables, generators, layer, seconds)
 
 
-def build_products(latents: Latents, shaping: Shaping, seed: int) -> tuple[VINet, BuildReport]:
-    """Put products of forms behind the cut; see :mod:`vinets.nn.heads.products`."""
+def build_products(
+    latents: Latents, shaping: Shaping, seed: int, start: Start | None = None
+) -> tuple[VINet, BuildReport]:
+    """Put products of forms behind the cut, at random or as far as they go from generators.
+
+    See :mod:`vinets.nn.heads.products`, and :func:`vinets.pipeline.factored.factored_generators`.
+    """
     begin = time.perf_counter()
     with seeded(seed):
         head = ProductsHead.made_for(latents.shape, latents.n_classes, shaping)
-    record = replace(latents.record, notes={"placement": "products", "seed": seed})
+    seconds = {"latents": latents.seconds}
+    if start is not None:
+        taken = start.bias.shape[1]
+        if taken > head.count:
+            start = start.first(head.count)
+        head.start_from(start.weight, start.gain, start.bias, start.owners)
+        seconds["projection"] = start.seconds_projection
+    notes = {"placement": "products", "start": shaping.start, "seed": seed}
+    record = replace(latents.record, notes=notes)
     net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
     expanded = [comb(latents.shape[0] + d - 1, d) for d in range(1, head.factors + 1)]
     parts = net.folded().parts()
+    finding = 0.0 if start is None else start.seconds
     return net, BuildReport(
         cut=latents.record.cut,
         placement="products",
         latent_shape=latents.shape,
         examples=len(latents.store),
-        explained_variance=None,
-        generators_found=0,
-        generators_kept=head.count,
+        explained_variance=None if start is None else start.explained,
+        generators_found=0 if start is None else start.found,
+        generators_kept=0 if start is None else start.bias.shape[1],
         monomials_found=sum(expanded),
         monomials_kept=sum(expanded),
         coefficients_found=head.count * sum(expanded),
@@ -186,7 +210,7 @@ def build_products(latents: Latents, shaping: Shaping, seed: int) -> tuple[VINet
         degrees=dict(enumerate(expanded, 1)),
         parts=parts,
         original_parameters=latents.original_parameters,
-        seconds={"latents": latents.seconds, "polynomials": time.perf_counter() - begin},
+        seconds=seconds | {"polynomials": finding + time.perf_counter() - begin},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.baselines import baseline, reference_to
 from vinets.pipeline.build import assemble, build_products
 from vinets.pipeline.collect import Latents, collect
+from vinets.pipeline.factored import factored_generators
 from vinets.pipeline.report import BuildReport
 from vinets.pipeline.setup import CHUNK, Setup
 from vinets.pipeline.trial import Trial
@@ -22,7 +24,7 @@ from vinets.pipeline.vanish import ClassGenerators, find_generators
 from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Progress
 from vinets.settings import Recipe
-from vinets.training import LatentViews, cache_latents
+from vinets.training import LatentViews, Lessons, cache_latents
 
 VIEW_BYTES = 64 << 30  # of cached latents
 COUNTED = {"all": all_convolutions, "paper": paper_convolutions}
@@ -35,9 +37,13 @@ class CutContext:
     alike. The ``trial`` given is one of them; all have the same :attr:`Trial.shares`.
     """
 
-    def __init__(self, setup: Setup, trial: Trial, progress: Progress) -> None:
+    def __init__(
+        self, setup: Setup, trial: Trial, progress: Progress, lessons: Path | None = None
+    ) -> None:
         self.setup, self.progress = setup, progress
         self.cut, self.seed, self.collecting = trial.cut, trial.seed, trial.collecting
+        # The uncut network as a teacher of tuned ones; other processes share what it says.
+        self.lessons = Lessons(setup.model, lessons)
         self._variables: dict[Hashable, Variables] = {}
         self._generators: tuple[Hashable, ClassGenerators] | None = None
         self._views: tuple[Hashable, LatentViews] | None = None
@@ -90,7 +96,13 @@ class CutContext:
     def vinet(self, trial: Trial) -> tuple[VINet, BuildReport]:
         """The untrained VI-Net that a trial describes, and how it was built."""
         if trial.placing.placement == "products":
-            return build_products(self.latents, trial.shaping, trial.seed)
+            start = None
+            if trial.shaping.start == "ideal":
+                ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
+                start = factored_generators(
+                    self.latents, trial.projecting, trial.pruning, ideal, trial.seed
+                )
+            return build_products(self.latents, trial.shaping, trial.seed, start)
         variables = self.variables(trial)
         self.progress.start("polynomials", 1)
         generators = self.generators(trial)

@@ -81,11 +81,11 @@ class BuildReport:
 
     def _polynomials(self) -> list[str]:
         if self.placement == "products":
-            degree = max(self.degrees)
-            return [
-                f"polynomials: {self.generators_kept:,} products of {degree} forms, started at "
-                f"random ({self.monomials_kept:,} monomials if expanded)"
-            ]
+            lines = [f"polynomials: products of {max(self.degrees)} forms"]
+            if self.generators_found:
+                found, kept = self.generators_found, self.generators_kept
+                lines.append(f"generators: {found:,} found, {kept:,} factored to start from")
+            return lines
         return [
             f"generators: {self.generators_found:,} found, {self.generators_kept:,} kept",
             f"monomials:  {self.monomials_found:,} found, {self.monomials_kept:,} kept "

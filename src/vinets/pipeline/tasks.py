@@ -29,7 +29,7 @@ from vinets.pipeline.trial import (
     TrialResult,
 )
 from vinets.running import evaluating
-from vinets.training import History, fine_tune
+from vinets.training import History, Lessons, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
 
@@ -126,12 +126,16 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
 def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path | None) -> History:
     recipe = context.recipe(trial)
     cached = trial.caching.views is not None
+    teacher: nn.Module | Lessons | None = None
+    if recipe.distill or network.head.matches_features:
+        tuned = trial.tuning.tune != "head"
+        teacher = context.lessons if tuned else context.setup.model
     return fine_tune(
         network,
         context.views(trial) if cached else context.setup.train,
         recipe=recipe,
         tuning=trial.tuning,
-        teacher=context.setup.model if recipe.distill or network.head.matches_features else None,
+        teacher=teacher,
         directory=folder,
         progress=context.progress,
     )

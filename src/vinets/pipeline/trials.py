@@ -7,11 +7,14 @@ import os
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
+from vinets.files import slug
 from vinets.measure import machine
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup, SetupFiles
@@ -91,6 +94,7 @@ class _Crew:
     store: Store
     device: str
     progress: Progress
+    lessons: Path | None = None  # where processes share what teachers say
     opened: dict[str, Setup] = field(default_factory=dict)
 
     def setup(self, name: str) -> Setup:
@@ -118,7 +122,8 @@ class _Crew:
         """Trials that share latents; each result is written at once."""
         first = trials[0]
         setup = self.setup(first.network).sampled(first.sampling)
-        context = CutContext(setup, first, self.progress)
+        lessons = None if self.lessons is None else self.lessons / slug(first.network)
+        context = CutContext(setup, first, self.progress, lessons)
         for trial in trials:
             begin = time.perf_counter()
             result = run_at_cut(context, trial, self.store.folder)
@@ -148,9 +153,11 @@ def _side_by_side(
     progress.start("trials", len(trials))
     threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    facts = (setups, store.folder, device, threads)
     done = 0
-    with ProcessPoolExecutor(jobs, context, _begin_process, facts) as pool:
+    with ExitStack() as stack:
+        lessons = Path(stack.enter_context(TemporaryDirectory(prefix="vinets-")))
+        facts = (setups, store.folder, device, threads, lessons)
+        pool = stack.enter_context(ProcessPoolExecutor(jobs, context, _begin_process, facts))
         waiting: set[Future[None]] = {pool.submit(_in_process, group) for group in groups}
         try:
             while waiting:
@@ -171,11 +178,13 @@ def _side_by_side(
             raise
 
 
-def _begin_process(setups: dict[str, SetupFiles], folder: Path, device: str, threads: int) -> None:
+def _begin_process(
+    setups: dict[str, SetupFiles], folder: Path, device: str, threads: int, lessons: Path
+) -> None:
     """What a process keeps for all its groups, so that it opens each network once."""
     global _crew
     torch.set_num_threads(threads)
-    _crew = _Crew(setups, Store(folder), device, progress_of(None))
+    _crew = _Crew(setups, Store(folder), device, progress_of(None), lessons)
 
 
 def _in_process(trials: Sequence[Trial]) -> None:

@@ -54,12 +54,12 @@ def _global(
     n = 128 if auto else projecting.components or channels * positions
     if projecting.order == "tanh-pca":
         rescale = Rescale.fit(flat())
-        projection, explained = _project(
+        projection, explained = project(
             lambda: map(rescale, flat()), n, projecting, projecting.scale, seed
         )
         points = torch.cat([projection(rescale(z)) for z in flat()])
     else:
-        projection, explained = _project(flat, n, projecting, projecting.scale, seed)
+        projection, explained = project(flat, n, projecting, projecting.scale, seed)
         n = len(projection.bias)
         # the components have mean zero and, by default, unit variance already
         rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
@@ -71,8 +71,18 @@ def _local(
     latents: Latents, projecting: Projecting, seed: int
 ) -> tuple[Rescale, Projection | None, Tensor, float | None]:
     """The channels at one position of every example, drawn at random, perhaps projected."""
-    store, (channels, positions) = latents.store, latents.shape
-    rescale = Rescale.fit(store)
+    rescale = Rescale.fit(latents.store)
+    h = descriptors(latents, rescale, seed)
+    projection, explained = None, None
+    n = None if projecting.components == "auto" else projecting.components
+    if n is not None and int(n) < h.shape[1]:
+        projection, explained = project(lambda: [h], n, projecting, "unit", seed)
+    return rescale, projection, local_variables(h, projection, channels=False), explained
+
+
+def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
+    """The channels at one position of every example, drawn at random and rescaled: (m, C)."""
+    store, positions = latents.store, latents.shape[1]
     generator = torch.Generator().manual_seed(seed)  # of the CPU: the same draws on any device
     draws = torch.randint(positions, (len(store),), generator=generator)
     parts, start = [], 0
@@ -80,15 +90,10 @@ def _local(
         at = draws[start : start + len(values)].to(values.device)
         parts.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
         start += len(values)
-    h = torch.cat(parts)  # (m, C)
-    projection, explained = None, None
-    n = None if projecting.components == "auto" else projecting.components
-    if n is not None and int(n) < channels:
-        projection, explained = _project(lambda: [h], n, projecting, "unit", seed)
-    return rescale, projection, local_variables(h, projection, channels=False), explained
+    return torch.cat(parts)
 
 
-def _project(
+def project(
     chunks: Callable[[], Iterable[Tensor]],
     n: int | str,
     projecting: Projecting,

@@ -3,6 +3,7 @@
 from vinets.settings import BACKBONE, Recipe
 from vinets.training.feed import LatentViews, cache_latents
 from vinets.training.history import Epoch, History
+from vinets.training.lessons import Lessons
 from vinets.training.tune import fine_tune, train_classifier
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Epoch",
     "History",
     "LatentViews",
+    "Lessons",
     "Recipe",
     "cache_latents",
     "fine_tune",

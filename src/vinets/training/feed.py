@@ -19,6 +19,7 @@ from vinets.options import flat
 from vinets.progress import Progress, progress_of
 from vinets.running import Inputs, call, each, logits_of, tensors_of
 from vinets.settings import Caching, Recipe
+from vinets.training.lessons import Lessons
 
 THREE_VIEWS = Caching(views=3)
 LATENT_BATCH = 512  # examples that run through the backbone at once
@@ -76,7 +77,7 @@ class InputFeed:
         *,
         device: torch.device | str,
         network: CutNetwork | None = None,
-        teacher: nn.Module | None = None,
+        teacher: nn.Module | Lessons | None = None,
         features: bool = False,
         memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
@@ -87,8 +88,14 @@ class InputFeed:
             self.train, self.held = split_source(source, recipe.validation, recipe.seed)
         self.augment, self.seed, self.device = recipe.augment, recipe.seed, device
         self.network = network
-        self.half = recipe.precision == "bfloat16"
+        self.half = recipe.half(torch.device(device).type)
         self.memory_format = memory_format
+        self.epochs = recipe.epochs
+        self.lessons: Lessons | None = None
+        if isinstance(teacher, Lessons):
+            # what a classifier sees is many times larger than its answers, and not kept
+            self.lessons = None if features else teacher
+            teacher = teacher.teacher
         # The caller's teacher is moved and put into eval mode: a copy could be large.
         self.teacher: Callable[..., Any] | None = (
             None if teacher is None else teacher.to(device).eval()
@@ -104,12 +111,28 @@ class InputFeed:
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
         order = shuffled(len(self.train), batch_size, self.seed, number)
-        draws = generator_of(self.seed, number, 1) if self.augment else None
-        yield from self.given(self.train, min(batch_size, len(self.train)), order, draws)
+        size = min(batch_size, len(self.train))
+
+        def once(teach: bool) -> Iterator[Step]:
+            draws = generator_of(self.seed, number, 1) if self.augment else None
+            return self.given(self.train, size, order, draws, teach)
+
+        if self.lessons is None:
+            yield from once(True)
+            return
+
+        def ask() -> Tensor:
+            return torch.cat([taught for _, _, taught in once(True) if taught is not None])
+
+        facts = (self.fingerprint(), self.seed, batch_size, self.augment, self.half, number)
+        answers = self.lessons.answers("-".join(map(str, facts)), ask, self.epochs)
+        parts = answers.to(self.device).split(size)
+        for (inputs, labels, _), taught in zip(once(False), parts, strict=True):
+            yield inputs, labels, taught.float()
 
     def held_out(self, batch_size: int) -> Iterator[Step]:
         if self.held is not None:
-            yield from self.given(self.held, batch_size)
+            yield from self.given(self.held, batch_size, teach=False)
 
     def given(
         self,
@@ -117,12 +140,13 @@ class InputFeed:
         size: int,
         order: Tensor | None = None,
         draws: torch.Generator | None = None,
+        teach: bool = True,
     ) -> Iterator[Step]:
         """One pass over a source, as the trained module and the teacher see it."""
         for inputs, labels in source.batches(size, order=order, augment=draws, device=self.device):
             inputs = each(inputs, self.laid_out)
             with torch.no_grad():
-                taught = self.taught(inputs)
+                taught = self.taught(inputs) if teach else None
                 seen = inputs if self.network is None else call(self.network.latents, inputs)
             yield seen, labels, taught
 

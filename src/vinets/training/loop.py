@@ -45,7 +45,7 @@ class _Step:
     criterion: Criterion
 
     def logits(self, inputs: Inputs, device: torch.device) -> Tensor:
-        half = self.recipe.precision == "bfloat16"
+        half = self.recipe.half(device.type)
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             return logits_of(call(self.run, inputs)).float()
 

@@ -1,4 +1,4 @@
-"""Train the head of a cut network, perhaps its backbone with it, or a network from scratch."""
+"""Train the head of a cut network, perhaps its backbone with it, or a whole network."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from vinets.checks import one_of
+from vinets.nn.heads import Head, ProductsHead
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
 from vinets.progress import Progress
 from vinets.running import device_of
-from vinets.settings import BACKBONE, Caching, Recipe, Tuning
+from vinets.settings import BACKBONE, LAYOUTS, Caching, Recipe, Tuning
 from vinets.training.feed import Feed, InputFeed, LatentViews, ViewFeed, cache_latents
 from vinets.training.history import History
-from vinets.training.loop import Group, fit
+from vinets.training.lessons import Lessons
+from vinets.training.loop import Criterion, Group, distilled, fit
 
 
 @flat(recipe=Recipe, caching=Caching, tuning=Tuning)
@@ -28,7 +31,7 @@ def fine_tune(
     recipe: Recipe,
     caching: Caching,
     tuning: Tuning,
-    teacher: nn.Module | None = None,
+    teacher: nn.Module | Lessons | None = None,
     directory: str | Path | None = None,
     device: torch.device | str | None = None,
     progress: Progress | str | None = "auto",
@@ -48,22 +51,17 @@ def fine_tune(
         Or their fields as keywords, such as ``epochs=5``, ``views=3`` or ``tune="all"``. The
         defaults are the paper's: the backbone stays as it is, 20 epochs of SGD, learning rate 0.05,
         momentum 0.9, crops and flips.
-    teacher : Module or None, default=None
-        The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given.
+    teacher : Module, Lessons or None, default=None
+        The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given. As
+        :class:`Lessons`, it is asked once for several networks that are trained on the same steps.
     directory : path or None, default=None
         For a checkpoint after every epoch; an interrupted training goes on from there.
     device : str or None, default=None
         None is where the network lies.
     """
-    if recipe.distill is None:
-        recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
     cached = isinstance(data, LatentViews)
     taught = bool(data.teacher_logits) if cached else teacher is not None
-    if recipe.distill and not taught:
-        raise ValueError(
-            f"distill={recipe.distill:g} needs logits to learn from: pass teacher=, and "
-            "cache latents with it if they are cached."
-        )
+    recipe = _distilling(recipe, teacher, taught)
     if network.head.matches_features and (cached or caching.views or teacher is None):
         raise ValueError(
             f"a head of kind {network.head.kind!r} learns what the classifier of the uncut network "
@@ -86,7 +84,7 @@ def fine_tune(
             data,
             recipe=recipe,
             caching=caching,
-            teacher=teacher,
+            teacher=teacher.teacher if isinstance(teacher, Lessons) else teacher,
             device=device,
             progress=progress,
         )
@@ -99,10 +97,22 @@ def fine_tune(
             data, recipe, device=device, network=network, teacher=teacher, features=matches
         )
     groups = [Group(network.head.trained_parameters())]
-    criterion = network.head.criterion
+    criterion = _criterion(network.head, recipe)
     history = fit(network.head, feed, recipe, groups=groups, criterion=criterion, **options)
     network.eval()
     return history
+
+
+def _distilling(recipe: Recipe, teacher: nn.Module | Lessons | None, taught: bool) -> Recipe:
+    """The recipe with the weight of the teacher's answers chosen; they are there if ``taught``."""
+    if recipe.distill is None:
+        recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
+    if recipe.distill and not taught:
+        raise ValueError(
+            f"distill={recipe.distill:g} needs logits to learn from: pass teacher=, and "
+            "cache latents with it if they are cached."
+        )
+    return recipe
 
 
 def _tune_backbone(
@@ -110,38 +120,25 @@ def _tune_backbone(
     data: Any,
     recipe: Recipe,
     tuning: Tuning,
-    teacher: nn.Module | None,
+    teacher: nn.Module | Lessons | None,
     options: dict[str, Any],
 ) -> History:
     """Train the head together with the backbone, or with its last layers."""
-    device = options["device"]
-    last = tuning.memory_format == "channels_last"
-    last |= tuning.memory_format == "auto" and device.type == "cuda"
-    layout = torch.channels_last if last else torch.contiguous_format
     tuned = network.thaw(tuning.layers, norms=tuning.norms == "moving")
-    _lay_out(network, layout)
-    if teacher is not None and last:
-        # a copy, so that the layout of the caller's network stays
-        teacher = _lay_out(copy.deepcopy(teacher), layout)
-    feed = InputFeed(
-        data,
-        recipe,
-        device=device,
-        teacher=teacher,
-        features=network.head.matches_features,
-        memory_format=layout,
-    )
     groups = [
         Group(network.head.trained_parameters()),
         Group(tuned, rate=tuning.backbone_rate, decay=tuning.backbone_decay),
     ]
     try:
-        return fit(
+        return _fit_whole(
             network,
-            feed,
+            data,
             recipe,
+            memory_format=tuning.memory_format,
+            teacher=teacher,
+            features=network.head.matches_features,
             groups=groups,
-            criterion=network.head.criterion,
+            criterion=_criterion(network.head, recipe),
             compiled=tuning.compiled,
             **options,
         )
@@ -149,7 +146,52 @@ def _tune_backbone(
         network.freeze()
         notes = network.record.notes | {"tuned": tuning.tune}
         network.record = replace(network.record, notes=notes)
-        _lay_out(network.eval(), torch.contiguous_format)
+        network.eval()
+
+
+def _fit_whole(
+    network: nn.Module,
+    data: Any,
+    recipe: Recipe,
+    *,
+    memory_format: str,
+    teacher: nn.Module | Lessons | None,
+    device: torch.device,
+    features: bool = False,
+    **options: Any,
+) -> History:
+    """Train a network from its inputs on, which come in the layout that is faster on the device."""
+    last = memory_format == "channels_last" or (memory_format == "auto" and device.type == "cuda")
+    layout = torch.channels_last if last else torch.contiguous_format
+    _lay_out(network, layout)
+    if isinstance(teacher, nn.Module) and last:
+        # a copy, so that the layout of the caller's network stays
+        teacher = _lay_out(copy.deepcopy(teacher), layout)
+    feed = InputFeed(
+        data, recipe, device=device, teacher=teacher, features=features, memory_format=layout
+    )
+    try:
+        return fit(network, feed, recipe, device=device, **options)
+    finally:
+        _lay_out(network, torch.contiguous_format)
+
+
+def _criterion(head: Head, recipe: Recipe) -> Criterion | None:
+    """The loss of a head; None is the usual one."""
+    if not recipe.vanish:
+        return head.criterion
+    if not isinstance(head, ProductsHead):
+        raise ValueError(
+            f"vanish={recipe.vanish:g} is for products, each of which has a class to vanish on. A "
+            f"head of kind {head.kind!r} has none: leave it out."
+        )
+    head.watched = True
+
+    def both(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
+        usual = distilled(logits, labels, taught, recipe)
+        return usual + recipe.vanish * head.vanishing_loss(labels)
+
+    return both
 
 
 def _lay_out(module: Any, layout: torch.memory_format) -> Any:
@@ -163,18 +205,42 @@ def train_classifier(
     data: Any,
     *,
     recipe: Recipe = BACKBONE,
+    teacher: nn.Module | Lessons | None = None,
+    memory_format: str = "auto",
     directory: str | Path | None = None,
     device: torch.device | str = "cpu",
     progress: Progress | str | None = "auto",
 ) -> History:
-    """Train a whole network from scratch, in place; keywords change the recipe ``BACKBONE``."""
+    """Train a whole network in place, from scratch or from the weights that it has.
+
+    Parameters
+    ----------
+    model : Module
+        The network, which is moved to ``device``.
+    data : data source
+        The training data, as for :func:`fine_tune`.
+    recipe : Recipe
+        Or its fields as keywords, such as ``epochs=5``; the default is ``BACKBONE``.
+    teacher : Module, Lessons or None, default=None
+        A network to learn from by its logits, by ``distill=0.7`` if that is not given. Its weights
+        do not change. As :class:`Lessons`, it is asked once for several networks.
+    memory_format : {"auto", "contiguous", "channels_last"}, default="auto"
+        Layout of images in training; auto is channels_last on a GPU.
+    directory : path or None, default=None
+        For a checkpoint after every epoch; an interrupted training goes on from there.
+    """
+    one_of("train_classifier", "memory_format", memory_format, LAYOUTS)
+    if recipe.vanish:
+        raise ValueError("vanish is for heads of products: leave it out of train_classifier.")
     model.to(device)
-    return fit(
+    return _fit_whole(
         model,
-        InputFeed(data, recipe, device=device),
-        recipe,
+        data,
+        _distilling(recipe, teacher, teacher is not None),
+        memory_format=memory_format,
+        teacher=teacher,
+        device=torch.device(device),
         directory=directory,
-        device=device,
         stage="training the backbone",
         progress=progress,
     )

@@ -160,3 +160,29 @@ def test_whether_a_classifier_sees_negative_numbers_is_asked_of_the_network():
     behind_norm = nn.Sequential(nn.Linear(4, 9), nn.LayerNorm(9), nn.Linear(9, 3))
     example = torch.ones(2, 4)
     assert not sees_negative(behind_relu, example) and sees_negative(behind_norm, example)
+
+
+def test_the_vanishing_loss_is_the_share_of_the_size_on_the_own_class():
+    head = ProductsHead(4, 3, 2, count=4, rank=2).train()
+    head.watched = True
+    labels = torch.tensor([0, 0, 1, 1, 1])
+    head(torch.randn(5, 4, 3))
+    sizes = head.sizes.detach()
+    shares = []
+    for j, owner in enumerate([0, 1, 0, 1]):
+        own, other = sizes[labels == owner, j].mean(), sizes[labels != owner, j].mean()
+        shares.append(own / other)
+    torch.testing.assert_close(
+        head.vanishing_loss(labels), torch.stack(shares).mean(), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_classes_that_a_batch_does_not_hold_say_nothing():
+    head = ProductsHead(4, 3, 3, count=3, rank=2).train()
+    head.watched = True
+    head(torch.randn(4, 4, 3))
+    sizes, labels = head.sizes.detach(), torch.tensor([0, 0, 1, 1])
+    expected = sum(
+        sizes[labels == k, k].mean() / (sizes[labels != k, k].mean() + 1e-6) for k in (0, 1)
+    )
+    torch.testing.assert_close(head.vanishing_loss(labels), expected / 2)

@@ -8,13 +8,17 @@ from typing import Any, cast
 from torch import nn
 
 from vinets.models.libraries.base import Library, Options
-from vinets.models.resnet import ResNet, resnet18, resnet34
+from vinets.models.resnet import ResNet, resnet18, resnet20, resnet32, resnet34, resnet44, resnet56
 from vinets.models.small import DigitsNet, digits_cnn
 from vinets.models.transformer import TextTransformer, VisionTransformer
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "resnet18": resnet18,
     "resnet34": resnet34,
+    "resnet20": resnet20,
+    "resnet32": resnet32,
+    "resnet44": resnet44,
+    "resnet56": resnet56,
     "resnet": ResNet,
     "digits_cnn": digits_cnn,
     "vit": VisionTransformer,

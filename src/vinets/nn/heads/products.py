@@ -66,6 +66,11 @@ class ProductsHead(UnitsHead):
             factors=factors,
             normalized=normalized,
         )
+        # The class that each product is to vanish on; not stored, for only training asks for it.
+        self.owners: Tensor
+        self.register_buffer("owners", torch.arange(count) % classes, persistent=False)
+        self.watched = False  # whether training wants to know how large products are
+        self.sizes: Tensor | None = None
         if isinstance(self.forms, NormalizedForms) and offset:
             with torch.no_grad():
                 self.forms.bias[count:] = offset
@@ -80,11 +85,41 @@ class ProductsHead(UnitsHead):
         options: dict[str, Any] = {"factors": factors, "offset": shaping.offset}
         return cls(*shape, classes, count=count, rank=rank, **options)
 
+    @torch.no_grad()
+    def start_from(self, weight: Tensor, gain: Tensor, bias: Tensor, owners: Tensor) -> None:
+        """Let the first products be those of given forms, the others as they are.
+
+        Forms are ``gain * weight @ h + bias`` in standardised channels: ``weight`` (d, n, C) of
+        variance one, ``gain`` and ``bias`` (d, n). ``owners`` (n,) are the classes that the
+        products vanish on.
+        """
+        assert isinstance(self.forms, NormalizedForms)  # of a head that is to be trained
+        shape, count = (self.factors, self.count), weight.shape[1]
+        # A factor that is constant has no direction, so the random one stays, with a gain of zero.
+        varies = (gain > 1e-4)[..., None]
+        rows = self.forms.weight.unflatten(0, shape)[:, :count]  # views: these change the layer
+        rows.copy_(torch.where(varies, weight.to(rows), rows))
+        self.forms.gain.unflatten(0, shape)[:, :count].copy_(gain)
+        self.forms.bias.unflatten(0, shape)[:, :count].copy_(bias)
+        self.owners[:count] = owners
+
     def units(self, forms: Tensor) -> Tensor:
         first, *others = forms.split(self.count, -1)
         for other in others:
             first = first * other
+        if self.watched and self.training:
+            self.sizes = first.abs().mean(1)  # for the loss, which follows the forward pass
         return first
+
+    def vanishing_loss(self, labels: Tensor) -> Tensor:
+        """Mean size of products on their class, as a share of that on the others in the batch."""
+        assert self.sizes is not None
+        sizes, self.sizes = self.sizes.float(), None
+        own = (labels[:, None] == self.owners).to(sizes)  # (B, N)
+        inside = (sizes * own).sum(0) / own.sum(0).clamp_min(1)
+        outside = (sizes * (1 - own)).sum(0) / (1 - own).sum(0).clamp_min(1)
+        met = own.any(0)  # a class that the batch does not hold says nothing
+        return ((inside / (outside + 1e-6)) * met).sum() / met.sum().clamp_min(1)
 
     @property
     def lipschitz(self) -> float:

@@ -1,0 +1,123 @@
+"""Which rivals there are, and how each is trained."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.tuning import JOINT
+from vinets.checks import one_of
+from vinets.files import slug
+from vinets.plain import changes
+from vinets.settings import BACKBONE, Recipe, Sampling
+
+CLASSIC = ("resnet20", "resnet32", "resnet44")
+SIZES = (150_000, 400_000, 800_000, 2_300_000)  # parameters, about
+SCOPES = ("uniform", "global")
+
+SCRATCH = replace(BACKBONE, epochs=24, precision="bfloat16", distill=0.7)
+# weights that were trained before decay as they do in the backbone of a VI-Net
+TUNED = replace(JOINT, weight_decay=5e-4)
+RECIPES = {
+    "uncut": Recipe(),
+    "classic": SCRATCH,
+    "narrow": SCRATCH,
+    "pruned": TUNED,
+    "tuned": TUNED,
+}
+"""By kind; all but ``uncut`` learn from the given network."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """A whole network to replace a given one.
+
+    Parameters
+    ----------
+    given : str
+        The network to replace; it is the teacher, and brings the data.
+    kind : str
+        ``uncut``, the given network as it is, or ``tuned`` further; ``classic``, another network
+        from scratch; ``narrow``, the given one with fewer channels, from scratch; ``pruned``, the
+        given one less the channels of the smallest norm.
+    model : str
+        Name of a classic network.
+    size : int
+        Parameters of a narrow or pruned network, about.
+    scope : {"uniform", "global"}
+        Whether pruning takes the same share of every layer or ranks channels of all layers.
+    """
+
+    given: str
+    kind: str
+    model: str = ""
+    size: int = 0
+    scope: str = "uniform"
+    recipe: Recipe = Recipe()
+    sampling: Sampling = Sampling()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        one_of("Rival", "kind", self.kind, tuple(RECIPES))
+        one_of("Rival", "scope", self.scope, SCOPES)
+
+    @property
+    def architecture(self) -> str:
+        """What speed depends on."""
+        if self.kind == "classic":
+            return self.model
+        if self.kind in ("uncut", "tuned"):
+            return self.given
+        how = f"{self.kind}, {self.scope}" if self.kind == "pruned" else self.kind
+        return f"{self.given} {how}, {self.size / 1e6:.2f}M"
+
+    @property
+    def name(self) -> str:
+        """Name of its file: readable, with a digest of everything."""
+        digest = hashlib.sha256(json.dumps(changes(self), sort_keys=True).encode()).hexdigest()
+        return slug(f"{slug(f'{self.given} {self.kind} {self.architecture}')}-{digest[:12]}")
+
+
+def rival(given: str, kind: str, **more: Any) -> Rival:
+    """One with the recipe of its kind."""
+    return Rival(given=given, kind=kind, recipe=RECIPES[kind], **more)
+
+
+def _classic(given: str, sizes: Iterable[int]) -> list[Rival]:
+    return [rival(given, "classic", model=model) for model in CLASSIC]
+
+
+def _narrow(given: str, sizes: Iterable[int]) -> list[Rival]:
+    return [rival(given, "narrow", size=size) for size in sizes]
+
+
+def _pruned(given: str, sizes: Iterable[int]) -> list[Rival]:
+    return [rival(given, "pruned", size=size, scope=scope) for scope in SCOPES for size in sizes]
+
+
+def _choices(given: str, sizes: Iterable[int]) -> list[Rival]:
+    """Recipes of every kind, and scopes of pruning, at one size."""
+    one = rival(given, "pruned", size=SIZES[1])
+    made = [
+        replace(one, scope=scope, recipe=replace(TUNED, learning_rate=rate))
+        for scope in SCOPES
+        for rate in (0.05, 0.1, 0.2)
+    ]
+    for change in ({}, {"learning_rate": 0.1}, {"learning_rate": 0.4}, {"standardize": True}):
+        recipe = replace(SCRATCH, **change)
+        made.append(Rival(given=given, kind="classic", model=CLASSIC[0], recipe=recipe))
+        made.append(Rival(given=given, kind="narrow", size=SIZES[1], recipe=recipe))
+    return made
+
+
+PLANS: dict[str, Callable[[str, Iterable[int]], list[Rival]]] = {
+    "uncut": lambda given, sizes: [rival(given, "uncut"), rival(given, "tuned")],
+    "classic": _classic,
+    "narrow": _narrow,
+    "pruned": _pruned,
+    "choices": _choices,
+}
+"""Rivals of a given network, narrow and pruned ones at these sizes."""

@@ -1,0 +1,202 @@
+"""Images per second of rivals and VI-Nets, whose windows take turns; weights need no training."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.rivals.networks import network_of, parameters
+from benchmarks.rivals.plan import PLANS, Rival
+from benchmarks.tuning import JOINT, early, variants
+from vinets.data import DataSplit, ImageSource
+from vinets.data.images import Augmentation, Preprocessing
+from vinets.files import write_json
+from vinets.measure import compare, flops, machine
+from vinets.models import create_model, load_weights
+from vinets.nn.network import CutNetwork
+from vinets.pipeline.context import CutContext
+from vinets.pipeline.setup import Setup
+from vinets.pipeline.store import FOLDER, Store
+from vinets.pipeline.trial import Trial
+from vinets.plain import changes
+from vinets.progress import progress_of
+from vinets.training import fine_tune, train_classifier
+
+CLASSES = {"resnet18": 10, "resnet34": 100}
+LATENTS = 16  # random images of a class that are enough to build heads
+WARMUP = 1  # epochs before training is timed
+RIVALS = ("uncut", "classic", "narrow", "pruned")
+
+
+def vinet_architecture(trial: Trial) -> str:
+    """What the speed of a VI-Net, or of another head behind a cut, depends on."""
+    head = trial.placing.placement if trial.head == "vi" else trial.head
+    shaping = changes(replace(trial.shaping, start="random", offset=0.0))
+    size = [f"{name}={value}" for name, value in shaping.items()]
+    return ", ".join([f"{trial.cut} {head}", *size])
+
+
+def vinet_kind(trial: Trial) -> str:
+    """Whether it is one."""
+    return "vi-net" if trial.head in ("vi", "products") else "other head"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A network whose speed counts."""
+
+    kind: str
+    architecture: str
+    network: nn.Module  # as it runs when it is used
+    train: Callable[[ImageSource], float]  # one epoch; seconds
+
+
+def entries(
+    given: str, weights: Path | None, trials: Iterable[Trial], sizes: Sequence[int], setup: Setup
+) -> list[Entry]:
+    """Rivals of a given network at these sizes, and the networks of trials."""
+    made: dict[str, Entry] = {}
+    if weights is not None:
+        load_weights(setup.model, weights)
+    rivals = [one for plan in RIVALS for one in PLANS[plan](given, sizes)]
+    for rival in rivals:
+        # which channels are left in which layer depends on the weights in a global ranking
+        ranked = rival.kind == "pruned" and rival.scope == "global"
+        if rival.kind == "uncut":
+            continue  # it runs as the tuned one does
+        if ranked and weights is None:
+            print(f"{rival.architecture} is left out: pass --weights to rank channels by.")
+            continue
+        try:
+            network = network_of(rival, setup.model, CLASSES[given]).to(setup.device)
+        except ModuleNotFoundError as error:
+            print(f"{rival.architecture} is left out: {error}")
+            continue
+        train = _training(rival, network, setup)
+        made[rival.architecture] = Entry(rival.kind, rival.architecture, network, train)
+    contexts: dict[Hashable, CutContext] = {}
+    for trial in trials:
+        name = vinet_architecture(trial)
+        tuned = trial.network == given and trial.task == "train" and trial.tuning.tune != "head"
+        if tuned and name not in made:
+            plain = trial.change(start="random")  # noise has no ideal to start from
+            if plain.shares not in contexts:
+                contexts[plain.shares] = CutContext(setup, plain, progress_of(None))
+            cut, _ = contexts[plain.shares].network(plain)
+            train = _tuning(trial, cut, setup)
+            made[name] = Entry(vinet_kind(trial), name, cut.folded(), train)
+    return list(made.values())
+
+
+def _training(rival: Rival, network: nn.Module, setup: Setup) -> Callable[[ImageSource], float]:
+    recipe = replace(rival.recipe, epochs=1)
+    options: dict[str, Any] = {"device": setup.device, "progress": None}
+
+    def train(data: ImageSource) -> float:
+        history = train_classifier(network, data, recipe=recipe, teacher=setup.model, **options)
+        return history.seconds
+
+    return train
+
+
+def _tuning(trial: Trial, network: CutNetwork, setup: Setup) -> Callable[[ImageSource], float]:
+    recipe = replace(trial.recipe, epochs=1)
+    taught = recipe.distill or network.head.matches_features
+
+    def train(data: ImageSource) -> float:
+        teacher = setup.model if taught else None
+        options: dict[str, Any] = {"teacher": teacher, "progress": None}
+        return fine_tune(network, data, recipe=recipe, tuning=trial.tuning, **options).seconds
+
+    return train
+
+
+def random_images(count: int, classes: int) -> ImageSource:
+    """Images of noise, in the shape of CIFAR's."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (count, 3, 32, 32), generator=generator).to(torch.uint8)
+    labels = torch.arange(count) % classes
+    names = [str(k) for k in range(classes)]
+    pixels = Preprocessing.from_images(images)
+    return ImageSource(images, labels, names, pixels, Augmentation())
+
+
+def trials_in(folders: Iterable[Path]) -> list[Trial]:
+    """Trials of stores; those of the plans of joint tuning where none is given."""
+    found = [
+        store.load(path).trial
+        for store in map(Store, folders)
+        for path in sorted((store.folder / FOLDER).glob("*.json"))
+    ]
+    return found or [*early(1), *variants(1)]
+
+
+def measure(
+    given: str,
+    *,
+    weights: Path | None,
+    trials: Iterable[Trial],
+    sizes: Sequence[int],
+    device: torch.device,
+    batch: int,
+    steps: int,
+    windows: dict[str, Any],
+    formats: dict[str, Any],
+    command: str,
+    out: Path,
+) -> None:
+    """Measure all networks on the device, on one thread of the CPU and in training."""
+    torch.manual_seed(0)
+    classes = CLASSES[given]
+    few = random_images(LATENTS * classes, classes)
+    setup = Setup(given, create_model(given, classes), DataSplit("noise", few, few), device)
+    every = entries(given, weights, trials, sizes, setup)
+    networks = {one.architecture: one.network for one in every}
+    example = few.example(batch)
+    on_device = compare(
+        networks, example, batch_sizes=(batch,), device=device, **windows, **formats
+    )
+    alone = compare(networks, example, batch_sizes=(1,), device="cpu", threads=1, **windows)
+    counted = {name: flops(network, example[:1].to(device)) for name, network in networks.items()}
+    rates = training_rates(every, random_images(steps * JOINT.batch_size, classes).to(device))
+    rows = [
+        {
+            "architecture": one.architecture,
+            "kind": one.kind,
+            "parameters": _size(one.network),
+            "flops": counted[one.architecture],
+            "device": _speed(on_device[one.architecture][0]),
+            "cpu": _speed(alone[one.architecture][0]),
+            "training": rates[one.architecture],
+        }
+        for one in every
+    ]
+    facts = {"batch": batch, "steps": steps, "windows": windows, "formats": formats}
+    record = {"given": given, "command": command, "machine": machine(device), **facts}
+    path = write_json(out / f"speed-{given}.json", record | {"speeds": rows})
+    print(f"{len(rows)} networks in {path.name}")
+
+
+def training_rates(every: Sequence[Entry], data: ImageSource, rounds: int = 3) -> dict[str, float]:
+    """Images per second of every training, alone on its device and in turns; the medians."""
+    seconds: dict[str, list[float]] = {one.architecture: [] for one in every}
+    for number in range(WARMUP + rounds):
+        for one in every:
+            took = one.train(data)
+            if number >= WARMUP:
+                seconds[one.architecture].append(took)
+    return {name: len(data) / statistics.median(times) for name, times in seconds.items()}
+
+
+def _size(network: nn.Module) -> int:
+    return sum(network.parts().values()) if isinstance(network, CutNetwork) else parameters(network)
+
+
+def _speed(measured: Any) -> dict[str, float]:
+    return {"mean": measured.mean, "std": measured.std, "latency_ms": measured.latency_ms}

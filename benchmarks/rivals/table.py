@@ -1,0 +1,171 @@
+"""All results as rows: accuracy, parameters, images per second, seconds of a GPU."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rivals.plan import RECIPES
+from benchmarks.rivals.speed import vinet_architecture, vinet_kind
+from benchmarks.rivals.train import RivalRecord
+from benchmarks.tuning import JOINT
+from vinets.files import read_json
+from vinets.pipeline.store import TrialRecord
+from vinets.plain import as_plain, changes, from_plain
+from vinets.settings import Recipe, Shaping
+
+IMAGES = 50_000  # for training, in both of CIFAR's data sets
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of one seed."""
+
+    given: str
+    kind: str
+    architecture: str
+    recipe: str  # what differs from that of its kind, but for epochs
+    epochs: int
+    accuracy: float  # in [0, 1]
+    parameters: int
+    seconds: float
+    whole: bool  # whether all images were used
+
+    @property
+    def seeds_of(self) -> tuple[object, ...]:
+        """Runs that are equal in this differ by their seeds."""
+        return self.given, self.kind, self.architecture, self.epochs, self.recipe
+
+
+def runs_and_speeds(paths: Iterable[Path]) -> tuple[list[Run], dict[tuple[str, str], Any]]:
+    """Runs, and speeds by given network and architecture, in files and folders of results."""
+    files = [
+        f for path in paths for f in (sorted(path.rglob("*.json")) if path.is_dir() else [path])
+    ]
+    runs: list[Run] = []
+    speeds: dict[tuple[str, str], Any] = {}
+    for file in files:
+        values = read_json(file)
+        if not isinstance(values, dict):
+            continue  # rows that were written here, perhaps
+        if "rival" in values:
+            runs.append(_of_rival(from_plain(RivalRecord, values, str(file))))
+        elif "speeds" in values:
+            if any(given == values["given"] for given, _ in speeds):
+                raise ValueError(
+                    f"{file} has speeds of {values['given']} that other results have, too. They "
+                    "compare within one run only: pass one of them."
+                )
+            speeds |= {(values["given"], one["architecture"]): one for one in values["speeds"]}
+        elif values.get("result", {}).get("training"):
+            runs.append(_of_trial(from_plain(TrialRecord, values, str(file))))
+    return runs, speeds
+
+
+def _of_rival(record: RivalRecord) -> Run:
+    rival, result = record.rival, record.result
+    notes = _differences(rival.recipe, RECIPES[rival.kind]) | _sample(rival)
+    facts = (_text(notes), result.epochs, result.accuracy, result.parameters, result.seconds)
+    whole = not _sample(rival)
+    return Run(rival.given, rival.kind, rival.architecture, *facts, whole)
+
+
+def _of_trial(record: TrialRecord) -> Run:
+    trial, result = record.trial, record.result.trained
+    notes = _differences(trial.recipe, JOINT) | changes(trial.tuning) | _sample(trial)
+    notes = {"tune": "head"} | notes | _start(trial.shaping)
+    if notes["tune"] == "all":
+        del notes["tune"]
+    facts = (_text(notes), trial.recipe.epochs, result.accuracy, result.parameters, result.seconds)
+    whole = not _sample(trial)
+    return Run(trial.network, vinet_kind(trial), vinet_architecture(trial), *facts, whole)
+
+
+def _differences(recipe: Recipe, usual: Recipe) -> dict[str, Any]:
+    pairs = {f.name: (getattr(recipe, f.name), getattr(usual, f.name)) for f in fields(Recipe)}
+    return {k: ours for k, (ours, theirs) in pairs.items() if ours != theirs and k != "epochs"}
+
+
+def _start(shaping: Shaping) -> dict[str, Any]:
+    return {k: v for k, v in changes(shaping).items() if k in ("start", "offset")}
+
+
+def _sample(one: Any) -> dict[str, Any]:
+    return {f"{part} a class": count for part, count in changes(one.sampling).items()}
+
+
+def _text(notes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k}={v}" for k, v in notes.items())
+
+
+def rows(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """One for all seeds of a network and recipe; those that were measured only have no accuracy.
+
+    ``alone_seconds`` are those of a training alone on the device: epochs times images by images per
+    second. ``seconds`` are those that were counted, while others may have run beside it.
+    """
+    runs, speeds = runs_and_speeds(paths)
+    groups: dict[tuple[object, ...], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.seeds_of, []).append(run)
+    made = []
+    for same in groups.values():
+        first = same[0]
+        accuracies = [100 * run.accuracy for run in same]
+        speed = speeds.get((first.given, first.architecture), {})
+        rate = speed.get("training") if first.whole else None
+        made.append(
+            {
+                "given": first.given,
+                "kind": first.kind,
+                "network": first.architecture,
+                "epochs": first.epochs,
+                "recipe": first.recipe,
+                "seeds": len(same),
+                "accuracy": statistics.fmean(accuracies),
+                "std": statistics.stdev(accuracies) if len(same) > 1 else None,
+                "parameters": first.parameters,
+                "device": speed.get("device", {}).get("mean"),
+                "cpu": speed.get("cpu", {}).get("mean"),
+                "alone_seconds": first.epochs * IMAGES / rate if rate else None,
+                "seconds": statistics.fmean(run.seconds for run in same),
+            }
+        )
+    known = {(row["given"], row["network"]) for row in made}
+    made += [
+        {
+            "given": given,
+            "kind": speed["kind"],
+            "network": name,
+            "parameters": speed["parameters"],
+            "device": speed["device"]["mean"],
+            "cpu": speed["cpu"]["mean"],
+        }
+        for (given, name), speed in speeds.items()
+        if (given, name) not in known
+    ]
+    return sorted(made, key=lambda row: (row["given"], row["parameters"], row["network"]))
+
+
+def table(found: Iterable[Mapping[str, Any]]) -> str:
+    """The rows as Markdown."""
+    from vinets.report import Column, Row, Table, markdown
+
+    columns = (
+        Column("network"),
+        Column("kind"),
+        Column("recipe"),
+        Column("epochs", format=","),
+        Column("seeds", format=","),
+        Column("accuracy", format=".2f", std="std"),
+        Column("parameters", format=","),
+        Column("device", "images/s on the device", ",.0f"),
+        Column("cpu", "images/s on one CPU thread, one at a time", ",.0f"),
+        Column("alone_seconds", "seconds of training, alone on the device", ",.0f"),
+        Column("seconds", "seconds counted, side by side", ",.0f"),
+    )
+    made = tuple(Row(as_plain(row), section=f"In place of {row['given']}") for row in found)
+    return markdown(Table("rivals", "Whole networks", columns, made))
