@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.record import RESULTS, column
 from benchmarks.tuning import choice_table, start_table
 from vinets.files import read_json
@@ -214,6 +215,7 @@ BUILDS: dict[str, dict[str, str]] = {
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
 TUNING = {"tuning_choices", "tuning_starts"}  # of stores of trials
+ELSEWHERE = {"elsewhere_text": "text"}  # the same, by folder
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -283,6 +285,13 @@ def render_tuning(name: str) -> str:
     return _with_source(table, commands, machine, more)
 
 
+def render_elsewhere(name: str) -> str:
+    """Heads on other data."""
+    folder = RESULTS / "elsewhere" / ELSEWHERE[name]
+    command = f"python -m benchmarks.elsewhere table {folder.relative_to(ROOT)}"
+    return f"{heads_elsewhere([folder])}\n\n<small>`{command}`</small>"
+
+
 def render_paper(name: str) -> str:
     """A table of an experiment: our numbers, those of the paper in brackets."""
     experiment, wanted = PAPER[name]
@@ -324,6 +333,7 @@ def fill(text: str) -> str:
             (BUILDS, render_builds),
             (PAPER, render_paper),
             (TUNING, render_tuning),
+            (ELSEWHERE, render_elsewhere),
             (CALLS, render_calls),
         )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
