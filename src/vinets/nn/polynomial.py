@@ -54,7 +54,7 @@ class Monomials(nn.Module):
         outputs = np.arange(rows) if plan.outputs is None else plan.outputs - 1
         wanted = np.array_equal(outputs, np.arange(rows))
         # all variables in their order are their own monomials
-        only = plan.steps[0][1] if self.depth == 1 and wanted else []
+        only = plan.steps[0][1] if self.depth == 1 and wanted else np.zeros(0)
         self.variables_only = np.array_equal(only, np.arange(terms.n_variables))
         self.outputs: Tensor | None
         self.register_buffer(
