@@ -29,6 +29,8 @@ FORMATS = {  # of floats, by what the name of a column looks like; the first tha
     "agreement*": ".1%",
     "*share": ".1%",
     "speed_ratio": ".2f×",
+    "cost_ratio": ".2f×",
+    "*images_per_second": ",.0f",
     "*ratio": ",.1f×",
     "paper_seconds": ",.2f",
 }
