@@ -1,6 +1,6 @@
 """What training costs: heads beside their bare matrix products, joint tuning beside a plain loop.
 
-    python -m benchmarks.training [heads] [joint] [--threads N] [--out DIR] [--quick]
+    python -m benchmarks.training [heads] [joint] [--threads N] [--rounds N] [--out DIR]
 
 *Heads* are trained by the loop of :func:`vinets.fine_tune` on cached maps, all of as many stored
 numbers as the local VI head, but for the linear ones. The floor of a head is the time of the matrix
@@ -58,6 +58,7 @@ CHANNELS, POSITIONS, CLASSES = 128, 64, 10  # of ResNet-18 at layer2.1.bn2
 CUT = "layer2.1.bn2"
 LOCAL = 510  # polynomials of the local heads
 BATCH = 256
+STEPS = 5  # of a round
 PART = 16  # images whose products stay in the cache of a CPU
 
 Run = Callable[[], float]
@@ -280,8 +281,9 @@ def joint_rows(images: int, batch: int, count: int, device: torch.device) -> lis
         return run
 
     cases = {"no": None, "yes": model}
-    runs = {f"{name} tuned": tuned(teacher) for name, teacher in cases.items()}
-    runs |= {f"{name} plain": plain(teacher) for name, teacher in cases.items()}
+    runs = {}
+    for name, teacher in cases.items():  # side by side
+        runs |= {f"{name} tuned": tuned(teacher), f"{name} plain": plain(teacher)}
     taken = rounds(runs, count)
     seen = images // batch * batch
     return [
@@ -302,8 +304,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help="heads, joint, or both")
     parser.add_argument("--threads", type=int, help="of a CPU; all, if not given")
+    parser.add_argument("--rounds", type=int, default=40, help="of five steps; a quarter for joint")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="a few steps, to see that it runs")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -312,13 +314,12 @@ def main() -> None:
     suffix = "_gpu" if on_gpu else ""
     torch.manual_seed(0)
     parts = options.parts or ["heads", "joint"]
-    count = 1 if options.quick else 15
     if "heads" in parts:
-        rows = head_rows(2 if options.quick else 15, count, device)
+        rows = head_rows(STEPS, options.rounds, device)
         keep(f"training{suffix}", rows, options.out, batch=BATCH)
     if "joint" in parts:
         images, batch = (12_800, 256) if on_gpu else (256, 64)
-        rows = joint_rows(2 * batch if options.quick else images, batch, count, device)
+        rows = joint_rows(images, batch, -(-options.rounds // 4), device)
         keep(f"training_joint{suffix}", rows, options.out, cut=CUT)
 
 
