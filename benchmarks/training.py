@@ -307,8 +307,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40, help="of five steps; a quarter for joint")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    command = "python -m benchmarks.training"
     if options.threads:
         torch.set_num_threads(options.threads)
+        command += f" --threads {options.threads}"
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     on_gpu = device.type == "cuda"
     suffix = "_gpu" if on_gpu else ""
@@ -316,11 +318,11 @@ def main() -> None:
     parts = options.parts or ["heads", "joint"]
     if "heads" in parts:
         rows = head_rows(STEPS, options.rounds, device)
-        keep(f"training{suffix}", rows, options.out, batch=BATCH)
+        keep(f"training{suffix}", rows, options.out, command=command, batch=BATCH)
     if "joint" in parts:
         images, batch = (12_800, 256) if on_gpu else (256, 64)
         rows = joint_rows(images, batch, -(-options.rounds // 4), device)
-        keep(f"training_joint{suffix}", rows, options.out, cut=CUT)
+        keep(f"training_joint{suffix}", rows, options.out, command=command, cut=CUT)
 
 
 if __name__ == "__main__":
