@@ -307,10 +307,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40, help="of five steps; a quarter for joint")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    command = "python -m benchmarks.training"
     if options.threads:
         torch.set_num_threads(options.threads)
-        command += f" --threads {options.threads}"
+    given = {k: v for k, v in vars(options).items() if k in ("threads", "rounds") and v}
+    command = " ".join(["python -m benchmarks.training", *(f"--{k} {v}" for k, v in given.items())])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     on_gpu = device.type == "cuda"
     suffix = "_gpu" if on_gpu else ""
