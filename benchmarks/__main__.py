@@ -13,6 +13,7 @@ ALL = (
     "precision",
     "layer",
     "speed",
+    "training",
     "digits",
     "dimension",
 )

@@ -9,13 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from vinets.files import slug
 from vinets.measure import machine
-from vinets.report import Column, Row, Table, print_table
+
+if TYPE_CHECKING:
+    from vinets.report import Column
 
 RESULTS = Path(__file__).parent / "results"
 FORMATS = {  # of floats, by what the name of a column looks like; the first that fits
@@ -27,6 +29,8 @@ FORMATS = {  # of floats, by what the name of a column looks like; the first tha
     "agreement*": ".1%",
     "*share": ".1%",
     "speed_ratio": ".2f×",
+    "cost_ratio": ".2f×",
+    "*images_per_second": ",.0f",
     "*ratio": ",.1f×",
     "paper_seconds": ",.2f",
 }
@@ -64,13 +68,21 @@ def keep(name: str, rows: Sequence[dict[str, Any]], out: Path | None = None, **f
 
 
 def show(title: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Print rows with the keys of the first as columns."""
-    columns = tuple(column(key, key, rows) for key in rows[0])
-    print_table(Table(slug(title), title, columns, tuple(map(Row, rows))))
+    """Print rows with the keys of the first as columns, lists left out."""
+    short = [{k: v for k, v in row.items() if not isinstance(v, list)} for row in rows]
+    try:
+        from vinets.report import Row, Table, print_table
+    except ImportError:  # a machine that only measures may be without what prints tables
+        print(title, *map(json.dumps, short), sep="\n")
+        return
+    columns = tuple(column(key, key, rows) for key in short[0])
+    print_table(Table(slug(title), title, columns, tuple(map(Row, short))))
 
 
 def column(key: str, label: str, rows: Iterable[Mapping[str, Any]]) -> Column:
     """A column of measured values; its format follows from its name and from what it holds."""
+    from vinets.report import Column
+
     kinds = {type(row.get(key)) for row in rows}
     form = None
     if float in kinds:

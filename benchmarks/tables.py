@@ -119,6 +119,19 @@ COLUMNS: dict[str, dict[str, str]] = {
         "mflops": "MFLOPs an image",
         "mflops_backbone": "of these in the backbone",
     },
+    "training": {
+        "head": "head",
+        "numbers": "numbers",
+        "images_per_second": "images/s in training",
+        "floor_images_per_second": "of its products alone",
+        "cost_ratio": "time to that floor",
+    },
+    "training_joint": {
+        "teacher": "teacher",
+        "images_per_second": "images/s, joint tuning",
+        "plain_images_per_second": "plain loop",
+        "speed_ratio": "ratio",
+    },
     "theory_complexity": {
         "network": "network",
         "layers": "layers",
@@ -200,6 +213,7 @@ COLUMNS: dict[str, dict[str, str]] = {
 }
 
 # Tables that show a part of a file of another name, or some of its rows.
+COLUMNS |= {f"{name}_gpu": COLUMNS[name] for name in ("training", "training_joint")}
 FILES = {"theory_sizes": "theory_complexity"}
 ADVISED = {classes * count for classes in (10, 100) for count in (128, 32, 4, 1)}
 SHOWN: dict[str, Callable[[dict[str, Any]], bool]] = {

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 from vinets.algebra.shared import term_moments
 from vinets.algebra.terms import TermSet
@@ -126,6 +128,28 @@ def test_any_leading_shape(normalized):
     layer = PolynomialLayer(TERMS, 4, normalized=normalized).eval()
     z = torch.randn(2, 3, 5, 2)
     torch.testing.assert_close(layer(z), layer(z.flatten(0, 2)).view(2, 3, 5, 4))
+
+
+@pytest.mark.parametrize("count", [4, 10])
+def test_values_are_batch_normalised_whichever_way(count):
+    """From the moments of few monomials, or value by value where these are many."""
+    layer = PolynomialLayer(TERMS, count, normalized=True).double()
+    norm, (weight, bias) = nn.BatchNorm1d(count).double(), (layer.weight, layer.bias)
+    with torch.no_grad():
+        for p in (norm.weight, norm.bias, bias):
+            p.copy_(torch.randn(count))
+    layer.norm.load_state_dict(norm.state_dict())
+    z = torch.rand(30, 4, 2, dtype=torch.float64, requires_grad=True)
+    assert (layer.affine(layer.scaled(z)) is None) == (count == 4)
+    layer.norm.load_state_dict(norm.state_dict())  # asking moved the statistics
+    rows = F.linear(layer.scaled(z), weight, bias).flatten(0, 1)
+    expected, found = norm(rows).view(30, 4, count), layer.values(z)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(layer.norm.state_dict(), norm.state_dict())
+    way = torch.randn_like(found)
+    ours = torch.autograd.grad((found * way).sum(), [z, weight, bias, *layer.norm.parameters()])
+    theirs = torch.autograd.grad((expected * way).sum(), [z, weight, bias, *norm.parameters()])
+    torch.testing.assert_close(ours, theirs)
 
 
 def test_it_compiles_without_graph_breaks(layer, points):

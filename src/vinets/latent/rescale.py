@@ -58,8 +58,8 @@ class Rescale(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Rescaled latents, of the shape of ``z``."""
-        scaled = (z - self.mean) / self.std
-        return torch.tanh(scaled) if self.squash else scaled
+        scaled = (z - self.mean).div_(self.std)
+        return scaled.tanh_() if self.squash else scaled
 
     def extra_repr(self) -> str:
         return f"shape={tuple(self.mean.shape)}, squash={self.squash}"

@@ -53,12 +53,17 @@ class Monomials(nn.Module):
         rows = sum(len(parent) for parent, _ in plan.steps)
         outputs = np.arange(rows) if plan.outputs is None else plan.outputs - 1
         wanted = np.array_equal(outputs, np.arange(rows))
+        # all variables in their order are their own monomials
+        only = plan.steps[0][1] if self.depth == 1 and wanted else np.zeros(0)
+        self.variables_only = np.array_equal(only, np.arange(terms.n_variables))
         self.outputs: Tensor | None
         self.register_buffer(
             "outputs", None if wanted else torch.from_numpy(outputs), persistent=False
         )
 
     def forward(self, z: Tensor) -> Tensor:
+        if self.variables_only:
+            return z
         columns = z.reshape(-1, z.shape[-1]).mT.contiguous()  # (n, m): gathers copy whole rows
         level = columns.index_select(0, self.get_buffer("variable_1"))
         levels = [level]
@@ -122,7 +127,7 @@ class OnMonomials(nn.Module):
         if z.dtype in (torch.float16, torch.bfloat16):
             z = z.float()  # products of rounded numbers would round again at every degree
         m = self.monomials(z)
-        return m if self.shift is None or self.scale is None else (m - self.shift) / self.scale
+        return m if self.shift is None or self.scale is None else (m - self.shift).div_(self.scale)
 
     def indices(self) -> int:
         """How many integers the monomials take."""
@@ -221,17 +226,48 @@ class PolynomialLayer(OnMonomials):
         """The weights that are used, (N, S): masked ones are zero."""
         return self.weight if self.mask is None else self.weight * self.mask
 
+    def affine(self, m: Tensor) -> tuple[Tensor, Tensor] | None:
+        r"""Weight (N, S) and bias (N,) that take a batch ``m`` of monomials to normalised values.
+
+        Mean and variance of :math:`a^\top m` are :math:`a^\top\mu` and :math:`a^\top\Sigma\,a`.
+        On a CPU, moments of a few monomials cost less than reading all values again to normalise
+        them. None where that is to be done.
+        """
+        norm, weight = self.norm, self.coefficients
+        if norm is None:
+            return weight, self.bias
+        if not (self.training and m.is_cpu and 2 * weight.shape[1] <= weight.shape[0]):
+            return None
+        with torch.autocast("cpu", enabled=False):
+            rows = m.flatten(0, -2)
+            mean, covariance = row_moments(rows)
+            centre = weight @ mean + self.bias
+            variance = ((weight @ covariance) * weight).sum(1).clamp_min(0)
+            _remember(norm, centre.detach(), variance.detach(), len(rows))
+            gain = norm.weight * (variance + norm.eps).rsqrt()
+            return gain[:, None] * weight, gain * (self.bias - centre) + norm.bias
+
+    def values_on(self, m: Tensor) -> Tensor:
+        """The polynomials without the absolute value, of standardised monomials (..., S)."""
+        affine = self.affine(m)
+        if affine is not None:
+            return F.linear(m, *affine)
+        assert self.norm is not None
+        y = F.linear(m, self.coefficients, self.bias)
+        return self.norm(y.flatten(0, -2)).view_as(y)
+
     def values(self, z: Tensor) -> Tensor:
         """The polynomials without the absolute value, (..., N)."""
-        y = F.linear(self.scaled(z), self.coefficients, self.bias)
-        if self.norm is not None:
-            y = self.norm(y.flatten(0, -2)).view_as(y)
-        return y
+        return self.values_on(self.scaled(z))
 
     def forward(self, z: Tensor) -> Tensor:
-        y = self.values(z)
+        return self.activated(self.values(z))
+
+    def activated(self, y: Tensor) -> Tensor:
+        """Absolute values, or what stands in their place."""
         if self.activation == "abs":
-            return y.abs()
+            # the same values, and one pass instead of two for the gradient
+            return F.leaky_relu(y, -1.0) if self.training else y.abs()
         return y.relu() if self.activation == "relu" else y
 
     @torch.no_grad()
@@ -268,6 +304,23 @@ class PolynomialLayer(OnMonomials):
             "normalized": self.norm is not None,
             "activation": self.activation,
         }
+
+
+def row_moments(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (n,) and covariance (n, n) of rows (m, n)."""
+    mean = rows.mean(0)
+    centred = rows - mean  # a difference of two sums would lose digits
+    return mean, centred.mT @ centred / len(rows)
+
+
+@torch.no_grad()
+def _remember(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, count: int) -> None:
+    """Move the running statistics as batch normalisation of ``count`` values does."""
+    assert norm.running_mean is not None and norm.running_var is not None
+    assert norm.num_batches_tracked is not None and norm.momentum is not None
+    norm.num_batches_tracked += 1
+    norm.running_mean.lerp_(mean, norm.momentum)
+    norm.running_var.lerp_(variance * (count / max(1, count - 1)), norm.momentum)
 
 
 def affine_of(norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import copy
+
+import numpy as np
+import pytest
 import torch
 
+from vinets.algebra.terms import TermSet
 from vinets.latent.rescale import Rescale
 from vinets.nn import PolynomialLayer
-from vinets.nn.heads import LocalHead, LocalReLUHead, Reference
+from vinets.nn.heads import LocalHead, LocalReLUHead, ProductsHead, Reference, ReLUUnits, pieces
 from vinets.nn.heads.local import local_variables
 
 
@@ -53,13 +58,45 @@ def test_the_control_has_the_shape_and_other_numbers(heads):
     assert torch.equal(control.polynomials.weight, same.polynomials.weight)
 
 
-def test_batches_beyond_the_cache_are_split_without_a_trace(heads, latents, monkeypatch):
-    head = heads["local path"]().eval()
-    with torch.no_grad():
-        whole = head(latents)
-        monkeypatch.setitem(head.features.__func__.__globals__, "CACHED", 1)  # an image at a time
-        assert head._may_split(latents)
-        torch.testing.assert_close(head(latents), whole)
-    assert not head._may_split(latents)  # gradients are wanted
-    with torch.no_grad():
-        assert not head.train()._may_split(latents)  # batch statistics need the whole batch
+def wide(local):
+    """A local head of enough polynomials to be normalised by the moments of their variables."""
+    terms = TermSet.from_exponents(np.eye(6, dtype=int))
+    layer = PolynomialLayer(terms, 20, normalized=True)
+    return local(Rescale(torch.zeros(6, 4), torch.ones(6, 4)), None, layer, 3, positions=4)
+
+
+MADE = {
+    "local path": lambda heads: heads["local path"](),  # more monomials than polynomials
+    "local": lambda heads: wide(LocalHead),
+    "local ReLU": lambda heads: wide(LocalReLUHead),
+    "products": lambda heads: ProductsHead(6, 4, 3, count=5, rank=3, factors=3),
+    "products, folded": lambda heads: ProductsHead(6, 4, 3, count=5, rank=3, normalized=False),
+    "ReLU units": lambda heads: ReLUUnits(6, 4, 3, count=5, rank=2),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("training", [False, True])
+def test_batches_beyond_the_cache_are_split_without_a_trace(
+    heads, latents, name, training, monkeypatch
+):
+    whole = MADE[name](heads).double().train(training)
+    split = copy.deepcopy(whole)
+    inputs = [latents.double().requires_grad_() for _ in range(2)]
+    found = []
+    for head, given, cached in zip((whole, split), inputs, (1 << 30, 1), strict=True):
+        monkeypatch.setattr(pieces, "CACHED", cached)  # 1: an image at a time
+        found.append(head(given))
+        found[-1].square().sum().backward()
+    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*(given.grad for given in inputs))
+    torch.testing.assert_close(dict(split.state_dict()), dict(whole.state_dict()))
+    for p, q in zip(split.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)
+
+
+def test_a_large_batch_is_really_split(monkeypatch):
+    monkeypatch.setattr(pieces, "CACHED", 60)
+    seen = []
+    found = pieces.by_parts(lambda part: seen.append(len(part)) or part, torch.ones(8, 5), 20)
+    assert seen == [3, 3, 2] and torch.equal(found, torch.ones(8, 5))

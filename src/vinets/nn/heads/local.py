@@ -13,16 +13,15 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import LinearPath, SpatialSum, numbers
+from vinets.nn.heads.pieces import LinearPath, SpatialSum, by_parts, numbers
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
-
-CACHED = 1 << 20  # values at a time
 
 
 class LocalPolynomials(PolynomialHead):
@@ -73,18 +72,16 @@ class LocalPolynomials(PolynomialHead):
 
     def features(self, latents: Tensor) -> Tensor:
         """Weighted sums over the positions of the absolute values, (B, N)."""
-        if not self._may_split(latents):  # first, for a traced batch has no length to compare
-            return self._features(latents)
-        rows = max(1, CACHED // self.spatial.weight.numel())
-        return torch.cat([self._features(part) for part in latents.split(rows)])
-
-    def _features(self, latents: Tensor) -> Tensor:
-        return self.spatial(super().features(latents))
-
-    def _may_split(self, latents: Tensor) -> bool:
-        """On a CPU, values (B, P, N) that leave the cache cost more than the products."""
-        inference = not self.training and not torch.is_grad_enabled()
-        return inference and latents.device.type == "cpu" and not torch.compiler.is_compiling()
+        layer, size = self.polynomials, self.spatial.weight.numel()
+        if not self.training:  # every image is on its own
+            return by_parts(lambda part: self.spatial(layer(self.variables(part))), latents, size)
+        m = layer.scaled(self.variables(latents)).contiguous()
+        affine = layer.affine(m)  # statistics are those of the whole batch
+        if affine is None:
+            return self.spatial(layer.activated(layer.values_on(m)))
+        return by_parts(
+            lambda part: self.spatial(layer.activated(F.linear(part, *affine))), m, size
+        )
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()

@@ -20,7 +20,8 @@ from torch.nn import functional as F
 from vinets.checks import optional_positive_int
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import folded_linear, numbers
+from vinets.nn.heads.pieces import by_parts, folded_linear, numbers
+from vinets.nn.polynomial import row_moments
 from vinets.settings import Shaping
 
 
@@ -39,7 +40,9 @@ class SpatialPatterns(nn.Module):
         self.weight = nn.Parameter(weight)  # (R, N)
 
     def forward(self, y: Tensor) -> Tensor:
-        return (torch.matmul(self.patterns.to(y), y) * self.weight).sum(1)
+        # not matmul, which would transpose the values to make it one product
+        patterns = self.patterns.to(y).expand(y.shape[0], -1, -1)
+        return (torch.bmm(patterns, y) * self.weight).sum(1)
 
     def matrix(self) -> Tensor:
         """The weight of every unit at every position, (P, N)."""
@@ -93,17 +96,18 @@ class NormalizedForms(nn.Module):
         self.register_buffer("covariance", torch.eye(channels))
 
     def forward(self, h: Tensor) -> Tensor:
+        return F.linear(h, *self.affine(h))
+
+    def affine(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Weight (M, C) and bias (M,) of the normalised forms of a batch ``h``."""
         # in full precision, for the variance is a difference of two sums
         with torch.autocast(h.device.type, enabled=False):
             mean, covariance = self.mean, self.covariance
             if self.training:
                 rows = h.reshape(-1, h.shape[-1]).to(self.weight.dtype)
-                mean = rows.mean(0)
-                centred = rows - mean
-                covariance = centred.mT @ centred / len(rows)
+                mean, covariance = row_moments(rows)
                 self._remember(mean.detach(), covariance.detach(), len(rows))
-            weight, bias = self._affine(mean, covariance)
-        return F.linear(h, weight, bias)
+            return self._affine(mean, covariance)
 
     def _affine(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
         """The forms that channels of these moments make of mean 0 and variance 1, times a gain."""
@@ -174,7 +178,17 @@ class UnitsHead(Head):
         """Units (B, P, N) of forms (B, P, factors N)."""
 
     def forward(self, latents: Tensor) -> Tensor:
-        y = self.spatial(self.units(self.forms(latents.mT)))
+        h, forms = latents.mT, self.forms
+        if isinstance(forms, NormalizedForms):
+            h = h.contiguous()  # once, for statistics and products
+            weight, bias = forms.affine(h)
+        else:
+            weight, bias = forms.weight, forms.bias
+        y = by_parts(
+            lambda part: self.spatial(self.units(F.linear(part, weight, bias))),
+            h,
+            self.shape[1] * len(weight),
+        )
         return self.linear(y if self.norm is None else self.norm(y))
 
     @torch.no_grad()
