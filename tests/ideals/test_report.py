@@ -45,3 +45,7 @@ def test_reports_cannot_be_changed():
     for report, name in ((REPORT, "seconds"), (REPORT.degrees[0], "border")):
         with pytest.raises(FrozenInstanceError):
             setattr(report, name, 1)
+
+
+def test_its_repr_leaves_out_a_number_for_every_generator():
+    assert "held_out" not in repr(replace(REPORT, held_out=[0.1] * 1000))

@@ -63,3 +63,7 @@ def test_an_oracle_from_outside_is_found_by_its_name(plain_gradient, make_instan
 def test_a_name_that_is_taken_is_refused(plain_gradient):
     with pytest.raises(ValueError, match="oracle 'cg' already"):
         type("Other", (plain_gradient,), {"name": "cg"})
+
+
+def test_a_solver_without_its_points_is_none():
+    assert "coefficients" in Solver.__abstractmethods__

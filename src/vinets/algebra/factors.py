@@ -54,10 +54,5 @@ def nearest_products(polynomials: SharedPolynomials) -> Tensor:
     found, vectors = torch.linalg.eigh(matrix)  # ascending
     positive = found[:, -1].clamp_min(0).sqrt()[:, None] * vectors[:, :, -1]
     negative = (-found[:, 0]).clamp_min(0).sqrt()[:, None] * vectors[:, :, 0]
-    # A definite one is plus or minus a square. The sign goes to the second factor.
-    sign = torch.where(found[:, -1] > 0, 1.0, -1.0)[:, None]
-    only = torch.where((found[:, -1] > 0)[:, None], positive, negative)
-    mixed = (found[:, -1] > 0) & (found[:, 0] < 0)
-    plus = torch.where(mixed[:, None], positive + negative, only)
-    minus = torch.where(mixed[:, None], positive - negative, sign * only)
-    return torch.stack([plus, minus])
+    # a definite one is plus or minus a square: then one of the two is zero
+    return torch.stack([positive + negative, positive - negative])
