@@ -5,9 +5,11 @@ import torch
 from torch import nn
 
 from vinets.data import digits
+from vinets.latent import LatentReader, truncate
 from vinets.models import digits_cnn, resnet18
 from vinets.nn import CutNetwork, VINet
-from vinets.nn.network import example_inputs, input_fields
+from vinets.nn.heads import PooledHead
+from vinets.nn.network import Record, example_inputs, input_fields, network_of
 from vinets.pipeline import baselines, build, collect
 from vinets.training import fine_tune
 
@@ -139,3 +141,22 @@ def test_the_papers_network_has_the_papers_base():
     net, report = build(resnet18(), (images, torch.arange(60) % 10), "layer2.1.bn2", **options)
     assert net.parts()["backbone"] == 675_392
     assert report.original_parameters == 11_173_962
+
+
+def test_the_last_layers_are_thawed_and_no_others():
+    uncut = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 5, 3), nn.ReLU(), nn.Conv2d(5, 6, 1)
+    )
+    images = torch.zeros(2, 1, 8, 8)
+    record = Record("4", input_fields(images))
+    head = PooledHead(6, 3)
+    net = network_of(truncate(uncut, "4", images), LatentReader(), head, record)
+    assert [tuple(p.shape) for p in net.thaw(1)] == [(6, 5, 1, 1), (6,)]
+    trained = {name for name, p in net.backbone.named_parameters() if p.requires_grad}
+    assert trained == {"4.weight", "4.bias"}
+    assert len(net.thaw(2)) == 4 and len(net.thaw()) == 8
+    assert net.train().backbone.get_submodule("1").training
+    net.freeze()
+    assert not any(p.requires_grad for p in net.backbone.parameters())
+    assert not net.train().backbone.get_submodule("1").training
+    assert all(p.requires_grad for p in uncut.parameters())  # those that were handed over

@@ -186,3 +186,35 @@ def test_classes_that_a_batch_does_not_hold_say_nothing():
         sizes[labels == k, k].mean() / (sizes[labels != k, k].mean() + 1e-6) for k in (0, 1)
     )
     torch.testing.assert_close(head.vanishing_loss(labels), expected / 2)
+
+
+def test_the_first_products_are_those_that_are_given():
+    head = ProductsHead(4, 3, 2, count=5, rank=2)
+    before = head.forms.weight.detach().clone().unflatten(0, (2, 5))
+    weight, gain = torch.randn(2, 3, 4), torch.tensor([[0.5, 0.0, 1.0], [0.7, 1.0, 0.2]])
+    bias, owners = torch.randn(2, 3), torch.tensor([1, 1, 0])
+    head.start_from(weight, gain, bias, owners)
+    rows = head.forms.weight.detach().unflatten(0, (2, 5))
+    assert torch.equal(rows[0, [0, 2]], weight[0, [0, 2]]) and torch.equal(rows[1, :3], weight[1])
+    assert torch.equal(rows[0, 1], before[0, 1])  # a constant factor keeps a direction to move into
+    assert torch.equal(rows[:, 3:], before[:, 3:])
+    assert torch.equal(head.forms.gain.detach().unflatten(0, (2, 5))[:, :3], gain)
+    assert torch.equal(head.forms.bias.detach().unflatten(0, (2, 5))[:, :3], bias)
+    assert head.owners.tolist() == [1, 1, 0, 1, 0]
+
+
+def test_there_is_always_a_unit_and_never_more_patterns_than_positions():
+    small = ProductsHead.made_for((6, 9), 3, Shaping(head_parameters=1, spatial_rank=50))
+    assert small.count == 1 and len(small.spatial.weight) == 9
+    assert len(ProductsHead.made_for((20, 9), 3, Shaping(spatial_rank=None)).spatial.weight) == 9
+
+
+def test_forms_start_at_the_size_of_their_variables():
+    weight = NormalizedForms(400, 50).weight.detach()
+    assert 0.8 < float(weight.norm(dim=1).mean()) < 1.2
+
+
+def test_nobody_keeps_sizes_that_nobody_asked_for():
+    head = ProductsHead(4, 3, 2, count=5, rank=2).train()
+    head(torch.randn(4, 4, 3))
+    assert head.sizes is None
