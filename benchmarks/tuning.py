@@ -39,7 +39,7 @@ from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.run import write_list
-from vinets.settings import BACKBONE, SMALL, Collecting, Placing, Recipe, Tuning
+from vinets.settings import BACKBONE, BEST, SMALL, Collecting
 from vinets.training import train_classifier
 
 if TYPE_CHECKING:
@@ -48,25 +48,8 @@ if TYPE_CHECKING:
 NETWORKS = {"resnet18": "cifar10", "resnet34": "cifar100", "digits_cnn": "digits"}
 HELD = 0.1  # of the training images
 
-JOINT = Recipe(
-    epochs=24,
-    batch_size=256,
-    learning_rate=0.1,
-    weight_decay=1e-3,
-    nesterov=True,
-    schedule="one-cycle",
-    precision="bfloat16",
-    validation=0.0,
-    distill=0.7,
-)
-START = Trial(
-    recipe=JOINT,
-    tuning=Tuning(tune="all"),
-    placing=Placing(placement="products"),
-    # a few latents tell the shape, which is all that heads without ideals need
-    collecting=Collecting(per_class=8, reuse=True),
-    checkpoints=False,
-)
+JOINT = replace(BEST.recipe, precision="bfloat16")
+START = replace(Trial(**vars(BEST)), recipe=JOINT, checkpoints=False)
 
 EARLY = {  # cut: numbers that a head may store
     ("resnet18", "layer1.1.bn2"): 250_000,

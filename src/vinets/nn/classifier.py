@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from vinets.running import Inputs, call, evaluating, logits_of
 
@@ -12,17 +13,12 @@ def classifier_of(model: nn.Module, example: Inputs) -> nn.Linear:
     """The linear layer whose outputs are the logits of ``model``."""
     outputs: list[tuple[nn.Linear, Tensor]] = []
 
-    def watch(module: nn.Linear, _: object, output: Tensor) -> None:
-        outputs.append((module, output))
+    def watch(module: nn.Module, _: object, output: Tensor) -> None:
+        if isinstance(module, nn.Linear):
+            outputs.append((module, output))
 
-    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    handles = [module.register_forward_hook(watch) for module in linear]
-    try:
-        with evaluating(model):
-            logits = logits_of(call(model, example))
-    finally:
-        for handle in handles:
-            handle.remove()
+    with evaluating(model), register_module_forward_hook(watch):
+        logits = logits_of(call(model, example))
     for module, output in reversed(outputs):
         if output.shape == logits.shape and torch.equal(output, logits):
             return module
@@ -49,9 +45,6 @@ class Penultimate:
         if self.classifier is None:
             self.classifier = classifier_of(self.model, inputs[0] if inputs else named)
         seen: list[Tensor] = []
-        handle = self.classifier.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-        try:
+        with self.classifier.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
             self.model(*inputs, **named)
-        finally:
-            handle.remove()
         return seen[0]

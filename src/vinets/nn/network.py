@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vinets.latent.reader import LatentReader
 from vinets.nn.heads import Head
@@ -139,18 +140,15 @@ class VINet(CutNetwork):
 
 def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
     """Modules without children by name, in the order in which a forward pass calls them."""
+    names = {module: name for name, module in network.named_modules() if not any(module.children())}
     called: dict[str, nn.Module] = {}
-    handles = [
-        module.register_forward_pre_hook(
-            lambda m, _, name=name: called.setdefault(name, m) and None
-        )
-        for name, module in network.named_modules()
-        if not any(module.children())
-    ]
-    with evaluating(network):
+
+    def watch(module: nn.Module, _: object) -> None:
+        if module in names:
+            called.setdefault(names[module], module)
+
+    with evaluating(network), register_module_forward_pre_hook(watch):
         call(network, inputs)
-    for handle in handles:
-        handle.remove()
     return list(called.items())
 
 

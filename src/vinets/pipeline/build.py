@@ -22,7 +22,7 @@ from vinets.nn.network import VINet
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.options import flat
 from vinets.pipeline.collect import Latents, collect
-from vinets.pipeline.factored import Start, factored_generators
+from vinets.pipeline.factored import factored_generators
 from vinets.pipeline.report import BuildReport, Pictures
 from vinets.pipeline.vanish import (
     ClassGenerators,
@@ -121,19 +121,10 @@ def build(
             seed=seed,
             progress=progress,
         )
-    if placing.placement == "products":
-        start = None
-        if shaping.start == "ideal":
-            start = factored_generators(
-                latents,
-                projecting,
-                pruning,
-                ideal or choose_ideal(Finding(), placing, projecting),
-                seed,
-            )
-        return build_products(latents, shaping, seed, start)
     design = Design(placing, projecting, pruning)
     algorithm = choose_ideal(Finding(), placing, projecting) if ideal is None else ideal
+    if placing.placement == "products":
+        return build_products(latents, shaping, design, algorithm, seed)
     watch = progress_of(progress)
     watch.start("polynomials", 1)
     variables = find_variables(latents, placing, projecting, seed=seed)
@@ -173,7 +164,7 @@ def assemble(
 
 
 def build_products(
-    latents: Latents, shaping: Shaping, seed: int, start: Start | None = None
+    latents: Latents, shaping: Shaping, design: Design, ideal: VanishingIdeal, seed: int
 ) -> tuple[VINet, BuildReport]:
     """Put products of forms behind the cut, at random or as far as they go from generators.
 
@@ -183,9 +174,10 @@ def build_products(
     with seeded(seed):
         head = ProductsHead.made_for(latents.shape, latents.n_classes, shaping)
     seconds = {"latents": latents.seconds}
-    if start is not None:
-        taken = start.bias.shape[1]
-        if taken > head.count:
+    start = None
+    if shaping.start == "ideal":
+        start = factored_generators(latents, design.projecting, design.pruning, ideal, seed)
+        if start.bias.shape[1] > head.count:
             start = start.first(head.count)
         head.start_from(start.weight, start.gain, start.bias, start.owners)
         seconds["projection"] = start.seconds_projection
@@ -193,8 +185,7 @@ def build_products(
     record = replace(latents.record, notes=notes)
     net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
     expanded = [comb(latents.shape[0] + d - 1, d) for d in range(1, head.factors + 1)]
-    parts = net.folded().parts()
-    finding = 0.0 if start is None else start.seconds
+    parts, took = net.folded().parts(), time.perf_counter() - begin
     return net, BuildReport(
         cut=latents.record.cut,
         placement="products",
@@ -210,7 +201,7 @@ def build_products(
         degrees=dict(enumerate(expanded, 1)),
         parts=parts,
         original_parameters=latents.original_parameters,
-        seconds=seconds | {"polynomials": finding + time.perf_counter() - begin},
+        seconds=seconds | {"polynomials": took - seconds.get("projection", 0.0)},
     )
 
 

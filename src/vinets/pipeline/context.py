@@ -16,7 +16,6 @@ from vinets.nn.network import CutNetwork, VINet, network_of
 from vinets.pipeline.baselines import baseline, reference_to
 from vinets.pipeline.build import assemble, build_products
 from vinets.pipeline.collect import Latents, collect
-from vinets.pipeline.factored import factored_generators
 from vinets.pipeline.report import BuildReport
 from vinets.pipeline.setup import CHUNK, Setup
 from vinets.pipeline.trial import Trial
@@ -95,18 +94,12 @@ class CutContext:
 
     def vinet(self, trial: Trial) -> tuple[VINet, BuildReport]:
         """The untrained VI-Net that a trial describes, and how it was built."""
+        ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
         if trial.placing.placement == "products":
-            start = None
-            if trial.shaping.start == "ideal":
-                ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
-                start = factored_generators(
-                    self.latents, trial.projecting, trial.pruning, ideal, trial.seed
-                )
-            return build_products(self.latents, trial.shaping, trial.seed, start)
+            return build_products(self.latents, trial.shaping, trial.design, ideal, trial.seed)
         variables = self.variables(trial)
         self.progress.start("polynomials", 1)
         generators = self.generators(trial)
-        ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
         made = assemble(self.latents, variables, generators, trial.design, ideal, trial.seed)
         self.progress.advance(1)
         return made

@@ -13,6 +13,7 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.pruning import prune
 from vinets.latent.rescale import Rescale
+from vinets.nn.polynomial import row_moments
 from vinets.pipeline.collect import Latents
 from vinets.pipeline.vanish import find_generators
 from vinets.pipeline.variables import Variables, descriptors, project
@@ -22,7 +23,7 @@ COMPONENTS = 32  # principal components of the channels, where nothing is said
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class FactoredGenerators:
     """Factors of generators, in standardised channels; each form has mean square one.
 
     The form is ``gain * weight @ h + bias`` with a weight of variance one.
@@ -37,7 +38,7 @@ class Start:
     seconds_projection: float
     seconds: float  # of finding and factoring generators
 
-    def first(self, count: int) -> Start:
+    def first(self, count: int) -> FactoredGenerators:
         """Fewer of them, spread over the classes."""
         # every class in turn, best first, as they are sorted
         rank = torch.zeros_like(self.owners)
@@ -57,7 +58,7 @@ class Start:
 @torch.no_grad()
 def factored_generators(
     latents: Latents, projecting: Projecting, pruning: Pruning, ideal: VanishingIdeal, seed: int
-) -> Start:
+) -> FactoredGenerators:
     """Generators of degree 2 of every class, the best as products of two forms.
 
     They are found in principal components of the channels at one position of every example.
@@ -82,12 +83,11 @@ def factored_generators(
     weight, bias = projection.weight.double(), projection.bias.double()
     inside = forms[..., 1:] @ weight  # (2, n, C)
     offset = forms[..., 0] + forms[..., 1:] @ bias
-    centred = (h - h.mean(0)).double()
-    covariance = centred.mT @ centred / len(h)
+    _, covariance = row_moments(h.double())
     size = ((inside @ covariance) * inside).sum(-1).clamp_min(0).sqrt()
     whole = (size.square() + offset.square()).sqrt().clamp_min(1e-30)
     seconds = time.perf_counter() - begin - projected
-    return Start(
+    return FactoredGenerators(
         (inside / size.clamp_min(1e-30)[..., None]).float().cpu(),
         (size / whole).float().cpu(),
         (offset / whole).float().cpu(),

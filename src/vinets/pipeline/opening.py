@@ -183,9 +183,9 @@ def open_cut(folder: str | Path, made_of: Opened | None = None) -> CutNetwork:
         raise ValueError(f"{folder} is not cut. Pass a folder that vinets build wrote.")
     if made_of is not None:
         known = made_of.network.state_dict()
+        tuned = "tuned" in network.record.notes
         for name, value in network.backbone.state_dict().items():
             original = known.get(name.removeprefix("model."))  # of networks without a trace
-            tuned = "tuned" in network.record.notes
             if (
                 original is None
                 or original.shape != value.shape

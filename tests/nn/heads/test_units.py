@@ -218,3 +218,12 @@ def test_nobody_keeps_sizes_that_nobody_asked_for():
     head = ProductsHead(4, 3, 2, count=5, rank=2).train()
     head(torch.randn(4, 4, 3))
     assert head.sizes is None
+
+
+def test_sizes_are_those_of_the_whole_batch_however_it_is_run():
+    head = ProductsHead(8, 64, 4, count=600, rank=2).train()  # on a CPU a few images at a time
+    head.watched = True
+    labels = torch.arange(40) % 4
+    head(torch.randn(40, 8, 64))
+    assert head.sizes.shape == (40, 600)
+    assert torch.isfinite(head.vanishing_loss(labels))

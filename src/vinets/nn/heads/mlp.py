@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from vinets.checks import optional_positive_int
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import folded_linear, numbers, scaled_outputs
+from vinets.nn.heads.pieces import folded_linear, numbers
+from vinets.nn.polynomial import affine_of
 
 
 class MLPHead(Head):
@@ -54,7 +55,7 @@ class MLPHead(Head):
         if self.first_norm is not None:
             plain.hidden, plain.first_norm = folded_linear(self.first_norm, self.hidden), None
         if self.norm is not None:
-            plain.hidden, plain.norm = scaled_outputs(plain.hidden, self.norm), None
+            plain.hidden, plain.norm = _scaled_outputs(plain.hidden, self.norm), None
         return plain
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -71,3 +72,12 @@ class MLPHead(Head):
             "width": self.hidden.out_features,
             "normalized": self.norm is not None,
         }
+
+
+def _scaled_outputs(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
+    """A linear layer followed by batch normalisation, as one linear layer."""
+    gain, offset = affine_of(norm)
+    plain = copy.deepcopy(linear)
+    plain.weight.copy_(gain[:, None] * linear.weight.double())
+    plain.bias.copy_(gain * linear.bias.double() + offset)
+    return plain

@@ -117,16 +117,6 @@ def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
     return plain
 
 
-@torch.no_grad()
-def scaled_outputs(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
-    """A linear layer followed by batch normalisation, as one linear layer."""
-    gain, offset = affine_of(norm)
-    plain = copy.deepcopy(linear)
-    plain.weight.copy_(gain[:, None] * linear.weight.double())
-    plain.bias.copy_(gain * linear.bias.double() + offset)
-    return plain
-
-
 def numbers(*modules: nn.Module | None) -> int:
     """Numbers stored by modules: parameters and floating-point buffers."""
     total = 0

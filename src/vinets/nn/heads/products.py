@@ -70,7 +70,7 @@ class ProductsHead(UnitsHead):
         self.owners: Tensor
         self.register_buffer("owners", torch.arange(count) % classes, persistent=False)
         self.watched = False  # whether training wants to know how large products are
-        self.sizes: Tensor | None = None
+        self._sizes: list[Tensor] = []  # of the parts that a batch is run in
         if isinstance(self.forms, NormalizedForms) and offset:
             with torch.no_grad():
                 self.forms.bias[count:] = offset
@@ -108,13 +108,23 @@ class ProductsHead(UnitsHead):
         for other in others:
             first = first * other
         if self.watched and self.training:
-            self.sizes = first.abs().mean(1)  # for the loss, which follows the forward pass
+            self._sizes.append(first.abs().mean(1))  # for the loss, which follows the forward pass
         return first
+
+    def forward(self, latents: Tensor) -> Tensor:
+        self._sizes = []
+        return super().forward(latents)
+
+    @property
+    def sizes(self) -> Tensor | None:
+        """Mean size of every product on every example of the last batch (B, N), where watched."""
+        return torch.cat(self._sizes) if self._sizes else None
 
     def vanishing_loss(self, labels: Tensor) -> Tensor:
         """Mean size of products on their class, as a share of that on the others in the batch."""
-        assert self.sizes is not None
-        sizes, self.sizes = self.sizes.float(), None
+        seen, self._sizes = self.sizes, []
+        assert seen is not None
+        sizes = seen.float()
         own = (labels[:, None] == self.owners).to(sizes)  # (B, N)
         inside = (sizes * own).sum(0) / own.sum(0).clamp_min(1)
         outside = (sizes * (1 - own)).sum(0) / (1 - own).sum(0).clamp_min(1)
