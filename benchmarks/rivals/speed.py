@@ -134,7 +134,7 @@ def trials_in(folders: Iterable[Path]) -> list[Trial]:
         for store in map(Store, folders)
         for path in sorted((store.folder / FOLDER).glob("*.json"))
     ]
-    return found or [*early(1), *variants(1)]
+    return found or [*early(1), *variants(seeds=1)]
 
 
 def measure(

@@ -152,6 +152,12 @@ def test_values_are_batch_normalised_whichever_way(count):
     torch.testing.assert_close(ours, theirs)
 
 
+def test_statistics_of_a_single_value_stay_finite():
+    layer = PolynomialLayer(TERMS, 10, normalized=True)
+    assert layer.affine(layer.scaled(torch.rand(1, 1, 2))) is not None
+    assert all(torch.isfinite(t).all() for t in layer.norm.state_dict().values())
+
+
 def test_it_compiles_without_graph_breaks(layer, points):
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(points), layer(points))

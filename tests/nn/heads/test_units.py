@@ -227,3 +227,21 @@ def test_sizes_are_those_of_the_whole_batch_however_it_is_run():
     head(torch.randn(40, 8, 64))
     assert head.sizes.shape == (40, 600)
     assert torch.isfinite(head.vanishing_loss(labels))
+
+
+@pytest.mark.parametrize("budget", [900, 4_000, 40_000])
+def test_simkd_is_the_widest_that_fits(budget):
+    head = SimKDHead.beside(reference(budget))
+    wider = SimKDHead(6, 16, 3, features=20, width=head.width + 1)
+    assert sum(head.folded().parts().values()) <= budget
+    assert sum(wider.folded().parts().values()) > budget
+
+
+def test_simkd_is_normalised_and_not_signed_unless_told():
+    torch.manual_seed(0)
+    head, h = SimKDHead(6, 4, 3, features=7, width=5), torch.randn(64, 6, 4)
+    seen = head.features(h)
+    assert seen.min() >= 0
+    assert SimKDHead(6, 4, 3, features=7, width=5, signed=True).features(h).min() < 0
+    # what enters the last ReLU has mean 0 and variance 1, so a half of it is above
+    torch.testing.assert_close(seen.mean(), torch.tensor(0.4), rtol=0, atol=0.1)
