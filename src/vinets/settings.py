@@ -321,6 +321,13 @@ class Tuning(Options):
     compiled: bool = option(
         False, flag(), "Compile the network before it is tuned.", flag="--compile", result=False
     )
+    recorded: bool = option(
+        False,
+        flag(),
+        "On a GPU, record a step of tuning and replay it; faster for small networks.",
+        flag="--record",
+        result=False,
+    )
 
     @property
     def layers(self) -> int | None:

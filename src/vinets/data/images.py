@@ -74,11 +74,13 @@ class Preprocessing:
             raise parameter_error("Preprocessing", "images", accepted, got)
         if images.dtype != torch.uint8 and not images.is_floating_point():
             raise parameter_error("Preprocessing", "images", "uint8 or floating", images.dtype)
-        # Dividing by tensors rounds alike on all devices; CUDA takes reciprocals of numbers.
-        scale = 255 if images.dtype == torch.uint8 else 1
+        return _normalized(images, self._moments(images.dtype, images.device))
+
+    def _moments(self, dtype: torch.dtype, device: Device) -> Tensor:
+        """Mean and deviation (2, C, 1, 1) of pixels of that type."""
+        scale = 255 if dtype == torch.uint8 else 1
         scaled = [[scale * v for v in values] for values in (self.mean, self.std)]
-        mean, std = torch.tensor(scaled, dtype=torch.float32, device=images.device)[..., None, None]
-        return (images.float() - mean).div_(std)
+        return torch.tensor(scaled, dtype=torch.float32, device=device)[..., None, None]
 
     def read(self, path: str | Path) -> Tensor:
         """An image file as a normalised batch (1, C, H, W), resized where the size differs."""
@@ -205,11 +207,12 @@ class ImageSource(CheckedSource):
         # Positions, labels and draws travel once a pass, not once a batch.
         order, size = torch.cat(chunks), len(chunks[0])
         labels = self.labels[order].to(device).split(size)
+        moments = self.preprocessing._moments(self.images.dtype, device)
         for i, chunk in enumerate(order.to(self.images.device).split(size)):
             images = self.images[chunk].to(device)
             if self.augmentation is not None and draws is not None:
                 images = self.augmentation.apply(images, draws[i * size : (i + 1) * size])
-            yield self.preprocessing(images), labels[i]
+            yield _normalized(images, moments), labels[i]
 
 
 def image_split(
@@ -231,6 +234,12 @@ def image_split(
     preprocessing = preprocessing or Preprocessing.from_images(train[0])
     training = ImageSource(*train, classes, preprocessing, augmentation)
     return DataSplit(name, training, ImageSource(*test, training.classes, preprocessing))
+
+
+def _normalized(images: Tensor, moments: Tensor) -> Tensor:
+    # Dividing by tensors rounds alike on all devices; CUDA takes reciprocals of numbers.
+    mean, std = moments
+    return (images.float() - mean).div_(std)
 
 
 def _mirror(positions: Tensor, length: int) -> Tensor:

@@ -21,6 +21,7 @@ from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkp
 from vinets.training.feed import Feed
 from vinets.training.feed import Step as FeedStep
 from vinets.training.history import Epoch, History
+from vinets.training.replay import Replay, TrainingStep
 
 Criterion: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Recipe], Tensor]
 """The loss of logits and labels, given what the teacher says, if there is one."""
@@ -37,16 +38,32 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What every step of a training needs."""
+    """A step of a training: forward, loss, backward, new weights."""
 
     module: nn.Module
     run: Callable[..., Any]  # the module, perhaps compiled
     recipe: Recipe
     criterion: Criterion
+    optimizer: SGD
+    device: torch.device
 
-    def logits(self, inputs: Inputs, device: torch.device) -> Tensor:
-        half = self.recipe.half(device.type)
-        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+    def __call__(
+        self, inputs: Inputs, labels: Tensor, taught: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The loss, and how many were right; both stay on the device."""
+        logits = self.logits(inputs)
+        loss = self.criterion(logits, labels, taught, self.recipe)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.recipe.clip is not None:
+            trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(trained, self.recipe.clip)
+        self.optimizer.step()
+        return loss.detach(), (logits.detach().argmax(1) == labels).sum()
+
+    def logits(self, inputs: Inputs) -> Tensor:
+        half = self.recipe.half(self.device.type)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
             return logits_of(call(self.run, inputs)).float()
 
 
@@ -58,6 +75,7 @@ def fit(
     groups: Sequence[Group] | None = None,
     criterion: Criterion | None = None,
     compiled: bool = False,
+    recorded: bool = False,
     directory: str | Path | None = None,
     device: torch.device | str = "cpu",
     stage: str = "training",
@@ -67,8 +85,10 @@ def fit(
 
     Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
     written there after every epoch, and training goes on from one that is there. The result is the
-    same as without the interruption.
+    same as without the interruption. ``recorded`` is for GPUs, see :class:`Replay`.
     """
+    device = torch.device(device)
+    recorded = recorded and device.type == "cuda"
     groups = [Group(module.parameters())] if groups is None else groups
     trained = [[p for p in group.parameters if p.requires_grad] for group in groups]
     optimizer = SGD(
@@ -76,15 +96,17 @@ def fit(
             {
                 "params": p,
                 "share": group.rate,
+                # a recorded step reads it from the device
+                "lr": torch.tensor(recipe.learning_rate, device=device) if recorded else 0.0,
                 "weight_decay": recipe.decay if group.decay is None else group.decay,
             }
             for p, group in zip(trained, groups, strict=True)
             if p
         ],
-        lr=recipe.learning_rate,
         momentum=recipe.momentum,
         weight_decay=recipe.decay,
         nesterov=recipe.nesterov,
+        fused=recorded or None,
     )
     steps = feed.steps(recipe.batch_size)
     facts = asdict(recipe) | {
@@ -97,15 +119,15 @@ def fit(
     state = Checkpoint([], 0, {})
     if folder is not None:
         state = read_checkpoint(folder, module, optimizer, facts) or state
-    step = _Step(
-        module, torch.compile(module) if compiled else module, recipe, criterion or distilled
-    )
+    run = torch.compile(module) if compiled else module
+    step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
+    advance = Replay(step) if recorded else step
     watch = progress_of(progress)
     watch.start(stage, recipe.epochs * steps)
     watch.advance(len(state.epochs) * steps)
     for number in range(len(state.epochs) + 1, recipe.epochs + 1):
         with _products(recipe):
-            epoch = _epoch(step, feed, optimizer, number, watch, torch.device(device))
+            epoch = _epoch(step, advance, feed, number, watch)
         state.epochs.append(epoch)
         if _better(state):
             state.best_epoch = number
@@ -128,9 +150,7 @@ def _products(recipe: Recipe) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def _epoch(
-    step: _Step, feed: Feed, optimizer: SGD, number: int, watch: Progress, device: torch.device
-) -> Epoch:
+def _epoch(step: _Step, advance: TrainingStep, feed: Feed, number: int, watch: Progress) -> Epoch:
     begin = time.perf_counter()
     recipe, module = step.recipe, step.module
     module.train()
@@ -139,20 +159,11 @@ def _epoch(
     hits: list[Tensor] = []
     seen = 0
     for index, (inputs, labels, taught) in enumerate(feed.epoch(number, recipe.batch_size)):
-        rate = recipe.rate((number - 1) * steps + index, recipe.epochs * steps)
-        for group in optimizer.param_groups:
-            group["lr"] = rate * group["share"]
-        logits = step.logits(inputs, device)
-        loss = step.criterion(logits, labels, taught, recipe)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if recipe.clip is not None:
-            trained = [p for group in optimizer.param_groups for p in group["params"]]
-            nn.utils.clip_grad_norm_(trained, recipe.clip)
-        optimizer.step()
+        _set_rate(step.optimizer, recipe.rate((number - 1) * steps + index, recipe.epochs * steps))
+        loss, right = advance(inputs, labels, taught)
         # sums stay on the device: asking for their values here would stop it at every step
-        losses.append(loss.detach())
-        hits.append((logits.detach().argmax(1) == labels).sum())
+        losses.append(loss)
+        hits.append(right)
         seen += len(labels)
         watch.advance(1, "")
     loss_mean = float(torch.stack(losses).mean())
@@ -162,12 +173,20 @@ def _epoch(
             "learning_rate or pass clip=1.0."
         )
     accuracy = float(torch.stack(hits).sum()) / seen
-    held = _held_out(step, feed.held_out(recipe.batch_size), device)
+    held = _held_out(step, feed.held_out(recipe.batch_size))
     note = f"loss {loss_mean:.3f}" + ("" if held is None else f", held out {held[1]:.2%}")
     watch.advance(0, note)
     seconds = time.perf_counter() - begin
     held_loss, held_accuracy = held if held is not None else (None, None)
     return Epoch(number, loss_mean, accuracy, held_loss, held_accuracy, seconds)
+
+
+def _set_rate(optimizer: SGD, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate * group["share"])
+        else:
+            group["lr"] = rate * group["share"]
 
 
 def distilled(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
@@ -193,13 +212,11 @@ def _standardized(logits: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _held_out(
-    step: _Step, steps: Iterable[FeedStep], device: torch.device
-) -> tuple[float, float] | None:
+def _held_out(step: _Step, steps: Iterable[FeedStep]) -> tuple[float, float] | None:
     step.module.eval()
     total, hits, seen = 0.0, 0, 0
     for inputs, labels, _ in steps:
-        logits = step.logits(inputs, device)
+        logits = step.logits(inputs)
         total += float(F.cross_entropy(logits, labels, reduction="sum"))
         hits += int((logits.argmax(1) == labels).sum())
         seen += len(labels)

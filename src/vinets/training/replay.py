@@ -1,0 +1,78 @@
+"""A training step that a GPU records once and replays, for networks whose kernels are short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from vinets.running import Inputs, each, tensors_of
+
+TrainingStep: TypeAlias = Callable[[Inputs, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+"""Takes inputs, labels and what the teacher says; gives the loss and how many are right."""
+
+EAGER = 3  # steps before the recording, in which libraries choose their kernels
+
+
+class Replay:
+    """Runs a step as a CUDA graph, after a few as it is.
+
+    A small network takes longer to launch than to compute. A replay launches all kernels at once.
+    What Python decides in a step is decided when it is recorded: all batches have one shape, and
+    learning rates are tensors that change in place.
+    """
+
+    def __init__(self, step: TrainingStep) -> None:
+        self.step = step
+        self.eager = EAGER
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self._given: list[Tensor] = []  # where the graph reads, and where it leaves its results
+        self._results: tuple[Tensor, Tensor] | None = None
+
+    def __call__(
+        self, inputs: Inputs, labels: Tensor, taught: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if self.eager:
+            self.eager -= 1
+            return self._aside(inputs, labels, taught)
+        if self.graph is None:
+            self._record(inputs, labels, taught)
+        assert self.graph is not None and self._results is not None
+        for kept, new in zip(self._given, _flat(inputs, labels, taught), strict=True):
+            kept.copy_(new)
+        self.graph.replay()
+        loss, hits = self._results
+        return loss.clone(), hits.clone()
+
+    def _aside(
+        self, inputs: Inputs, labels: Tensor, taught: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """As it is, on a stream of its own, which a recording asks for."""
+        main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            results = self.step(inputs, labels, taught)
+        main.wait_stream(side)
+        return results
+
+    def _record(self, inputs: Inputs, labels: Tensor, taught: Tensor | None) -> None:
+        """Record without running: the first replay is the step."""
+        kept = each(inputs, torch.clone), labels.clone(), None if taught is None else taught.clone()
+        self._given = _flat(*kept)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            # threads that load data may use the GPU meanwhile
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                self._results = self.step(*kept)
+        except RuntimeError as error:
+            raise ValueError(
+                "this network cannot be recorded, for it asks the GPU for values in every step: "
+                f"train it with recorded=False. ({error})"
+            ) from error
+        self.graph = graph
+
+
+def _flat(inputs: Inputs, labels: Tensor, taught: Tensor | None) -> list[Tensor]:
+    return [*tensors_of(inputs), labels, *([] if taught is None else [taught])]
