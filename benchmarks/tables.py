@@ -214,6 +214,10 @@ COLUMNS: dict[str, dict[str, str]] = {
 
 # Tables that show a part of a file of another name, or some of its rows.
 COLUMNS |= {f"{name}_gpu": COLUMNS[name] for name in ("training", "training_joint")}
+COLUMNS["training_joint_gpu"] = COLUMNS["training_joint"] | {
+    "recorded_images_per_second": "steps recorded",
+    "recorded_ratio": "ratio",
+}
 FILES = {"theory_sizes": "theory_complexity"}
 ADVISED = {classes * count for classes in (10, 100) for count in (128, 32, 4, 1)}
 SHOWN: dict[str, Callable[[dict[str, Any]], bool]] = {
