@@ -102,6 +102,50 @@ def choices() -> list[Trial]:
     ]
 
 
+AGAIN = (  # cuts where factors and temperature are looked at with three seeds
+    (("resnet18", "layer1.1.bn2"), 250_000),
+    (("resnet18", "layer2.0.bn2"), 180_000),
+    (("resnet18", "layer2.1.bn2"), 180_000),
+    (("resnet34", "layer2.1.bn2"), 250_000),
+)
+WARMER = {"temperature": 4.0}
+SECOND: dict[str, tuple[str, dict[str, Any]]] = {
+    "two factors": ("vi", {}),
+    "three factors": ("vi", {"factors": 3}),
+    "ReLU units": ("relu-units", {}),
+    "two factors, temperature 4": ("vi", WARMER),
+    "three factors, temperature 4": ("vi", WARMER | {"factors": 3}),
+    "ReLU units, temperature 4": ("relu-units", WARMER),
+}
+RATES = (0.02, 0.05, 0.1)  # of heads that a rate chosen for products may not suit
+
+
+def second(seeds: int = 3) -> list[Trial]:
+    """Factors and temperature once more, with three seeds."""
+    return [
+        START.change(network=network, cut=cut, head=head, head_parameters=budget, seed=seed, **more)
+        for seed in range(seeds)
+        for (network, cut), budget in AGAIN
+        for head, more in SECOND.values()
+    ]
+
+
+def rates() -> list[Trial]:
+    """Learning rates of the other heads."""
+    return [
+        START.change(
+            network=network,
+            cut=cut,
+            head=head,
+            head_parameters=EARLY[network, cut],
+            learning_rate=rate,
+        )
+        for network, cut in EARLIEST
+        for head in ("pooled", "linear", "mlp", "simkd")
+        for rate in RATES
+    ]
+
+
 HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")
 
 
@@ -182,7 +226,7 @@ def digits() -> list[Trial]:
 
 
 PLANS = {"choices": choices, "early": early, "variants": variants, "ideals": ideals}
-PLANS |= {"digits": digits, "pooled": lambda: variants("pooled")}
+PLANS |= {"digits": digits, "pooled": lambda: variants("pooled"), "second": second, "rates": rates}
 
 
 # --- tables -----------------------------------------------------------------------------------
