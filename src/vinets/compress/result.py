@@ -1,0 +1,125 @@
+"""What came of a search: networks side by side, the frontier, and the choice in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from vinets.compress.budget import Budget, Cost
+from vinets.compress.space import Candidate
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate, what it costs, and how far it came.
+
+    Attributes
+    ----------
+    accuracies : dict of int to float
+        On the validation examples, in [0, 1], by the number of epochs it was trained for.
+    test : float or None
+        On the test examples, of a network that was trained to the end.
+    speed : float or None
+        Examples per second, measured in turns with the others that were trained to the end.
+    seconds : float
+        Of all its trainings.
+    """
+
+    candidate: Candidate
+    cost: Cost
+    accuracies: Mapping[int, float]
+    test: float | None = None
+    speed: float | None = None
+    seconds: float = 0.0
+
+    @property
+    def epochs(self) -> int:
+        """Of the longest training; 0 if there was none."""
+        return max(self.accuracies, default=0)
+
+    @property
+    def accuracy(self) -> float:
+        """On the validation examples, after the longest training."""
+        return self.accuracies[self.epochs]
+
+
+@dataclass(frozen=True)
+class Uncut:
+    """The network that was given."""
+
+    cost: Cost
+    validation: float  # its accuracy on the validation examples
+    test: float | None = None
+    speed: float | None = None
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Everything that a search found.
+
+    Attributes
+    ----------
+    chosen : str or None
+        Name of the candidate that was chosen; None if there is nothing smaller.
+    met : bool
+        Whether it is within the budget.
+    correlations : dict of str to float
+        Rank correlation of what was known of a cut early with the accuracy of its best head after
+        the second round.
+    """
+
+    data: str
+    budget: Budget
+    uncut: Uncut
+    tried: tuple[Tried, ...]
+    chosen: str | None
+    met: bool
+    verdict: str
+    validation: int  # examples on which was chosen
+    tested: int  # examples that were looked at once, at the end
+    correlations: Mapping[str, float | None] = field(default_factory=dict)
+    seconds: float = 0.0
+    command: tuple[str, ...] = ()
+    machine: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> tuple[Tried, ...]:
+        """Those that were trained to the end, the smallest first."""
+        found = [one for one in self.tried if one.test is not None]
+        return tuple(sorted(found, key=lambda one: one.cost.parameters))
+
+    @property
+    def choice(self) -> Tried | None:
+        """The one that was chosen."""
+        return next((one for one in self.tried if one.candidate.name == self.chosen), None)
+
+
+def frontier(points: Iterable[tuple[float, float, T]]) -> list[T]:
+    """Of (cost, gain, thing), the things that no other beats in both, the cheapest first.
+
+    Examples
+    --------
+    >>> frontier([(1, 0.5, "a"), (2, 0.4, "b"), (3, 0.9, "c"), (3, 0.8, "d")])
+    ['a', 'c']
+    """
+    found: list[T] = []
+    best = float("-inf")
+    for _, gain, thing in sorted(points, key=lambda point: (point[0], -point[1])):
+        if gain > best:
+            best = gain
+            found.append(thing)
+    return found
+
+
+def layers_of(points: Sequence[tuple[float, float, T]]) -> list[list[T]]:
+    """Frontier after frontier, each of what the ones before left over."""
+    rest, found = list(enumerate(points)), []
+    while rest:
+        front = frontier((cost, gain, index) for index, (cost, gain, _) in rest)
+        found.append([points[index][2] for index in front])
+        gone = set(front)
+        rest = [one for one in rest if one[0] not in gone]
+    return found

@@ -1,0 +1,374 @@
+"""Which small network is the best within a budget: successive halving over cuts and heads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import nn
+
+from vinets.compress.budget import Budget, Cost, parse_budget
+from vinets.compress.result import SearchResult, Tried, Uncut, frontier, layers_of
+from vinets.compress.signals import SIGNALS, Signals, look_at, rank_correlation
+from vinets.compress.space import Candidate, candidates_at, choose_cuts, start_trial
+from vinets.compress.verdict import verdict
+from vinets.data.interface import DataSplit, Source
+from vinets.data.sources import split_source
+from vinets.files import read_json, write_json
+from vinets.latent.cut import cut_points
+from vinets.measure import compare, evaluate, machine
+from vinets.nn.network import CutNetwork
+from vinets.pipeline.context import CutContext
+from vinets.pipeline.setup import Setup
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import Trial
+from vinets.pipeline.trials import run_trials
+from vinets.plain import as_plain, from_plain
+from vinets.progress import Progress, progress_of
+from vinets.running import each, resolve_device
+
+ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
+KEPT = 1 / 3  # of a round, for the next
+LEAST = 6  # that go on, where there are so many
+FINALISTS = 4
+WINDOWS = {"repeats": 5, "seconds": 0.1}
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A network within a budget, and why it is that one."""
+
+    net: nn.Module  # folded, in eval mode; the uncut network where nothing is better
+    result: SearchResult
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the folder keeps beside the trials, so that a search that goes on decides alike."""
+
+    costs: dict[str, Cost]
+    signals: dict[str, Signals]
+
+
+class Search:
+    """A search in a folder; the same one goes on where it was interrupted."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: DataSplit,
+        budget: Budget,
+        folder: Path,
+        *,
+        validation: Source | None = None,
+        epochs: int = 24,
+        cuts: int = 10,
+        seed: int = 0,
+        device: torch.device | str = "auto",
+        progress: Progress | str | None = "auto",
+    ) -> None:
+        self.budget, self.epochs, self.seed = budget, epochs, seed
+        self.watch = progress_of(progress)
+        held, self.final = validation, data.test
+        if held is None:
+            # examples that nobody trained on: training images flatter a network that knows them
+            held, self.final = split_source(data.test, 0.5, seed)
+        on = resolve_device("compress", device)
+        self.setup = Setup("uncut", model, DataSplit(data.name, data.train, held), on)
+        self.store = Store(folder)
+        self.start = start_trial(len(data.train), seed)
+        example = each(data.train.example(), lambda tensor: tensor.to(on))
+        points = cut_points(self.setup.model, example)
+        self.cuts = choose_cuts(points, self.setup.parameters, cuts)
+        self.candidates = [
+            candidate
+            for point in self.cuts
+            for candidate in candidates_at(point, self.setup.parameters, len(data.train.classes))
+        ]
+        self.known = _Known({}, {})
+        self.rungs = sorted({max(1, round(share * epochs)) for share in ROUNDS} - {epochs})
+
+    # --- what is known before anything is trained ---------------------------------------------
+
+    def prepare(self) -> None:
+        """Costs of all candidates and signals of all cuts, measured or read back."""
+        path = self.store.folder / "search.json"
+        self.store.claim([], {self.setup.name: self.setup.identity})
+        if path.is_file():
+            self.known = from_plain(_Known, read_json(path), str(path))
+        missing = [one for one in self.candidates if one.name not in self.known.costs]
+        timed = self.budget.latency is not None
+        if missing or (timed and self.known.costs["uncut"].latency is None):
+            self.known.costs.update(self._costs())
+        for point in self.cuts:
+            if point.name not in self.known.signals:
+                self.known.signals[point.name] = look_at(
+                    self.setup, point.name, self.seed, self.watch
+                )
+            write_json(path, as_plain(self.known))
+        write_json(path, as_plain(self.known))
+
+    def _costs(self) -> dict[str, Cost]:
+        networks: dict[str, nn.Module] = {"uncut": self.setup.model}
+        self.watch.start("sizes", len(self.candidates))
+        sizes = {"uncut": self.setup.parameters}
+        for point in self.cuts:
+            trial = replace(self.start, cut=point.name)
+            context = CutContext(self.setup, trial, progress_of(None))
+            for one in (c for c in self.candidates if c.cut == point.name):
+                made, _ = context.network(one.trial(self.start, self.epochs))
+                networks[one.name] = made.folded()
+                sizes[one.name] = sum(made.folded().parts().values())
+                self.watch.advance()
+        if self.budget.latency is None:
+            return {name: Cost(size) for name, size in sizes.items()}
+        waits = self.latencies(networks)
+        return {name: Cost(size, waits[name]) for name, size in sizes.items()}
+
+    def latencies(self, networks: dict[str, nn.Module]) -> dict[str, float]:
+        """Seconds of a forward pass as the budget has it, measured in turns."""
+        self.watch.start("latency", 1)
+        where = self.budget.where or self.setup.device
+        found = compare(
+            networks,
+            self.setup.test.example(self.budget.batch),
+            batch_sizes=(self.budget.batch,),
+            device=where,
+            **WINDOWS,
+        )
+        self.watch.advance()
+        return {name: one[0].latency_ms / 1e3 for name, one in found.items()}
+
+    # --- rounds -------------------------------------------------------------------------------
+
+    def run(self) -> list[Tried]:
+        """All rounds; what came of every candidate that took part."""
+        left = self._feasible()
+        for number, epochs in enumerate(self.rungs, 1):
+            self.train(left, epochs, f"round {number}")
+            left = self._best(left, max(LEAST, round(KEPT * len(left))))
+        self._finals(left)
+        return [self.tried(one) for one in self.candidates if self.tried(one).accuracies]
+
+    def _feasible(self) -> list[Candidate]:
+        """Candidates within the limits; the nearest to them where there are none."""
+        costs, uncut = self.known.costs, self.known.costs["uncut"]
+        within = [one for one in self.candidates if self.budget.allows(costs[one.name], uncut)]
+        if within:
+            return within
+        near = sorted(self.candidates, key=lambda one: self.budget.excess(costs[one.name], uncut))
+        return near[:LEAST]
+
+    def train(self, candidates: Sequence[Candidate], epochs: int, stage: str) -> None:
+        """Train candidates for so many epochs, those that have not been."""
+        trials = [self.trial(one, epochs) for one in candidates]
+        run_trials(trials, {"uncut": self.setup}, self.store, progress=self.watch)
+
+    def trial(self, candidate: Candidate, epochs: int) -> Trial:
+        """Of a candidate; those to the end are saved, and can be interrupted."""
+        trial = candidate.trial(self.start, epochs)
+        if epochs < self.epochs:
+            return trial
+        place = f"finalists/{self.candidates.index(candidate)}"
+        return replace(trial, save=place, checkpoints=True)
+
+    def tried(self, candidate: Candidate) -> Tried:
+        """What is known of it."""
+        found, seconds = {}, 0.0
+        for epochs in (*self.rungs, self.epochs):
+            trial = self.trial(candidate, epochs)
+            if not self.store.missing([trial]):
+                facts = self.store.read(trial).trained
+                found[epochs] = facts.accuracy
+                seconds += facts.seconds
+        return Tried(candidate, self.known.costs[candidate.name], found, seconds=seconds)
+
+    def _best(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+        """The ones to go on with: the most accurate under a limit, else those on frontiers."""
+        tried = [self.tried(one) for one in candidates]
+        if self.budget.drop is None:
+            order = sorted(tried, key=lambda one: -one.accuracy)
+            return [one.candidate for one in order[:count]]
+        points = [(one.cost.parameters, one.accuracy, one.candidate) for one in tried]
+        ranked = [one for layer in layers_of(points) for one in layer]
+        return ranked[:count]
+
+    def _finals(self, candidates: Sequence[Candidate]) -> None:
+        """Train to the end: the best, or as few as it takes to find the smallest that will do."""
+        tried = [self.tried(one) for one in candidates]
+        if self.budget.drop is None:
+            best = sorted(tried, key=lambda one: -one.accuracy)[: FINALISTS // 2]
+            self.train([one.candidate for one in best], self.epochs, "last round")
+            return
+        row = frontier((one.cost.parameters, one.accuracy, one.candidate) for one in tried)
+        low, high = 0, len(row) - 1
+        while low <= high:  # accuracy grows along the row, so halving it finds the place
+            middle = (low + high) // 2
+            self.train([row[middle]], self.epochs, "last round")
+            if self.reaches(self.tried(row[middle]).accuracy):
+                high = middle - 1
+            else:
+                low = middle + 1
+
+    def reaches(self, accuracy: float) -> bool:
+        """Whether that is close enough to the uncut network, on validation examples."""
+        return self.budget.drop is None or accuracy >= self.setup.accuracy - self.budget.drop / 100
+
+    # --- the choice ---------------------------------------------------------------------------
+
+    def choose(self, tried: Sequence[Tried]) -> tuple[Tried | None, bool]:
+        """Of those that were trained to the end, the one; and whether it is within the budget."""
+        done = [one for one in tried if self.epochs in one.accuracies]
+        uncut = self.known.costs["uncut"]
+        good = [
+            one
+            for one in done
+            if self.reaches(one.accuracy) and self.budget.allows(one.cost, uncut)
+        ]
+        if good and self.budget.drop is not None:
+            return min(good, key=lambda one: one.cost.parameters), True
+        pool = good or done
+        return max(pool, key=lambda one: one.accuracy, default=None), bool(good)
+
+    def network(self, candidate: Candidate) -> CutNetwork:
+        """The trained network of a finalist, folded."""
+        folder = self.store.folder / self.trial(candidate, self.epochs).save
+        whole = self.setup.model  # whose class may be the user's own
+        made = CutNetwork.from_pretrained(folder, backbone=whole)
+        return made.to(self.setup.device).folded().eval()
+
+    def finish(self, tried: Sequence[Tried]) -> tuple[list[Tried], Uncut]:
+        """Test the finalists and the uncut network, once, and time them in turns."""
+        done = [one for one in tried if self.epochs in one.accuracies]
+        networks: dict[str, nn.Module] = {"uncut": self.setup.model}
+        networks |= {one.candidate.name: self.network(one.candidate) for one in done}
+        right = {}
+        self.watch.start("testing", len(networks))
+        for name, network in networks.items():
+            batches = self.final.batches(512, device=self.setup.device)
+            right[name] = evaluate(network, batches, device=self.setup.device).accuracy
+            self.watch.advance()
+        batch = self.budget.batch if self.budget.latency else self.start.timing.batch
+        where = self.budget.where or self.setup.device
+        example = self.setup.test.example(batch)
+        measured = compare(networks, example, batch_sizes=(batch,), device=where, **WINDOWS)
+        speeds = {name: one[0].median for name, one in measured.items()}
+        names = {one.candidate.name for one in done}
+        finished = [
+            replace(one, test=right[one.candidate.name], speed=speeds[one.candidate.name])
+            if one.candidate.name in names
+            else one
+            for one in tried
+        ]
+        uncut = Uncut(
+            self.known.costs["uncut"], self.setup.accuracy, right["uncut"], speeds["uncut"]
+        )
+        return finished, uncut
+
+    def correlations(self, tried: Sequence[Tried]) -> dict[str, float | None]:
+        """How well signals of a cut rank what its best head reached in the last common round."""
+        rung = self.rungs[0] if self.rungs else self.epochs
+        reached: dict[str, float] = {}
+        for one in tried:
+            if rung in one.accuracies:
+                cut = one.candidate.cut
+                reached[cut] = max(reached.get(cut, 0.0), one.accuracies[rung])
+        cuts = list(reached)
+        return {
+            name: rank_correlation(
+                [getattr(self.known.signals[cut], name) for cut in cuts],
+                [reached[cut] for cut in cuts],
+            )
+            for name in SIGNALS
+        }
+
+
+def compress(
+    model: nn.Module,
+    data: DataSplit,
+    budget: str | Iterable[str] | Budget,
+    *,
+    out: str | Path | None = None,
+    validation: Source | None = None,
+    epochs: int = 24,
+    cuts: int = 10,
+    seed: int = 0,
+    device: torch.device | str = "auto",
+    command: Sequence[str] = (),
+    progress: Progress | str | None = "auto",
+) -> Compressed:
+    """Find a small network that does what ``model`` does, within a budget.
+
+    Cuts of the network and heads behind them are tried in rounds: for a twelfth of the epochs, a
+    third of them for a quarter, and the last few to the end. Plain heads take part like polynomial
+    ones. Everything is tuned, with the network itself as the teacher.
+
+    Parameters
+    ----------
+    model : Module
+        The pretrained classifier. It is moved to ``device``, and its weights do not change.
+    data : DataSplit
+        What to train on, and what to test on.
+    budget : str, list of str or Budget
+        What it may lose and cost: ``"drop=0.5"`` (points), ``"params=1e6"``, ``"size=4MB"``,
+        ``"latency=2ms@cpu,batch=1"``; shares of what the network has, such as ``"params=10%"``.
+        With a drop, the smallest network that keeps to it is wanted; without, the most accurate.
+    out : path or None, default=None
+        Folder for everything, from which the same call goes on where it was interrupted.
+    validation : data source or None, default=None
+        Examples to choose by, which the network was not trained on; None takes half of the test
+        part, and tests on the other half.
+    epochs : int, default=24
+        Of the last round.
+    cuts : int, default=10
+        How many are tried, at most.
+
+    Returns
+    -------
+    Compressed
+        The network, and the :class:`~vinets.compress.result.SearchResult`.
+    """
+    begin = time.perf_counter()
+    wanted = parse_budget(budget)
+    with ExitStack() as stack:
+        folder = Path(out if out is not None else stack.enter_context(TemporaryDirectory()))
+        search = Search(
+            model,
+            data,
+            wanted,
+            folder,
+            validation=validation,
+            epochs=epochs,
+            cuts=cuts,
+            seed=seed,
+            device=device,
+            progress=progress,
+        )
+        search.prepare()
+        tried, uncut = search.finish(search.run())
+        chosen, met = search.choose(tried)
+        result = SearchResult(
+            data=data.name,
+            budget=wanted,
+            uncut=uncut,
+            tried=tuple(tried),
+            chosen=None if chosen is None else chosen.candidate.name,
+            met=met,
+            verdict=verdict(wanted, uncut, tried, chosen, met),
+            validation=len(search.setup.test),
+            tested=len(search.final),
+            correlations=search.correlations(tried),
+            seconds=time.perf_counter() - begin,
+            command=tuple(command),
+            machine=machine(search.setup.device),
+        )
+        write_json(folder / "results.json", as_plain(result))
+        net = search.setup.model if chosen is None else search.network(chosen.candidate)
+        if out is not None and isinstance(net, CutNetwork):
+            net.save_pretrained(folder)
+        return Compressed(net, result)

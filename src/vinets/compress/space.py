@@ -1,0 +1,87 @@
+"""What is tried: cuts of a network, and heads behind each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vinets.latent.cut import CutPoint
+from vinets.nn.heads import HEADS
+from vinets.pipeline.trial import Trial
+from vinets.settings import BEST
+
+CUTS = 10  # at most
+LARGEST = 0.9  # of the uncut network's parameters or operations: beyond, nothing is saved
+HEAD = 250_000  # numbers of a large head, at most
+SHARE = 0.2  # of the uncut network's parameters, at most
+SMALL_DATA = 10_000  # examples, below which batches are small
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A head behind a cut."""
+
+    cut: str
+    head: str  # a kind of vinets.nn.heads.HEADS, or "vi"
+    budget: int  # numbers that the head may store, as far as its kind allows it
+
+    @property
+    def label(self) -> str:
+        """For tables."""
+        return "VI-Net" if self.head == "vi" else HEADS[self.head].label
+
+    @property
+    def name(self) -> str:
+        """Tells candidates apart."""
+        return f"{self.cut} {self.label}, {self.budget:,}"
+
+    def trial(self, start: Trial, epochs: int) -> Trial:
+        """What is run to see how good it is after so many epochs."""
+        return start.change(
+            cut=self.cut, head=self.head, head_parameters=self.budget, epochs=epochs
+        )
+
+
+def start_trial(examples: int, seed: int) -> Trial:
+    """What all trials have in common, for so many training examples."""
+    batch = 64 if examples < SMALL_DATA else BEST.recipe.batch_size
+    trial = Trial(**vars(BEST)).change(network="uncut", batch_size=batch, recorded=True)
+    return replace(trial, seed=seed, checkpoints=False)
+
+
+def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = CUTS) -> list[CutPoint]:
+    """Cuts that differ in what they cost, at most so many, in the order of the network.
+
+    Of neighbours with the same operations the last is taken, which is behind the norm, the
+    activation or the sum of a block. Where there are too many, those are left whose cost is next to
+    a geometric row.
+    """
+    macs = max((point.macs for point in points), default=0)
+    found: dict[int, CutPoint] = {}
+    for point in points:
+        saves = point.parameters < LARGEST * parameters or point.macs < LARGEST * macs
+        if point.macs and saves and point.parameters <= parameters:
+            found[point.macs] = point
+    rest = list(found.values())
+    if len(rest) <= most:
+        return rest
+    first, last = rest[0].macs, rest[-1].macs
+    wanted = [first * (last / first) ** (i / (most - 1)) for i in range(most)]
+    chosen: set[int] = set()
+    for cost in wanted:
+        free = [i for i in range(len(rest)) if i not in chosen]
+        chosen.add(min(free, key=lambda i: abs(rest[i].macs - cost)))
+    return [rest[i] for i in sorted(chosen)]
+
+
+def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candidate]:
+    """Heads to try behind a cut of a network with so many parameters."""
+    large = int(min(HEAD, SHARE * parameters))
+    small = max(large // 4, 1)
+    flat = classes
+    for side in point.shape:
+        flat *= side
+    heads = [("vi", large), ("vi", small), ("relu-units", large), ("pooled", large)]
+    if flat <= 2 * large:
+        heads.append(("linear", large))
+    return [Candidate(point.name, head, budget) for head, budget in heads]
