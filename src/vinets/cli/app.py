@@ -11,6 +11,7 @@ import typer
 
 from vinets.cli.bench import bench
 from vinets.cli.build import build
+from vinets.cli.compress import compress
 from vinets.cli.cuts import cuts
 from vinets.cli.demo import demo
 from vinets.cli.errors import OneSentenceGroup
@@ -63,7 +64,7 @@ def main(
 
 # In the order of use. Commands that need an argument show their help without one.
 for _panel, _commands in {
-    "Make a network": (train, cuts, build),
+    "Make a network": (train, compress, cuts, build),
     "Use a network": (evaluate, bench, theory, predict, export),
     "Ideals of points": (ideal,),
     "See it at work": (demo, reproduce, report),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from vinets.checks import format_bytes
 from vinets.compress.budget import Budget, Cost
 from vinets.compress.space import Candidate
 
@@ -54,6 +55,30 @@ class Uncut:
     validation: float  # its accuracy on the validation examples
     test: float | None = None
     speed: float | None = None
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What a search would try, and what it would take."""
+
+    candidates: tuple[Tried, ...]  # with their costs alone
+    rounds: tuple[tuple[int, int], ...]  # how many are trained for how many epochs
+    seconds: float  # about
+    memory: int  # bytes, on the device, about
+
+    def __str__(self) -> str:
+        rounds = ", then ".join(f"{count} for {epochs}" for count, epochs in self.rounds)
+        return (
+            f"Trained in rounds: {rounds} epochs. This will take about "
+            f"{duration(self.seconds)} and {format_bytes(self.memory)}."
+        )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 100:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
 
 
 @dataclass(frozen=True)

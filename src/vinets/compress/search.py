@@ -13,13 +13,16 @@ import torch
 from torch import nn
 
 from vinets.compress.budget import Budget, Cost, parse_budget
-from vinets.compress.result import SearchResult, Tried, Uncut, frontier, layers_of
+from vinets.compress.expect import expected
+from vinets.compress.page import search_page
+from vinets.compress.result import SearchPlan, SearchResult, Tried, Uncut, frontier, layers_of
 from vinets.compress.signals import SIGNALS, Signals, look_at, rank_correlation
-from vinets.compress.space import Candidate, candidates_at, choose_cuts, start_trial
+from vinets.compress.space import CUTS, Candidate, candidates_at, choose_cuts, start_trial
 from vinets.compress.verdict import verdict
 from vinets.data.interface import DataSplit, Source
+from vinets.data.labels import choose_per_class
 from vinets.data.sources import split_source
-from vinets.files import read_json, write_json
+from vinets.files import read_json, write_json, write_text
 from vinets.latent.cut import cut_points
 from vinets.measure import compare, evaluate, machine
 from vinets.nn.network import CutNetwork
@@ -30,6 +33,7 @@ from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain, from_plain
 from vinets.progress import Progress, progress_of
+from vinets.report import html
 from vinets.running import each, resolve_device
 
 ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
@@ -66,8 +70,9 @@ class Search:
         folder: Path,
         *,
         validation: Source | None = None,
+        limit: int | None = None,
         epochs: int = 24,
-        cuts: int = 10,
+        cuts: int = CUTS,
         seed: int = 0,
         device: torch.device | str = "auto",
         progress: Progress | str | None = "auto",
@@ -78,10 +83,14 @@ class Search:
         if held is None:
             # examples that nobody trained on: training images flatter a network that knows them
             held, self.final = split_source(data.test, 0.5, seed)
+        train = data.train
+        if limit is not None:
+            most = max(1, limit // len(train.classes))
+            train = train.subset(choose_per_class(train.labels, most, seed))
         on = resolve_device("compress", device)
-        self.setup = Setup("uncut", model, DataSplit(data.name, data.train, held), on)
+        self.setup = Setup("uncut", model, DataSplit(data.name, train, held), on)
         self.store = Store(folder)
-        self.start = start_trial(len(data.train), seed)
+        self.start = start_trial(len(train), seed)
         example = each(data.train.example(), lambda tensor: tensor.to(on))
         points = cut_points(self.setup.model, example)
         self.cuts = choose_cuts(points, self.setup.parameters, cuts)
@@ -143,6 +152,19 @@ class Search:
         )
         self.watch.advance()
         return {name: one[0].latency_ms / 1e3 for name, one in found.items()}
+
+    def plan(self) -> SearchPlan:
+        """What would be tried, and what it would take."""
+        self.known.costs.update(self._costs())
+        left, rounds = len(self._feasible()), []
+        for epochs in self.rungs:
+            rounds.append((left, epochs))
+            left = min(left, max(LEAST, round(KEPT * left)))
+        rounds.append((min(left, FINALISTS), self.epochs))
+        tried = tuple(Tried(one, self.known.costs[one.name], {}) for one in self._feasible())
+        macs = {point.name: point.macs for point in self.cuts}
+        seconds, memory = expected(self.setup, self.start, self.candidates, macs, rounds)
+        return SearchPlan(tried, tuple(rounds), seconds, memory)
 
     # --- rounds -------------------------------------------------------------------------------
 
@@ -295,8 +317,9 @@ def compress(
     *,
     out: str | Path | None = None,
     validation: Source | None = None,
+    limit: int | None = None,
     epochs: int = 24,
-    cuts: int = 10,
+    cuts: int = CUTS,
     seed: int = 0,
     device: torch.device | str = "auto",
     command: Sequence[str] = (),
@@ -323,6 +346,8 @@ def compress(
     validation : data source or None, default=None
         Examples to choose by, which the network was not trained on; None takes half of the test
         part, and tests on the other half.
+    limit : int or None, default=None
+        Training examples to use; None is all.
     epochs : int, default=24
         Of the last round.
     cuts : int, default=10
@@ -343,6 +368,7 @@ def compress(
             wanted,
             folder,
             validation=validation,
+            limit=limit,
             epochs=epochs,
             cuts=cuts,
             seed=seed,
@@ -368,6 +394,7 @@ def compress(
             machine=machine(search.setup.device),
         )
         write_json(folder / "results.json", as_plain(result))
+        write_text(folder / "report.html", html(search_page(result)))
         net = search.setup.model if chosen is None else search.network(chosen.candidate)
         if out is not None and isinstance(net, CutNetwork):
             net.save_pretrained(folder)

@@ -1,0 +1,86 @@
+"""``vinets compress``: a budget in, the best small network out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vinets.cli.generate import takes
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, Reading, option
+from vinets.cli.output import note, print_json, watching
+
+
+@takes(reading=Reading, common=Common)
+def compress(
+    *,
+    model: Annotated[
+        str,
+        typer.Argument(help="A folder of vinets train, or the name of a network with --weights."),
+    ],
+    reading: Reading,
+    budget: Annotated[
+        list[str],
+        option(
+            RUNNING,
+            "What may be lost, in points, or what it may cost: drop=0.5, params=1e6, params=10%, "
+            "size=4MB, latency=2ms@cpu,batch=1. May be given several times.",
+        ),
+    ],
+    out: Annotated[Path, option(OUTPUT, "Folder for the network, results and the page.")],
+    limit: Annotated[
+        int | None, option(DATA, "Use so many training examples.", min=1, show_default="all")
+    ] = None,
+    epochs: Annotated[int, option(RUNNING, "Of the last round.", min=1)] = 24,
+    cuts: Annotated[int, option(RUNNING, "How many are tried, at most.", min=1)] = 10,
+    dry_run: Annotated[
+        bool, option(RUNNING, "Say what would be tried, and how long it would take.", "--dry-run")
+    ] = False,
+    common: Common,
+) -> None:
+    """Find a small network that does what this one does, within a budget.
+
+    Cuts of the network and heads behind them are tried in rounds, plain heads like polynomial ones:
+    all for a few epochs, the better ones for longer, the last few to the end. With drop=, the
+    smallest network that loses no more is wanted; without, the most accurate one. Half of the test
+    part is used to choose, the other half to test what was chosen. The network is saved in the
+    folder, with results.json and report.html. The same command goes on where it was interrupted.
+
+    Example: vinets compress out/base --data digits --budget drop=0.5 --out out/small
+
+    Example: vinets compress out/resnet18 --data cifar10:data --budget params=10% --budget
+    latency=50%@cpu --out out/small
+    """
+    from vinets.compress import parse_budget
+    from vinets.compress.page import finalists_table, plan_table
+    from vinets.compress.search import Search
+    from vinets.compress.search import compress as search_for
+    from vinets.pipeline.opening import open_uncut, require_weights
+    from vinets.report import print_table
+
+    wanted = parse_budget(budget)
+    opened, _, split = open_uncut(model, **vars(reading))
+    require_weights(opened)
+    assert split is not None  # --data is required
+    network = opened.network
+    settings: dict[str, Any] = {"limit": limit, "epochs": epochs, "cuts": cuts}
+    settings |= {"seed": common.seed, "device": common.device}
+    with watching(common.quiet) as progress:
+        if dry_run:
+            plan = Search(network, split, wanted, out, progress=progress, **settings).plan()
+        else:
+            command = ["vinets", *sys.argv[1:]]
+            settings |= {"out": out, "command": command}
+            result = search_for(network, split, wanted, progress=progress, **settings).result
+    if common.json:
+        print_json(plan if dry_run else result)
+    elif dry_run:
+        print_table(plan_table(plan))
+        typer.echo(str(plan))
+    else:
+        print_table(finalists_table(result))
+        typer.echo(result.verdict)
+        next_one = f"vinets evaluate {out} --data {reading.data}"
+        note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
