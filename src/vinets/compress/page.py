@@ -108,20 +108,16 @@ def rounds_table(result: SearchResult) -> Table:
 
 def frontier_figure(result: SearchResult) -> Figure:
     """Validation accuracy against parameters, after the longest training of each."""
-    groups = {
-        "VI-Net": [one for one in result.tried if one.candidate.head == "vi"],
-        "other heads": [one for one in result.tried if one.candidate.head != "vi"],
-    }
-    series = [_series(name, found) for name, found in groups.items() if found]
     front = frontier((one.cost.parameters, one.accuracy, one) for one in result.tried)
-    if len(front) > 1:
-        series.append(_series("frontier", front))
-    knee = knee_of(front)
-    if knee is not None:
-        series.append(_series("knee", [knee]))
-    chosen = result.choice
-    if chosen is not None:
-        series.append(_series("chosen", [chosen]))
+    knee, chosen = knee_of(front), result.choice
+    named = {"chosen": chosen, "knee of the frontier": knee if knee is not chosen else None}
+    special = [one for one in named.values() if one is not None]
+    plain = [one for one in result.tried if one not in special]
+    groups = {
+        "VI-Net": [one for one in plain if one.candidate.head == "vi"],
+        "other heads": [one for one in plain if one.candidate.head != "vi"],
+    } | {name: [one] for name, one in named.items() if one is not None}
+    series = [_series(name, found) for name, found in groups.items() if found]
     return Figure(
         "frontier",
         "Accuracy against size",
@@ -130,7 +126,9 @@ def frontier_figure(result: SearchResult) -> Figure:
         tuple(series),
         kind="scatter",
         levels=(ReferenceLine("uncut", 100 * result.uncut.validation),),
-        caption="Networks were trained for as many epochs as they reached: see the table.",
+        caption="Each after its longest training. On the frontier, from small to large: "
+        + "; ".join(one.candidate.name for one in front)
+        + ".",
     )
 
 

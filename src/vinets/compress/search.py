@@ -171,8 +171,8 @@ class Search:
     def run(self) -> list[Tried]:
         """All rounds; what came of every candidate that took part."""
         left = self._feasible()
-        for number, epochs in enumerate(self.rungs, 1):
-            self.train(left, epochs, f"round {number}")
+        for epochs in self.rungs:
+            self.train(left, epochs)
             left = self._best(left, max(LEAST, round(KEPT * len(left))))
         self._finals(left)
         return [self.tried(one) for one in self.candidates if self.tried(one).accuracies]
@@ -186,7 +186,7 @@ class Search:
         near = sorted(self.candidates, key=lambda one: self.budget.excess(costs[one.name], uncut))
         return near[:LEAST]
 
-    def train(self, candidates: Sequence[Candidate], epochs: int, stage: str) -> None:
+    def train(self, candidates: Sequence[Candidate], epochs: int) -> None:
         """Train candidates for so many epochs, those that have not been."""
         trials = [self.trial(one, epochs) for one in candidates]
         run_trials(trials, {"uncut": self.setup}, self.store, progress=self.watch)
@@ -222,16 +222,19 @@ class Search:
 
     def _finals(self, candidates: Sequence[Candidate]) -> None:
         """Train to the end: the best, or as few as it takes to find the smallest that will do."""
+        if not self.rungs:  # so few epochs that there is one round
+            self.train(candidates, self.epochs)
+            return
         tried = [self.tried(one) for one in candidates]
         if self.budget.drop is None:
             best = sorted(tried, key=lambda one: -one.accuracy)[: FINALISTS // 2]
-            self.train([one.candidate for one in best], self.epochs, "last round")
+            self.train([one.candidate for one in best], self.epochs)
             return
         row = frontier((one.cost.parameters, one.accuracy, one.candidate) for one in tried)
         low, high = 0, len(row) - 1
         while low <= high:  # accuracy grows along the row, so halving it finds the place
             middle = (low + high) // 2
-            self.train([row[middle]], self.epochs, "last round")
+            self.train([row[middle]], self.epochs)
             if self.reaches(self.tried(row[middle]).accuracy):
                 high = middle - 1
             else:
@@ -247,15 +250,14 @@ class Search:
         """Of those that were trained to the end, the one; and whether it is within the budget."""
         done = [one for one in tried if self.epochs in one.accuracies]
         uncut = self.known.costs["uncut"]
-        good = [
-            one
-            for one in done
-            if self.reaches(one.accuracy) and self.budget.allows(one.cost, uncut)
-        ]
+        within = [one for one in done if self.budget.allows(one.cost, uncut)]
+        good = [one for one in within if self.reaches(one.accuracy)]
         if good and self.budget.drop is not None:
             return min(good, key=lambda one: one.cost.parameters), True
-        pool = good or done
-        return max(pool, key=lambda one: one.accuracy, default=None), bool(good)
+        if within:
+            return max(good or within, key=lambda one: one.accuracy), bool(good)
+        nearest = min(done, key=lambda one: self.budget.excess(one.cost, uncut), default=None)
+        return nearest, False
 
     def network(self, candidate: Candidate) -> CutNetwork:
         """The trained network of a finalist, folded."""

@@ -66,7 +66,8 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = CUTS) -
     if len(rest) <= most:
         return rest
     first, last = rest[0].macs, rest[-1].macs
-    wanted = [first * (last / first) ** (i / (most - 1)) for i in range(most)]
+    steps = [0.5] if most == 1 else [i / (most - 1) for i in range(most)]
+    wanted = [first * (last / first) ** step for step in steps]
     chosen: set[int] = set()
     for cost in wanted:
         free = [i for i in range(len(rest)) if i not in chosen]

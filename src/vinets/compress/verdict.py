@@ -61,14 +61,11 @@ def _common(one: Tried, other: Tried) -> int:
 def _against(chosen: Tried, rival: Tried) -> str:
     epochs = _common(chosen, rival)
     gain = 100 * (chosen.accuracies[epochs] - rival.accuracies[epochs])
-    polynomials = chosen.candidate.head == "vi"
-    name = f"{rival.candidate.label} behind {rival.candidate.cut}"
+    name = f"{rival.candidate.label} behind {rival.candidate.cut}, {rival.cost.parameters:,}"
     after = f"after {epochs} epoch{'s' if epochs > 1 else ''} on the validation examples"
     if abs(gain) < CLOSE:
-        return (
-            f"Polynomials make no difference here: {name} of no larger size is level {after} "
-            f"({-gain:+.2f} points)."
-        )
-    ahead = (gain > 0) == polynomials
-    word = "earned their place" if ahead else "did not earn a place"
-    return f"Polynomials {word}: {name} of no larger size is {-gain:+.2f} points away {after}."
+        return f"Polynomials make no difference here: {name} parameters, is level {after}."
+    earned = (gain > 0) == (chosen.candidate.head == "vi")
+    word = "earned their place" if earned else "did not earn a place"
+    apart = f"{abs(gain):.2f} points {'behind' if gain > 0 else 'ahead'}"
+    return f"Polynomials {word}: {name} parameters, is {apart} {after}."

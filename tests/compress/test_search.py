@@ -1,0 +1,139 @@
+"""A whole search on few digits, with a network that knows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vinets.compress import compress
+from vinets.compress.page import finalists_table, frontier_figure, rounds_table, search_page
+from vinets.compress.search import Search, parse_budget
+from vinets.data import DataSplit, digits
+from vinets.models import digits_cnn
+from vinets.nn import CutNetwork
+from vinets.report import html
+from vinets.training import train_classifier
+
+OPTIONS = {"epochs": 4, "cuts": 2, "device": "cpu", "progress": None}
+
+
+@pytest.fixture(scope="module")
+def data():
+    whole = digits()
+    return DataSplit("digits", whole.train.subset(torch.arange(400)), whole.test)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    torch.manual_seed(0)
+    model = digits_cnn()
+    options = {"epochs": 6, "batch_size": 32, "learning_rate": 0.1, "validation": 0.0}
+    train_classifier(model, data.train, progress=None, **options)
+    return model
+
+
+@pytest.fixture(scope="module")
+def found(model, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search")
+    before = {k: t.clone() for k, t in model.state_dict().items()}
+    result = compress(model, data, "drop=3", out=folder, **OPTIONS)
+    assert all(t.equal(before[k]) for k, t in model.state_dict().items())
+    return folder, result
+
+
+def test_the_smallest_that_keeps_to_the_drop_is_chosen(found):
+    _, compressed = found
+    result = compressed.result
+    chosen = result.choice
+    assert chosen is not None and chosen.epochs == 4
+    good = [one for one in result.finished if one.accuracy >= result.uncut.validation - 0.03]
+    assert result.met == bool(good)
+    if good:
+        assert chosen == min(good, key=lambda one: one.cost.parameters)
+    assert sum(p.numel() for p in compressed.net.parameters()) <= chosen.cost.parameters
+    assert result.validation + result.tested == len(digits().test)
+
+
+def test_rounds_get_shorter_lists_and_longer_trainings(found):
+    tried = found[1].result.tried
+    first = [one for one in tried if 1 in one.accuracies]
+    last = [one for one in tried if 4 in one.accuracies]
+    assert len(first) > len(last) >= 1
+    assert all(1 in one.accuracies for one in last)
+    assert {one.candidate.head for one in first} >= {"vi", "pooled", "relu-units"}
+
+
+def test_what_is_saved_is_what_was_returned(found, data):
+    folder, compressed = found
+    loaded = CutNetwork.from_pretrained(folder).eval()
+    inputs = data.test.example(20)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(inputs), compressed.net(inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_the_same_call_goes_on_and_another_budget_uses_what_is_there(found, model, data):
+    folder, compressed = found
+    files = {p: p.stat().st_mtime_ns for p in (folder / "trials").iterdir()}
+    again = compress(model, data, "drop=3", out=folder, **OPTIONS)
+    assert again.result.chosen == compressed.result.chosen
+    assert {p: p.stat().st_mtime_ns for p in (folder / "trials").iterdir()} == files
+    smallest = min(one.cost.parameters for one in compressed.result.tried)
+    other = compress(model, data, f"params={smallest}", out=folder, **OPTIONS)
+    assert other.result.choice.cost.parameters == smallest
+    assert other.result.met
+
+
+def test_a_budget_that_cannot_be_met_gets_the_nearest_and_a_sentence(model, data):
+    result = compress(model, data, "params=10", **(OPTIONS | {"epochs": 1, "cuts": 1})).result
+    assert not result.met and result.choice is not None
+    assert "not met" in result.verdict
+    uncut = result.uncut.cost
+    assert result.budget.excess(result.choice.cost, uncut) > 1
+
+
+def test_latency_is_measured_for_all(model, data, tmp_path):
+    search = Search(model, data, parse_budget("latency=90%@cpu"), tmp_path, **OPTIONS)
+    search.prepare()
+    costs = search.known.costs
+    assert all(cost.latency > 0 for cost in costs.values())
+    assert {one.name for one in search.candidates} | {"uncut"} == set(costs)
+
+
+def test_a_plan_trains_nothing(model, data, tmp_path):
+    search = Search(model, data, parse_budget("drop=1"), tmp_path / "new", **OPTIONS)
+    plan = search.plan()
+    assert not (tmp_path / "new").exists()
+    assert plan.rounds[0] == (len(search.candidates), 1) and plan.rounds[-1][1] == 4
+    assert plan.seconds > 0 and "epochs" in str(plan)
+
+
+def test_fewer_examples_on_demand(model, data, tmp_path):
+    search = Search(model, data, parse_budget("drop=1"), tmp_path, limit=100, **OPTIONS)
+    assert len(search.setup.train) == 100
+
+
+def test_the_page_shows_everything(found):
+    result = found[1].result
+    page = html(search_page(result))
+    assert result.verdict.split(".")[0] in page
+    assert len(finalists_table(result).rows) == 1 + len(result.finished)
+    assert len(rounds_table(result).rows) == len(result.tried)
+    names = [series.name for series in frontier_figure(result).series]
+    assert "chosen" in names
+    points = sum(len(series.x) for series in frontier_figure(result).series)
+    assert points == len(result.tried)
+
+
+def test_polynomials_are_judged_by_a_rival_of_no_larger_size(found):
+    from vinets.compress.verdict import verdict
+
+    result = found[1].result
+    vi = next(one for one in result.tried if one.candidate.head == "vi")
+    plain = next(one for one in result.tried if one.candidate.head == "pooled")
+    ours = replace(vi, accuracies={4: 0.9})
+    for right, word in ((0.8, "earned their place"), (0.95, "did not earn"), (0.9, "no differ")):
+        rival = replace(plain, accuracies={4: right})
+        said = verdict(result.budget, result.uncut, [ours, rival], ours, True)
+        assert word in said
