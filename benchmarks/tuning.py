@@ -50,6 +50,7 @@ HELD = 0.1  # of the training images
 
 JOINT = replace(BEST.recipe, precision="bfloat16")
 START = replace(Trial(**vars(BEST)), recipe=JOINT, checkpoints=False)
+START = START.change(read="auto")  # the same for maps; results were stored by this name
 
 EARLY = {  # cut: numbers that a head may store
     ("resnet18", "layer1.1.bn2"): 250_000,
