@@ -12,7 +12,7 @@ from vinets.data import digits
 from vinets.nn import CutNetwork, VINet
 
 OPTIONS = ["--data", "digits", "--cut", "relu2", "--placement", "products", "--quiet"]
-SIZES = ["--head-parameters", 8000, "--factors", 3, "--spatial-rank", 4, "--per-class", 8]
+SIZES = ["--head-parameters", 8000, "--factors", 3, "--spatial-rank", 4]
 TRAINING = ["--tune", "all", "--distill", 0.7, "--epochs", 2, "--schedule", "one-cycle"]
 
 
@@ -89,7 +89,7 @@ def test_the_same_command_goes_on_to_the_same_network(call, base, products, tmp_
     ("options", "message"),
     [
         (["--tune", "backbone"], "--tune must be 'head', 'all' or 'last:N'"),
-        (["--tune", "all", "--views", 2], "--views caches latents of a backbone that stays"),
+        (["--tune", "all", "--views", 2], "--views is for a backbone that stays as it is"),
         (["--factors", 6], "--factors must be an integer from 1 to 5"),
         (["--backbone-rate", -1], "--backbone-rate must be"),
     ],

@@ -97,9 +97,7 @@ def settings_with(start: TrialSettings, given: Given) -> TrialSettings:
     return made
 
 
-def _without_effect(
-    settings: TrialSettings, given: Given
-) -> Iterator[tuple[str, Field[Any], str]]:
+def _without_effect(settings: TrialSettings, given: Given) -> Iterator[tuple[str, Field[Any], str]]:
     """Options that change nothing beside the others: group, field, and why with the remedy."""
     if settings.placing.placement != "products":
         reason = "is for products of forms. Leave it out, or pass --placement products."
