@@ -52,8 +52,9 @@ def test_other_commands_take_it(call, base, products, tmp_path):
     studied = call("theory", base, "--vinet", products, "--json", "-q")
     assert studied.code == 0, studied.err
     json.loads(studied.out, parse_constant=pytest.fail)
-    told = call("theory", base, "--vinet", products, "-q").out
-    assert "have no Lipschitz constant" in told  # and no bound is claimed
+    for data in ([], ["--data", "digits"]):
+        told = call("theory", base, "--vinet", products, *data, "-q").out
+        assert "have no Lipschitz constant" in told  # and no bound is claimed
     exported = tmp_path / "net.onnx"
     assert call("export", products, "--out", exported).code == 0
     import onnxruntime
