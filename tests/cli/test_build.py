@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vinets.data import digits
-from vinets.models import resnet18, save_weights
+from vinets.models import PRESETS, resnet18, save_weights
 from vinets.nn import CutNetwork, VINet
 from vinets.pipeline.compare import BuildResult, compare_heads
 from vinets.pipeline.opening import open_with_data
@@ -173,6 +173,12 @@ def test_a_preset_names_network_and_cut_and_gives_way_to_options(
     assert result["comparison"]["cut"] == "layer2.1.bn2"
     kept = settings(tmp_path / "out")
     assert (kept.projecting.components, kept.pruning.keep, kept.pruning.monomials) == (4, 128, 20)
+    best = [*data, "--weights", tmp_path / "w.safetensors", "--preset", "best-tiny"]
+    result = call("build", "resnet18", *best, *quick, "--out", tmp_path / "best").json()
+    (found,) = from_plain(BuildResult, result).comparison.networks
+    assert result["comparison"]["cut"] == "layer2.1.bn2"
+    assert found.parts["backbone"] == PRESETS["VI-Net18-Tiny"].base_parameters
+    assert 170_000 < found.parameters_head <= 180_000
     wrong = [*data, "--preset", "VI-Net34-Tiny", "--weights", tmp_path / "w.safetensors"]
     assert "VI-Net34-Tiny is a resnet34" in refused("build", "resnet18", *wrong, "--out", tmp_path)
 

@@ -80,6 +80,14 @@ def test_a_tuned_network_is_tested_on_inputs_whatever_is_cached(setups, tmp_path
     assert (one.accuracy, one.loss) == (other.accuracy, other.loss)
 
 
+def test_every_baseline_of_products_is_trained_where_latents_are_cached(setups, tmp_path):
+    heads = head_trials(PRODUCTS.change(tune="head", views=1, distill=0.7), baselines=True)
+    store = run(heads.values(), setups, tmp_path)
+    assert not store.missing(heads.values())
+    uncached = {name for name, trial in heads.items() if trial.caching.views is None}
+    assert uncached == {"SimKD"}  # it learns more than logits of the uncut network
+
+
 def test_a_loss_of_products_leaves_baselines_as_they_are(setups, tmp_path):
     trials = [PRODUCTS.change(head=head, vanish=v) for head in ("linear", "vi") for v in (0, 0.3)]
     store = run(trials, setups, tmp_path)
