@@ -12,7 +12,7 @@ from vinets.settings import BEST, Collecting, Projecting, Pruning, Shaping, Tria
 
 SIZES = ("tiny", "small", "medium", "large")
 HEAD_PARAMETERS = 180_000
-"""Of the sizes of ``best``: with it, all have less parameters than the paper's VI-Nets."""
+"""Of the sizes of ``best``: with it, all have fewer parameters than the paper's VI-Nets."""
 
 NAMES = ("best", *(f"best-{size}" for size in SIZES), "paper", *PRESETS)
 
