@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.record import RESULTS, column
-from benchmarks.tuning import choice_table, start_table
+from benchmarks.tuning import choice_table, start_table, variant_table
 from vinets.files import read_json
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
@@ -232,7 +232,12 @@ BUILDS: dict[str, dict[str, str]] = {
 }
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
-TUNING = {"tuning_choices", "tuning_starts"}  # of stores of trials
+# Of stores of trials: the table, the plan, the folder, and how it was measured.
+TUNING = {
+    "tuning_choices": (choice_table, "choices", "held", "one seed, 5,000 held-out images"),
+    "tuning_starts": (start_table, "digits", "digits", "5 seeds, mean and deviation"),
+    "tuning_variants": (variant_table, "variants", "test", "3 seeds, mean and deviation"),
+}
 ELSEWHERE = {"elsewhere_text": "text"}  # the same, by folder
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
@@ -291,16 +296,14 @@ def render_builds(name: str) -> str:
 
 
 def render_tuning(name: str) -> str:
-    """Choices on held-out images, or where products start."""
-    held = name == "tuning_choices"
-    plan, folder = ("choices", "held") if held else ("digits", "digits")
-    table, machine = (choice_table if held else start_table)(RESULTS / "tuning" / folder)
+    """What came of a plan of ``benchmarks.tuning``."""
+    made, plan, folder, how = TUNING[name]
+    table, machine = made(RESULTS / "tuning" / folder)
     commands = [
         f"python -m benchmarks.tuning plan {plan} --out {plan}.json",
         f"python -m vinets.run {plan}.json --out benchmarks/results/tuning/{folder}",
     ]
-    more = ", one seed, 5,000 held-out images" if held else ", 5 seeds, mean and deviation"
-    return _with_source(table, commands, machine, more)
+    return _with_source(table, commands, machine, f", {how}")
 
 
 def render_elsewhere(name: str) -> str:

@@ -34,7 +34,9 @@ import torch
 
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.sources import split_source
-from vinets.models import PRESETS, create_model, save_weights
+from vinets.experiments.paper import UNCUT, VARIANTS
+from vinets.models import PRESETS, Preset, create_model, save_weights
+from vinets.pipeline.presets import start_of
 from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
@@ -50,6 +52,7 @@ HELD = 0.1  # of the training images
 
 JOINT = replace(BEST.recipe, precision="bfloat16")
 START = replace(Trial(**vars(BEST)), recipe=JOINT, checkpoints=False)
+START = START.change(read="auto")  # the same for maps; results were stored by this name
 
 EARLY = {  # cut: numbers that a head may store
     ("resnet18", "layer1.1.bn2"): 250_000,
@@ -160,13 +163,20 @@ def early(seeds: int = 3) -> list[Trial]:
 
 
 def variants(head: str = "vi", seeds: int = 3) -> list[Trial]:
-    """A head, products by default, behind the eight cuts of the paper."""
-    start = START.change(head=head, head_parameters=180_000)
-    return [
-        start.change(network=preset.backbone, cut=preset.cut, seed=seed)
-        for seed in range(seeds)
-        for preset in PRESETS.values()
-    ]
+    """A head, products by default, behind the eight cuts of the paper: the sizes of ``best``."""
+    return [variant(preset, seed, head) for seed in range(seeds) for preset in PRESETS.values()]
+
+
+def variant(preset: Preset, seed: int, head: str = "vi") -> Trial:
+    """One of them; ``--preset best-tiny`` on a GPU trains the same."""
+    start = start_of(size_of_best(preset), preset.backbone)
+    trial = START.change(network=preset.backbone, cut=start.cut, shaping=start.settings.shaping)
+    return trial.change(head=head, seed=seed)
+
+
+def size_of_best(preset: Preset) -> str:
+    """The preset behind the same cut."""
+    return f"best-{preset.name.split('-')[-1].lower()}"
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -255,6 +265,37 @@ def choice_table(folder: Path) -> tuple[Table, dict[str, Any]]:
         if len(row) > 1:
             rows.append(Row(row))
     return Table("choices", "Choices on held-out images", tuple(columns), tuple(rows)), machine
+
+
+def variant_table(folder: Path, seeds: int = 3) -> tuple[Table, dict[str, Any]]:
+    """Parameters and accuracies of the sizes of best, the paper's beside them, and the machine."""
+    from vinets.report import Column, Row, Table
+
+    store = Store(folder)
+    columns = (
+        Column("preset"),
+        Column("network"),
+        Column("cut"),
+        Column("total", "parameters", ","),
+        Column("paper", "in the paper", ","),
+        Column("accuracy", "accuracy, %", ".2f", "std"),
+        Column("uncut", "uncut, %", ".2f"),
+        Column("delta", "Δ", "+.2f"),
+        Column("paper_delta", "the paper's Δ", "+.2f"),
+    )
+    rows, machine = [], {}
+    for preset in PRESETS.values():
+        records = [store.record(variant(preset, seed)) for seed in range(seeds)]
+        found = [100 * record.result.trained.accuracy for record in records]
+        first, theirs = records[0].result.trained, VARIANTS[preset.name]
+        machine = dict(records[0].machine)
+        row = {"preset": size_of_best(preset), "network": preset.backbone, "cut": preset.cut}
+        row |= {"total": first.parameters, "paper": round(1e6 * theirs["total"])}
+        row |= {"accuracy": fmean(found), "std": stdev(found), "uncut": 100 * first.uncut}
+        row["delta"] = row["accuracy"] - row["uncut"]
+        row["paper_delta"] = theirs["accuracy"] - UNCUT[preset.backbone]["accuracy"]
+        rows.append(Row(row))
+    return Table("variants", "The sizes of best", columns, tuple(rows)), machine
 
 
 def start_table(folder: Path) -> tuple[Table, dict[str, Any]]:

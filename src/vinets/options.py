@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
@@ -48,6 +48,11 @@ def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
     no result, only how it is computed.
     """
     return field(default=default, metadata={"domain": domain, "help": help, **more})
+
+
+def flag_of(one: Field[Any]) -> str:
+    """What the option of a field is called on the command line."""
+    return one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
 
 
 class Options:

@@ -480,7 +480,8 @@ class TrialSettings:
 
 
 BEST = TrialSettings(
-    collecting=Collecting(per_class=8, reuse=True),  # latents for their shape alone
+    # latents for their shape alone; tokens are positions, of which a mean would leave one
+    collecting=Collecting(per_class=8, reuse=True, read="map"),
     placing=Placing(placement="products"),
     recipe=Recipe(
         epochs=24,

@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from vinets.data import digits
-from vinets.models import resnet18, save_weights
+from vinets.models import PRESETS, resnet18, save_weights
 from vinets.nn import CutNetwork, VINet
 from vinets.pipeline.compare import BuildResult, compare_heads
 from vinets.pipeline.opening import open_with_data
 from vinets.pipeline.trial import Trial
 from vinets.plain import from_plain
+from vinets.settings import BEST
 
+PAPER = ["--preset", "paper", "--cut", "relu3"]
 BASELINES = {"linear, flat", "linear, pooled", "MLP", "random monomials"}
 
 
@@ -111,6 +114,45 @@ def test_options_reach_the_library(call, base, build_options, tmp_path):
     assert (kept.seed, kept.timing.batch) == (5, 16)
 
 
+QUICK = ["--epochs", 1, "--repeats", 1, "--seconds", 0, "--batch", 16, "--quiet"]
+
+
+def test_what_is_made_of_a_network_when_nothing_is_said(call, base, tmp_path):
+    command = ["build", base, "--data", "digits", "--cut", "pool", *QUICK]
+    assert call(*command, "--out", tmp_path / "out").code == 0
+    kept = settings(tmp_path / "out")
+    assert replace(kept.recipe, epochs=BEST.recipe.epochs) == BEST.recipe
+    assert (kept.placing, kept.tuning, kept.shaping) == (BEST.placing, BEST.tuning, BEST.shaping)
+    # not the backbone that it was given, which is left as it was
+    net = VINet.from_pretrained(tmp_path / "out")
+    uncut = open_with_data(base, "digits")[0].network
+    mine, given = dict(net.backbone.named_parameters()), dict(uncut.named_parameters())
+    changed = [name for name, weight in mine.items() if not torch.equal(weight, given[name])]
+    assert changed == list(mine)
+    assert net.head.kind == "products" and net.record.notes["tuned"] == "all"
+
+
+def test_a_placement_of_the_papers_polynomials_means_the_papers_settings(
+    call, base, build_options, tmp_path
+):
+    options = [each for each in build_options if each not in ("--preset", "paper")]
+    done = call("build", base, *options, "--placement", "global", "--out", tmp_path / "one", "-q")
+    assert done.code == 0, done.err
+    assert call("build", base, *build_options, "--out", tmp_path / "two", "-q").code == 0
+    assert settings(tmp_path / "one") == settings(tmp_path / "two")
+    assert settings(tmp_path / "one").tuning.tune == "head"
+
+
+@pytest.mark.parametrize("cut", ["relu2", "avgpool"])
+def test_a_map_and_a_vector_take_products_and_what_stands_beside_them(call, base, tmp_path, cut):
+    command = ["build", base, "--data", "digits", "--cut", cut, *QUICK, "--baselines"]
+    done = call(*command, "--head-parameters", 4000, "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    found = read(tmp_path / "out").comparison
+    assert (found.shape[1] == 1) == (cut == "avgpool")
+    assert {network.name for network in found.networks} >= {"VI-Net", "MLP", "local ReLU units"}
+
+
 def settings(folder) -> Trial:
     """What the VI-Net in the folder was made by."""
     return from_plain(Trial, json.loads((folder / "store.json").read_text())["saved"]["."])
@@ -131,6 +173,12 @@ def test_a_preset_names_network_and_cut_and_gives_way_to_options(
     assert result["comparison"]["cut"] == "layer2.1.bn2"
     kept = settings(tmp_path / "out")
     assert (kept.projecting.components, kept.pruning.keep, kept.pruning.monomials) == (4, 128, 20)
+    best = [*data, "--weights", tmp_path / "w.safetensors", "--preset", "best-tiny"]
+    result = call("build", "resnet18", *best, *quick, "--out", tmp_path / "best").json()
+    (found,) = from_plain(BuildResult, result).comparison.networks
+    assert result["comparison"]["cut"] == "layer2.1.bn2"
+    assert found.parts["backbone"] == PRESETS["VI-Net18-Tiny"].base_parameters
+    assert 170_000 < found.parameters_head <= 180_000
     wrong = [*data, "--preset", "VI-Net34-Tiny", "--weights", tmp_path / "w.safetensors"]
     assert "VI-Net34-Tiny is a resnet34" in refused("build", "resnet18", *wrong, "--out", tmp_path)
 
@@ -140,7 +188,7 @@ def test_a_preset_names_network_and_cut_and_gives_way_to_options(
     [
         ([], "Pass --cut"),
         (["--cut", "relu9"], "nearest names are relu"),
-        (["--preset", "VI-Net19"], "The nearest are"),
+        (["--preset", "VI-Net19"], "There is no preset 'VI-Net19'. There are best, best-tiny"),
         (
             ["--cut", "relu3", "--keep", "none"],
             "--keep must be a positive integer, a share such as 50%, or all",
@@ -151,14 +199,14 @@ def test_a_preset_names_network_and_cut_and_gives_way_to_options(
         ),
         (["--cut", "relu3", "--learning-rate", "-1"], "--learning-rate must be a number"),
         (
-            ["--cut", "relu3", "--components", "2", "--psi", "1e-30", "--max-degree", "1"],
+            [*PAPER, "--components", "2", "--psi", "1e-30", "--max-degree", "1"],
             "raise psi or max_degree",
         ),
         (["--cut", "relu3", "--preset", "VI-Net18-Tiny"], "is a resnet18"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(refused, base, tmp_path, options, message):
-    given = ["--data", "digits", "--out", tmp_path, "--per-class", 20, "--quiet"]
+    given = ["--data", "digits", "--out", tmp_path, "--quiet"]
     assert message in refused("build", base, *given, *options)
 
 
@@ -166,11 +214,15 @@ def test_bad_input_is_refused_in_one_sentence(refused, base, tmp_path, options, 
     ("options", "message"),
     [
         (["--psi", "1.5"], "--psi must be a number in [0, 1). Got 1.5 instead."),
-        (["--algorithm", "gb"], "'abm', 'oavi', 'vca'"),
-        (["--tau", "5"], "tau is no option of abm"),
+        (["--preset", "paper", "--algorithm", "gb"], "'abm', 'oavi', 'vca'"),
+        (["--placement", "local", "--tau", "5"], "tau is no option of abm"),
+        (["--psi", "0.2"], "--psi is for polynomials that are found on latents"),
+        (["--per-class", "40", "--preset", "best"], "or pass --preset paper."),
+        (["--preset", "paper", "--factors", "3"], "--factors is for products of forms."),
+        (["--project-once"], "--project-once is for a backbone that stays as it is"),
         (["--nesterov", "--momentum", "0"], "above 0 with nesterov"),
         (["--read", "tokens"], "--read must be 'auto'"),
-        (["--preset", "VI-Net19"], "The nearest are"),
+        (["--preset", "VI-Net19"], "There is no preset"),
     ],
 )
 def test_bad_values_are_refused_before_any_work(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from benchmarks.tables import PAGES, fill  # noqa: E402
 from vinets import OAVI  # noqa: E402
 from vinets.report import read_results  # noqa: E402
 from vinets.report.formats import cell, paper_cell  # noqa: E402
+from vinets.settings import BEST  # noqa: E402
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -71,6 +73,18 @@ def test_the_polynomial_of_the_readme_is_what_comes_out():
     circle = 0.9 * np.c_[np.cos(angle), np.sin(angle)]
     found = str(OAVI(psi=0, oracle="exact", max_degree=2).fit(circle).generators_)
     assert found == "x1^2 + x0^2 - 0.81" and found in (ROOT / "README.md").read_text()
+
+
+def test_the_python_of_the_page_on_tuning_makes_the_best(capsys, monkeypatch):
+    short = replace(BEST, recipe=replace(BEST.recipe, epochs=1))
+    monkeypatch.setattr("vinets.settings.BEST", short)
+    text = (ROOT / "docs" / "tuning.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict = {}
+    exec(compile(block, "tuning.md", "exec"), names)
+    net = names["net"]
+    assert net.head.kind == "products" and net.record.notes["tuned"] == "all"
+    assert "x0" in capsys.readouterr().out
 
 
 def test_the_python_of_the_page_on_theory_runs(capsys, tmp_path, monkeypatch):

@@ -69,6 +69,32 @@ def test_what_a_frozen_projection_makes_may_be_kept(setups, tmp_path):
     assert one.parts == other.parts and abs(one.accuracy - other.accuracy) < 0.02
 
 
+PRODUCTS = SMALL.change(placement="products", head_parameters=2000, tune="all", epochs=1)
+
+
+def test_a_tuned_network_is_tested_on_inputs_whatever_is_cached(setups, tmp_path):
+    """Latents that were cached are those of the backbone before it was tuned."""
+    trials = [PRODUCTS, PRODUCTS.change(projected=True)]
+    store = run(trials, setups, tmp_path)
+    one, other = (store.read(trial).trained for trial in trials)
+    assert (one.accuracy, one.loss) == (other.accuracy, other.loss)
+
+
+def test_every_baseline_of_products_is_trained_where_latents_are_cached(setups, tmp_path):
+    heads = head_trials(PRODUCTS.change(tune="head", views=1, distill=0.7), baselines=True)
+    store = run(heads.values(), setups, tmp_path)
+    assert not store.missing(heads.values())
+    uncached = {name for name, trial in heads.items() if trial.caching.views is None}
+    assert uncached == {"SimKD"}  # it learns more than logits of the uncut network
+
+
+def test_a_loss_of_products_leaves_baselines_as_they_are(setups, tmp_path):
+    trials = [PRODUCTS.change(head=head, vanish=v) for head in ("linear", "vi") for v in (0, 0.3)]
+    store = run(trials, setups, tmp_path)
+    losses = [store.read(trial).trained.loss for trial in trials]
+    assert losses[0] == losses[1] and losses[2] != losses[3]
+
+
 def test_the_draws_of_the_caller_go_on_as_if_nothing_had_happened(setups, tmp_path):
     heads = head_trials(SMALL.change(views=1, projected=True), baselines=True)
     others = [SMALL.change(task=task) for task in ("ideals", "dimension")]

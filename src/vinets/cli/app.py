@@ -51,12 +51,11 @@ def main(
 ) -> None:
     """Approximate vanishing ideals for deep learning.
 
-    Cut a trained network, find polynomials that vanish on the classes behind the cut, and put
-    them in place of what was removed:
+    Cut a trained network, and put polynomials in place of what was removed:
 
     vinets train --model digits_cnn --data digits --out out/base
 
-    vinets build out/base --data digits --cut pool --components 32 --keep 16 --out out/vinet
+    vinets build out/base --data digits --cut pool --out out/vinet
 
     Every command has its own help, and most print one JSON object with --json.
     """

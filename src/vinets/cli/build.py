@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vinets.cli.generate import takes
+from vinets.cli.generate import takes, told
 from vinets.cli.options import CUT, DATA, OUTPUT, RUNNING, Common, Reading, cut_of, option
 from vinets.cli.output import note, print_json, watching
-from vinets.settings import TrialSettings
+from vinets.settings import BEST, Collecting, TrialSettings
 
 if TYPE_CHECKING:
     from vinets.pipeline.trial import Trial
@@ -26,8 +26,23 @@ Baselines = Annotated[
 ]
 
 
+# where latents count, the few that tell their shape are not enough
+DEFAULTS = replace(BEST, collecting=replace(BEST.collecting, per_class=Collecting().per_class))
+
+
+def _words(name: str) -> str | None:
+    """The defaults of a field, where best and the paper differ."""
+    for group in fields(TrialSettings):
+        best, paper = getattr(DEFAULTS, group.name), getattr(TrialSettings(), group.name)
+        for one in fields(best):
+            ours, theirs = getattr(best, one.name), getattr(paper, one.name)
+            if one.name == name and ours != theirs:
+                return f"{told(one, ours)}; {told(one, theirs)} with --preset paper"
+    return None
+
+
 # the recipe has the seed of the command, and all of the data is used
-@takes(("seed", "train", "test"), {"settings": None}, settings=TrialSettings)
+@takes(("seed", "train", "test"), {"settings": _words}, settings=DEFAULTS)
 @takes(reading=Reading, common=Common)
 def build(
     *,
@@ -46,30 +61,35 @@ def build(
         str | None,
         option(
             RUNNING,
-            "A VI-Net of the paper, such as VI-Net18-Small: its network, cut and sizes; best: "
-            "products, the backbone tuned with them; best-tiny to best-large: that behind the "
-            "paper's cuts. Other options override it.",
+            "best: products of forms, the backbone tuned with them; best-tiny to best-large: that "
+            "behind the paper's cuts of a resnet18 or resnet34; paper: polynomials found on the "
+            "latents, the backbone as it is; VI-Net18-Tiny to VI-Net34-Large: that with the "
+            "network, cut and sizes of a VI-Net of the paper. Other options override it.",
+            show_default="paper with --placement global or local, else best",
         ),
     ] = None,
     baselines: Baselines = False,
     common: Common,
 ) -> None:
-    """Cut a network and put polynomials that vanish on its classes behind the cut.
+    """Cut a network, put polynomials behind the cut, and train what is left.
 
-    Finds the polynomials on latents of the training data, trains them together with a linear
-    layer, and compares the result with the uncut network: accuracy on the test part, parameters,
-    images per second. The VI-Net is saved in the folder, with results.json. The same command
-    goes on where it was interrupted.
+    The polynomials are products of linear forms at every position of the map; they are trained
+    together with the backbone, and the uncut network teaches them. The result is compared with
+    the uncut network: accuracy on the test part, parameters, images per second. The VI-Net is
+    saved in the folder, with results.json. The same command goes on where it was interrupted.
 
-    Example: vinets build out/base --data digits --cut pool --components 32 --keep 16 --out out/vi
+    Example: vinets build out/base --data digits --cut pool --out out/vinet
 
-    Example: vinets build out/resnet18 --data cifar10:data --preset VI-Net18-Small --out out/small
+    With --preset paper, polynomials that vanish on the classes are found on latents of the
+    training data, and trained while the backbone stays as it is; --placement global or local
+    without a preset means the same. Options that are for one of these ways are refused in the
+    other.
 
-    Where there is a map, --placement local --distill 0.7 is smaller and more accurate. Most
-    accurate are products of forms with the backbone tuned beside them, which takes longer:
+    Example: vinets build out/base --data digits --cut pool --preset paper --components 32 --keep 16
+    --out out/paper
 
-    Example: vinets build out/resnet18 --data cifar10:data --cut layer1.1.bn2 --preset best --out
-    out/best
+    Example: vinets build --preset VI-Net18-Small --weights resnet18.safetensors --data cifar10:data
+    --out out/small
     """
     from vinets.pipeline.compare import compare_heads
     from vinets.pipeline.opening import open_uncut, require_weights
@@ -113,7 +133,7 @@ def _chosen(
     """The network, what is made of it, and which network the preset is for."""
     from vinets.ideals.choose import choose_ideal
     from vinets.pipeline.opening import open_network
-    from vinets.pipeline.presets import start_of
+    from vinets.pipeline.presets import settings_with, start_of
     from vinets.pipeline.trial import Trial
 
     architecture = model
@@ -121,21 +141,13 @@ def _chosen(
     sized = name is not None and name.lower().startswith("best-")
     if sized and model is not None and Path(model).is_dir():
         architecture = open_network(model).architecture
-    start = start_of(name, architecture, given["placing"].get("placement", "global"))
+    start = start_of(name, architecture, given["placing"].get("placement"))
     cut, model = cut or start.cut, model or start.backbone
     if model is None:
         raise ValueError("Pass MODEL, a folder or the name of a network, or --preset.")
     if cut is None:
         raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --preset.")
-    groups = {
-        group: replace(getattr(start.settings, group), **changes)
-        for group, changes in given.items()
-    }
-    trial = Trial(cut=cut_of(cut), seed=seed, **groups)
+    settings = settings_with(start.settings, given)
+    trial = Trial(cut=cut_of(cut), seed=seed, **vars(settings))
     choose_ideal(trial.finding, trial.placing, trial.projecting)  # complains before any work
-    if trial.tuning.tune != "head" and trial.caching.views is not None:
-        raise ValueError(
-            f"--views caches latents of a backbone that stays as it is, and --tune "
-            f"{trial.tuning.tune} changes it. Pass one of the two."
-        )
     return model, trial, start.backbone

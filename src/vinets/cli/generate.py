@@ -13,15 +13,15 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from vinets.options import Domain
+from vinets.options import Domain, flag_of
 
-Words = Callable[[str], str] | None
+Words = Callable[[str], str | None] | None
 
 
 def takes(
     _without: tuple[str, ...] = (),
     _open: Mapping[str, Words] = MappingProxyType({}),
-    **groups: type,
+    **groups: Any,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command that takes dataclasses be given their fields as options.
 
@@ -35,10 +35,11 @@ def takes(
     _open : dict
         Parameters whose defaults are known only when the command runs: these get a dict of what
         was given in place of an object, and dicts of dicts where fields are dataclasses. The
-        function tells the default of a field in words; None shows the default of the class.
+        function tells the default of a field in words; None, as the function or what it returns,
+        shows that of the class or object.
     **groups
-        Parameter of the command and its class; the default of the parameter, if it has one, is
-        what options change.
+        Parameter of the command and its class, or an object whose values are the defaults; the
+        default of the parameter, if it has one, is what options change.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -86,8 +87,7 @@ def _spread(
         elif "domain" in one.metadata:
             default, shown = _default(one, value)
             if opened:  # None tells what was not given from what was
-                told = shown if default is None else str(default)
-                default, shown = None, words(one.name) if words is not None else told
+                default, shown = None, (words and words(one.name)) or told(one, value)
             panel = kind.panel or kind.__name__
             yield _keyword(key, default, _option(panel, one, default, shown))
         elif hasattr(hints[one.name], "__metadata__"):
@@ -107,7 +107,7 @@ def _changes(name: str, start: Any, given: dict[str, Any], opened: bool = False)
             if domain is None:
                 found[one.name] = value
             elif value is not None:  # which stands for "not given"
-                found[one.name] = _read(_flag(one), domain, value)
+                found[one.name] = _read(flag_of(one), domain, value)
     return found
 
 
@@ -131,14 +131,10 @@ def _named(name: str, hint: Any) -> Any:
     return Annotated[hint.__origin__, info]
 
 
-def _flag(one: Field[Any]) -> str:
-    return one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
-
-
 def _option(panel: str, one: Field[Any], default: Any, words: str | None) -> Any:
     """What typer makes an option of; ``words`` tell a default that is no value."""
     domain: Domain = one.metadata["domain"]
-    flag, help = _flag(one), one.metadata["help"]
+    flag, help = flag_of(one), one.metadata["help"]
     if domain.typed is bool and default is not False:  # what is off need not be switched off
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     if domain.choices:
@@ -159,6 +155,14 @@ def _default(one: Field[Any], value: Any) -> tuple[Any, str | None]:
     if value == one.default and "shown" in one.metadata:
         return None, one.metadata["shown"]
     return (None, "all") if value is None else (one.metadata["domain"].typed(value), None)
+
+
+def told(one: Field[Any], value: Any) -> str | None:
+    """A value of a field as the help shows it; None where it says nothing."""
+    default, shown = _default(one, value)
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    return shown if default is None else str(default)
 
 
 def _read(flag: str, domain: Domain, value: Any) -> Any:

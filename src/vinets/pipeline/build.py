@@ -74,6 +74,12 @@ def build(
 ) -> tuple[VINet, BuildReport]:
     """Turn a classifier into a VI-Net; fine-tuning it is the next step.
 
+    The defaults are the paper's: polynomials that are found on the latents. What ``vinets build``
+    does unless it is told otherwise is in :data:`vinets.settings.BEST`::
+
+        net, report = build(model, data, cut, collecting=BEST.collecting, placing=BEST.placing)
+        fine_tune(net, data, recipe=BEST.recipe, tuning=BEST.tuning, teacher=model)
+
     Parameters
     ----------
     model : Module or Latents

@@ -23,6 +23,7 @@ from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.running import resolve_device
+from vinets.settings import Caching
 
 UNCUT, OURS = "uncut", "VI-Net"
 
@@ -95,7 +96,9 @@ def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str,
             if label in trials:  # heads from elsewhere may bring a label that is taken
                 label = f"{label} ({kind})"
             save = f"{folder}/baselines/{slug(label)}".lstrip("/")
-            trials[label] = replace(mine, head=kind, save=save)
+            # what the uncut network's classifier sees is not in the cache
+            caching = Caching() if HEADS[kind].matches_features else mine.caching
+            trials[label] = replace(mine, head=kind, save=save, caching=caching)
     return trials
 
 

@@ -149,7 +149,8 @@ class CutContext:
         decay = trial.recipe.weight_decay
         if decay is None:
             decay = 2e-3 if trial.design.local else 5e-4
-        return replace(trial.recipe, seed=trial.seed, weight_decay=decay)
+        vanish = trial.recipe.vanish if trial.head == "vi" else 0.0  # a baseline has no products
+        return replace(trial.recipe, seed=trial.seed, weight_decay=decay, vanish=vanish)
 
     @cached_property
     def test_latents(self) -> Tensor:

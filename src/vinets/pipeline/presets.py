@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, fields, replace
+from typing import Any
 
 from vinets.models.presets import PRESETS, preset
-from vinets.settings import BEST, Projecting, Pruning, TrialSettings
+from vinets.options import flag_of
+from vinets.settings import BEST, Collecting, Projecting, Pruning, Shaping, TrialSettings
 
 SIZES = ("tiny", "small", "medium", "large")
+HEAD_PARAMETERS = 180_000
+"""Of the sizes of ``best``: with it, all have fewer parameters than the paper's VI-Nets."""
+
+NAMES = ("best", *(f"best-{size}" for size in SIZES), "paper", *PRESETS)
+
+Given = Mapping[str, Mapping[str, Any]]
+"""Options by group of the settings, only those that were given."""
 
 
 @dataclass(frozen=True)
@@ -19,41 +29,113 @@ class Start:
     cut: str | None = None
 
 
-def start_of(name: str | None, architecture: str | None = None, placement: str = "global") -> Start:
-    """What the preset of that name starts from; without one, the paper's settings.
+def start_of(
+    name: str | None, architecture: str | None = None, placement: str | None = None
+) -> Start:
+    """What the preset of that name starts from.
 
-    A size of ``best`` is behind the cut of the paper's VI-Net of that size, of networks of that
-    architecture. The sizes of the paper's VI-Nets are for polynomials of one vector an example.
+    Without a name that is ``best``, or ``paper`` where a placement of the paper's polynomials is
+    asked for. A size of ``best`` is behind the cut of the paper's VI-Net of that size, of networks
+    of that architecture. The sizes of the paper's VI-Nets are for polynomials of one vector an
+    example.
 
     Examples
     --------
     >>> start_of("best-tiny", "resnet18").cut, start_of("VI-Net18-Tiny").settings.pruning.keep
     ('layer2.1.bn2', 128)
+    >>> start_of(None).settings.tuning.tune, start_of(None, placement="local").settings.tuning.tune
+    ('all', 'head')
     """
     if name is None:
+        name = "best" if placement in (None, "products") else "paper"
+    if name.lower() not in map(str.lower, NAMES):
+        raise ValueError(f"There is no preset {name!r}. There are {', '.join(NAMES)}.")
+    first, _, size = name.lower().partition("-")
+    if first == "best":
+        return _size_of_best(size, architecture) if size else Start(BEST)
+    if first == "paper":
         return Start(TrialSettings())
-    best, _, size = name.lower().partition("-")
-    if best == "best":
-        if not size:
-            return Start(BEST)
-        known = [p for p in PRESETS.values() if p.name.lower().endswith(f"-{size}")]
-        if size not in SIZES:
-            sizes = ", ".join(f"best-{each}" for each in SIZES)
-            raise ValueError(f"There is no preset {name!r}. There are best, {sizes}.")
-        found = [p for p in known if p.backbone == architecture]
-        if not found:
-            networks = " or ".join(p.backbone for p in known)
-            raise ValueError(
-                f"{name} is for a {networks}, given as MODEL. For other networks pass "
-                "--preset best with --cut."
-            )
-        return Start(BEST, found[0].backbone, found[0].cut)
     chosen = preset(name)
     settings = TrialSettings()
-    if placement == "global":
+    if placement in (None, "global"):
         settings = replace(
             settings,
             projecting=Projecting(components=chosen.components),
             pruning=Pruning(keep=chosen.generators_per_class, monomials=chosen.monomials),
         )
     return Start(settings, chosen.backbone, chosen.cut)
+
+
+def _size_of_best(size: str, architecture: str | None) -> Start:
+    known = [p for p in PRESETS.values() if p.name.lower().endswith(f"-{size}")]
+    found = [p for p in known if p.backbone == architecture]
+    if not found:
+        networks = " or ".join(p.backbone for p in known)
+        raise ValueError(
+            f"best-{size} is for a {networks}, given as MODEL. For other networks pass "
+            "--preset best with --cut."
+        )
+    settings = replace(BEST, shaping=Shaping(head_parameters=HEAD_PARAMETERS))
+    return Start(settings, found[0].backbone, found[0].cut)
+
+
+def settings_with(start: TrialSettings, given: Given) -> TrialSettings:
+    """The settings of a preset as options change them; an option without effect is refused."""
+    made = replace(
+        start, **{group: replace(getattr(start, group), **given[group]) for group in given}
+    )
+    for group, one, reason in _without_effect(made, given):
+        if one.name in given.get(group, {}):
+            raise ValueError(f"{flag_of(one)} {reason}")
+    products = made.placing.placement == "products"
+    if not products:  # their size belongs to products
+        made = replace(made, shaping=Shaping(**given.get("shaping", {})))
+    if not products or made.shaping.start == "ideal":
+        # the few latents that best takes tell their shape, and are too few to find polynomials on
+        most = given.get("collecting", {}).get("per_class", Collecting().per_class)
+        made = replace(made, collecting=replace(made.collecting, per_class=most))
+    return made
+
+
+def _without_effect(settings: TrialSettings, given: Given) -> Iterator[tuple[str, Field[Any], str]]:
+    """Options that change nothing beside the others: group, field, and why with the remedy."""
+    if settings.placing.placement != "products":
+        reason = "is for products of forms. Leave it out, or pass --placement products."
+        yield from _of(settings, "shaping", reason, but=("head_parameters",))  # of baselines, too
+        yield from _of(settings, "recipe", reason, only=("vanish",))
+    else:
+        asked = "placement" in given.get("placing", {})
+        other = "another --placement" if asked else "--preset paper"
+        reason = (
+            "is for polynomials that are found on latents, and these are products of forms. "
+            f"Leave it out, or pass {other}."
+        )
+        yield from _of(settings, "placing", reason, only=("linear_path",))
+        ideal = settings.shaping.start == "ideal"  # generators are found, to start from
+        yield from _of(settings, "projecting", reason, but=("components", "pca") if ideal else ())
+        yield from _of(settings, "pruning", reason, but=("keep", "score") if ideal else ())
+        if not ideal:
+            yield from _of(settings, "finding", reason)
+            yield from _of(settings, "collecting", reason, only=("per_class", "reuse"))
+    if settings.tuning.tune == "head":
+        reason = "is for a backbone that is tuned. Leave it out, or pass --tune all."
+        yield from _of(settings, "tuning", reason, but=("tune",))
+    else:
+        reason = (
+            f"is for a backbone that stays as it is, and --tune {settings.tuning.tune} changes it. "
+            "Leave it out, or pass --tune head."
+        )
+        yield from _of(settings, "caching", reason)
+
+
+def _of(
+    settings: TrialSettings,
+    group: str,
+    reason: str,
+    *,
+    only: tuple[str, ...] | None = None,
+    but: tuple[str, ...] = (),
+) -> Iterator[tuple[str, Field[Any], str]]:
+    for one in fields(getattr(settings, group)):
+        if (only is None or one.name in only) and one.name not in but:
+            yield group, one, reason

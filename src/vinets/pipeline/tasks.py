@@ -94,7 +94,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """Train a head, fold it, test it, and save it where the trial says so."""
     network, report = context.network(trial)
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
-    split = network.head.split() if trial.caching.projected else None
+    split = network.head.split() if _projected(trial) else None
     if split is not None:
         history, wrong = _train_behind(context, trial, *split, checkpoints)
         folded = network.folded()
@@ -121,6 +121,11 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         build=report if trial.detailed else None,
     )
     return TrialResult(training=facts)
+
+
+def _projected(trial: Trial) -> bool:
+    """Whether cached latents stand for inputs, which they do for a backbone that stays as it is."""
+    return trial.caching.projected and trial.tuning.tune == "head"
 
 
 def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path | None) -> History:
@@ -172,7 +177,7 @@ def _wrong(module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[int, ...]
 
 
 def _tested(context: CutContext, trial: Trial, network: CutNetwork) -> tuple[int, ...]:
-    if not trial.caching.projected:
+    if not _projected(trial):
         setup = context.setup
         return wrong_answers(network, setup.test, setup.device, progress=context.progress)
     return _wrong(network.head, context.test_latents, context.setup.test.labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +80,7 @@ class Study:
     split: Split  # layers that stay and layers that go
     advice: Advice  # which heads are certified to be no more complex
     network: CutComplexity | None = None  # of a VI-Net, or a baseline, behind this cut
-    corollary: Corollary | None = None  # where there is such a network and data
+    corollary: Corollary | None = None  # where there are data and such a network, of finite R
 
     @property
     def log10_kappa(self) -> float | None:
@@ -178,7 +179,9 @@ def study(
     with evaluating(model):
         classes = logits_of(call(model, example[:1])).shape[1]
     advice = advise(split, classes, advising=advising)
-    if network is not None and behind is not None and batches is not None:
+    # of products of unbounded forms, whose complexity is infinite, the corollary says nothing
+    bounded = behind is not None and math.isfinite(behind.whole.log10_R)
+    if network is not None and behind is not None and batches is not None and bounded:
         width = network_width(layers_of(network.backbone, example), behind.head.sizes)
         corollary = Corollary(
             _bound(model, uncut, network_width(layers_of(model, example)), batches()),
