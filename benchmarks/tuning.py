@@ -109,6 +109,7 @@ AGAIN = (  # cuts where factors and temperature are looked at with three seeds
     (("resnet18", "layer1.1.bn2"), 250_000),
     (("resnet18", "layer2.0.bn2"), 180_000),
     (("resnet18", "layer2.1.bn2"), 180_000),
+    (("resnet18", "layer2.1.bn2"), 500_000),
     (("resnet34", "layer2.1.bn2"), 250_000),
 )
 WARMER = {"temperature": 4.0}
@@ -393,6 +394,7 @@ def main() -> int:
     plan.add_argument("--weights", default="weights")
     plan.add_argument("--cifar10", default="data")
     plan.add_argument("--cifar100", default="data")
+    plan.add_argument("--recorded", action="store_true", help="replay steps of training on a GPU")
     plan.add_argument("--out", required=True)
     given = parser.parse_args()
     if given.task == "hold-out":
@@ -400,7 +402,7 @@ def main() -> int:
     elif given.task == "train":
         train(given.model, given.data, given.out, given.epochs)
     else:
-        trials = PLANS[given.name]()
+        trials = [trial.change(recorded=given.recorded) for trial in PLANS[given.name]()]
         places = {"cifar10": given.cifar10, "cifar100": given.cifar100}
         networks = files(given.weights, places)
         used = {trial.network for trial in trials}
