@@ -53,12 +53,12 @@ def compress(
     Example: vinets compress out/resnet18 --data cifar10:data --budget params=10% --budget
     latency=50%@cpu --out out/small
     """
-    from vinets.compress import parse_budget
-    from vinets.compress.page import finalists_table, plan_table
-    from vinets.compress.search import Search
-    from vinets.compress.search import compress as search_for
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.report import print_table
+    from vinets.search import parse_budget
+    from vinets.search.compress import Search
+    from vinets.search.compress import compress as search_for
+    from vinets.search.page import plan_table
 
     wanted = parse_budget(budget)
     opened, _, split = open_uncut(model, **vars(reading))
@@ -73,14 +73,14 @@ def compress(
         else:
             command = ["vinets", *sys.argv[1:]]
             settings |= {"out": out, "command": command}
-            result = search_for(network, split, wanted, progress=progress, **settings).result
+            found = search_for(network, split, wanted, progress=progress, **settings)
     if common.json:
-        print_json(plan if dry_run else result)
+        print_json(plan if dry_run else found.result)
     elif dry_run:
         print_table(plan_table(plan))
         typer.echo(str(plan))
     else:
-        print_table(finalists_table(result))
-        typer.echo(result.verdict)
+        print_table(found.table)
+        typer.echo(str(found))
         next_one = f"vinets evaluate {out} --data {reading.data}"
         note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 
-from vinets.compress.result import SearchPlan, SearchResult, Tried, frontier
 from vinets.report.values import (
     Axis,
     Block,
@@ -23,6 +22,7 @@ from vinets.report.values import (
     Value,
     facts_table,
 )
+from vinets.search.result import SearchPlan, SearchResult, Tried, frontier
 
 SIGNAL_NAMES = {
     "ridge": "accuracy of a ridge classifier on the means of the channels",

@@ -12,13 +12,6 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
-from vinets.compress.budget import Budget, Cost, parse_budget
-from vinets.compress.expect import expected
-from vinets.compress.page import search_page
-from vinets.compress.result import SearchPlan, SearchResult, Tried, Uncut, frontier, layers_of
-from vinets.compress.signals import SIGNALS, Signals, look_at, rank_correlation
-from vinets.compress.space import CUTS, Candidate, candidates_at, choose_cuts, start_trial
-from vinets.compress.verdict import verdict
 from vinets.data.interface import DataSplit, Source
 from vinets.data.labels import choose_per_class
 from vinets.data.sources import split_source
@@ -33,8 +26,15 @@ from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain, from_plain
 from vinets.progress import Progress, progress_of
-from vinets.report import html
+from vinets.report import Figure, Table, html
 from vinets.running import each, resolve_device
+from vinets.search.budget import Budget, Cost, parse_budget
+from vinets.search.expect import expected
+from vinets.search.page import finalists_table, frontier_figure, search_page
+from vinets.search.result import SearchPlan, SearchResult, Tried, Uncut, frontier, layers_of
+from vinets.search.signals import SIGNALS, Signals, look_at, rank_correlation
+from vinets.search.space import CUTS, Candidate, candidates_at, choose_cuts, start_trial
+from vinets.search.verdict import verdict
 
 ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
 KEPT = 1 / 3  # of a round, for the next
@@ -47,8 +47,21 @@ WINDOWS = {"repeats": 5, "seconds": 0.1}
 class Compressed:
     """A network within a budget, and why it is that one."""
 
-    net: nn.Module  # folded, in eval mode; the uncut network where nothing is better
+    net: nn.Module  # folded, in eval mode; the uncut network where nothing is smaller
     result: SearchResult
+
+    @property
+    def table(self) -> Table:
+        """Networks that were trained to the end, on the test examples."""
+        return finalists_table(self.result)
+
+    @property
+    def frontier(self) -> Figure:
+        """All that was tried: accuracy against size."""
+        return frontier_figure(self.result)
+
+    def __str__(self) -> str:
+        return self.result.verdict
 
 
 @dataclass(frozen=True)
@@ -358,7 +371,7 @@ def compress(
     Returns
     -------
     Compressed
-        The network, and the :class:`~vinets.compress.result.SearchResult`.
+        The network, and the :class:`~vinets.search.result.SearchResult`.
     """
     begin = time.perf_counter()
     wanted = parse_budget(budget)

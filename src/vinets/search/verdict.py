@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vinets.compress.budget import Budget
-from vinets.compress.result import Tried, Uncut
+from vinets.search.budget import Budget
+from vinets.search.result import Tried, Uncut
 
 CLOSE = 0.2  # points, below which two networks are called level
 

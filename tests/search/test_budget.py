@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.compress.budget import Budget, Cost, Limit, parse_budget
+from vinets.search.budget import Budget, Cost, Limit, parse_budget
 
 
 @pytest.mark.parametrize(

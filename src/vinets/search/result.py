@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from vinets.checks import format_bytes
-from vinets.compress.budget import Budget, Cost
-from vinets.compress.space import Candidate
+from vinets.search.budget import Budget, Cost
+from vinets.search.space import Candidate
 
 T = TypeVar("T")
 

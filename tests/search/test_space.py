@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinets.compress.result import frontier, layers_of
-from vinets.compress.space import candidates_at, choose_cuts, start_trial
 from vinets.latent.cut import cut_points
 from vinets.models import digits_cnn, resnet18
+from vinets.search.result import frontier, layers_of
+from vinets.search.space import candidates_at, choose_cuts, start_trial
 
 
 def test_cuts_differ_in_cost_and_save_something():

@@ -11,11 +11,11 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from vinets.compress.space import Candidate
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup
 from vinets.pipeline.trial import Trial
 from vinets.progress import progress_of
+from vinets.search.space import Candidate
 from vinets.training import fine_tune
 
 STEPS = 6  # of training that are timed behind a cut

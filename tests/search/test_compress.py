@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vinets.compress import compress
-from vinets.compress.page import finalists_table, frontier_figure, rounds_table, search_page
-from vinets.compress.search import Search, parse_budget
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
 from vinets.nn import CutNetwork
 from vinets.report import html
+from vinets.search import compress
+from vinets.search.compress import Search, parse_budget
+from vinets.search.page import finalists_table, frontier_figure, rounds_table, search_page
 from vinets.training import train_classifier
 
 OPTIONS = {"epochs": 4, "cuts": 2, "device": "cpu", "progress": None}
@@ -127,7 +127,7 @@ def test_the_page_shows_everything(found):
 
 
 def test_polynomials_are_judged_by_a_rival_of_no_larger_size(found):
-    from vinets.compress.verdict import verdict
+    from vinets.search.verdict import verdict
 
     result = found[1].result
     vi = next(one for one in result.tried if one.candidate.head == "vi")
