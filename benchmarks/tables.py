@@ -15,7 +15,11 @@ from typing import Any
 
 from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.record import RESULTS, column
+from benchmarks.rivals.frontier import compared, frontier_table
+from benchmarks.rivals.frontier import results as rival_results
+from benchmarks.rivals.table import choice_table as rival_choices
 from benchmarks.tuning import choice_table, start_table
+from benchmarks.tuning_tables import early_table, variant_table
 from vinets.files import read_json
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
@@ -25,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("benchmarks", "networks", "theory", "reproduction", "tuning")
+        for name in ("benchmarks", "networks", "theory", "reproduction", "tuning", "frontier")
     ),
     ROOT / "README.md",
 )
@@ -228,7 +232,14 @@ BUILDS: dict[str, dict[str, str]] = {
 }
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
-TUNING = {"tuning_choices", "tuning_starts"}  # of stores of trials
+# Tables of stores of trials: how it is made, the plan, the folder, and what else is to be said.
+TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str, str]] = {
+    "tuning_choices": (choice_table, "choices", "held", "one seed, 5,000 held-out images"),
+    "tuning_starts": (start_table, "digits", "digits", "5 seeds, mean and deviation"),
+    "tuning_early": (early_table, "early", "test", "3 seeds, mean and deviation"),
+    "tuning_variants": (variant_table, "variants", "test", "3 seeds, mean and deviation"),
+}
+RIVALS = {"rivals_choices", "rivals_frontier"}
 ELSEWHERE = {"elsewhere_text": "text"}  # the same, by folder
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
@@ -287,16 +298,25 @@ def render_builds(name: str) -> str:
 
 
 def render_tuning(name: str) -> str:
-    """Choices on held-out images, or where products start."""
-    held = name == "tuning_choices"
-    plan, folder = ("choices", "held") if held else ("digits", "digits")
-    table, machine = (choice_table if held else start_table)(RESULTS / "tuning" / folder)
+    """A table of trials of joint tuning."""
+    make, plan, folder, more = TUNING[name]
+    table, machine = make(RESULTS / "tuning" / folder)
     commands = [
         f"python -m benchmarks.tuning plan {plan} --out {plan}.json",
         f"python -m vinets.run {plan}.json --out benchmarks/results/tuning/{folder}",
     ]
-    more = ", one seed, 5,000 held-out images" if held else ", 5 seeds, mean and deviation"
-    return _with_source(table, commands, machine, more)
+    return _with_source(table, commands, machine, f", {more}")
+
+
+def render_rivals(name: str) -> str:
+    """Recipes that were tried with rivals, or all networks that stand beside each other."""
+    if name == "rivals_frontier":
+        commands = " ".join(str(path.relative_to(ROOT)) for path in rival_results())
+        shown = markdown(frontier_table(compared(rival_results())))
+        return f"{shown}\n\n<small>`python -m benchmarks.rivals table {commands}`</small>"
+    table, machine = rival_choices(RESULTS / "rivals" / "held")
+    command = "python -m benchmarks.rivals train choices --out benchmarks/results/rivals/held"
+    return _with_source(table, [command], machine, ", one seed, 5,000 held-out images")
 
 
 def render_elsewhere(name: str) -> str:
@@ -347,6 +367,7 @@ def fill(text: str) -> str:
             (BUILDS, render_builds),
             (PAPER, render_paper),
             (TUNING, render_tuning),
+            (RIVALS, render_rivals),
             (ELSEWHERE, render_elsewhere),
             (CALLS, render_calls),
         )

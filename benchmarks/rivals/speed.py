@@ -32,6 +32,8 @@ CLASSES = {"resnet18": 10, "resnet34": 100}
 LATENTS = 16  # random images of a class that are enough to build heads
 WARMUP = 1  # epochs before training is timed
 RIVALS = ("uncut", "classic", "narrow", "pruned")
+PARTS = ("device", "cpu", "training")
+"""Where speed is measured: in use on the device, in use on one thread of the CPU, in training."""
 
 
 def vinet_architecture(trial: Trial) -> str:
@@ -140,6 +142,7 @@ def trials_in(folders: Iterable[Path]) -> list[Trial]:
 def measure(
     given: str,
     *,
+    parts: Sequence[str],
     weights: Path | None,
     trials: Iterable[Trial],
     sizes: Sequence[int],
@@ -151,7 +154,7 @@ def measure(
     command: str,
     out: Path,
 ) -> None:
-    """Measure all networks on the device, on one thread of the CPU and in training."""
+    """Measure all networks on the device, on one thread of the CPU and in training, or in parts."""
     torch.manual_seed(0)
     classes = CLASSES[given]
     few = random_images(LATENTS * classes, classes)
@@ -159,27 +162,31 @@ def measure(
     every = entries(given, weights, trials, sizes, setup)
     networks = {one.architecture: one.network for one in every}
     example = few.example(batch)
-    on_device = compare(
-        networks, example, batch_sizes=(batch,), device=device, **windows, **formats
-    )
-    alone = compare(networks, example, batch_sizes=(1,), device="cpu", threads=1, **windows)
-    counted = {name: flops(network, example[:1].to(device)) for name, network in networks.items()}
-    rates = training_rates(every, random_images(steps * JOINT.batch_size, classes).to(device))
-    rows = [
-        {
+    rows: dict[str, dict[str, Any]] = {
+        one.architecture: {
             "architecture": one.architecture,
             "kind": one.kind,
             "parameters": _size(one.network),
-            "flops": counted[one.architecture],
-            "device": _speed(on_device[one.architecture][0]),
-            "cpu": _speed(alone[one.architecture][0]),
-            "training": rates[one.architecture],
+            "flops": flops(one.network, example[:1].to(device)),
         }
         for one in every
-    ]
+    }
+    ways: dict[str, dict[str, Any]] = {
+        "device": {"batch_sizes": (batch,), "device": device, **formats},
+        "cpu": {"batch_sizes": (1,), "device": "cpu", "threads": 1},
+    }
+    for part, options in ways.items():
+        if part in parts:
+            for name, found in compare(networks, example, **options, **windows).items():
+                rows[name][part] = _speed(found[0])
+    if "training" in parts:
+        data = random_images(steps * JOINT.batch_size, classes).to(device)
+        for name, rate in training_rates(every, data).items():
+            rows[name]["training"] = rate
     facts = {"batch": batch, "steps": steps, "windows": windows, "formats": formats}
     record = {"given": given, "command": command, "machine": machine(device), **facts}
-    path = write_json(out / f"speed-{given}.json", record | {"speeds": rows})
+    own = "" if set(parts) == set(PARTS) else f"-{'-'.join(sorted(parts))}"
+    path = write_json(out / f"speed-{given}{own}.json", record | {"speeds": list(rows.values())})
     print(f"{len(rows)} networks in {path.name}")
 
 
@@ -199,4 +206,6 @@ def _size(network: nn.Module) -> int:
 
 
 def _speed(measured: Any) -> dict[str, float]:
-    return {"mean": measured.mean, "std": measured.std, "latency_ms": measured.latency_ms}
+    names = ("median", "mean", "std", "latency_ms")
+    # the fastest window is the one that others on the machine disturbed least
+    return {name: getattr(measured, name) for name in names} | {"best": max(measured.rates)}

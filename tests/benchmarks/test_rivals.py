@@ -144,7 +144,7 @@ def test_rows_are_means_over_seeds_with_the_speed_of_their_architecture(setup, t
         Store(tmp_path).write(TrialRecord(trial, TrialResult(training=facts), {}))
     speeds = [
         {"architecture": name, "kind": "", "parameters": 1, "training": 500.0}
-        | {"device": {"mean": fast}, "cpu": {"mean": 7.0}}
+        | {"device": {"median": fast}, "cpu": {"median": 7.0}}
         for name, fast in (("resnet20", 100.0), ("resnet44", 50.0))
     ]
     write_json(tmp_path / "speed.json", {"given": "resnet18", "speeds": speeds})
