@@ -99,7 +99,9 @@ def _save(own: Sequence[Found], given: str, costs: Sequence[Cost], path: Path) -
             drawn, names = ax.get_legend_handles_labels()
             found = zip(names, drawn, strict=True)
             handles |= {name: handle for name, handle in found if name not in empty}
-        sheet.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=across + 1)
+        sheet.legend(
+            handles.values(), handles.keys(), loc="outside lower left", ncols=2 * across - 1
+        )
         FigureCanvasAgg(sheet).draw()  # places are known from here on
         for ax, cost in zip(panels, costs, strict=True):
             _label(ax, own, cost)
@@ -145,8 +147,6 @@ def _short(row: Found) -> str:
 
 def _label(ax: Axes, own: Sequence[Found], cost: Cost) -> None:
     """Cuts of VI-Nets and depths of other networks, where they hide least."""
-    from matplotlib.patheffects import withStroke
-
     low, high = ax.get_ylim()
     shown = [row for row in own if row.get(cost.key) and low <= row["accuracy"] <= high]
     to_pixels = ax.transData.transform
@@ -162,7 +162,8 @@ def _label(ax: Axes, own: Sequence[Found], cost: Cost) -> None:
             (0, 0),
             textcoords="offset points",
             fontsize=7.5,
-            path_effects=[withStroke(linewidth=2, foreground="white")],
+            zorder=1.5,  # above lines, below marks
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.3},
             color=_color(row),
         )
         size = text.get_window_extent()

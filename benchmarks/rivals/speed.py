@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.rivals.networks import network_of, parameters
 from benchmarks.rivals.plan import PLANS, Rival
@@ -18,6 +20,7 @@ from vinets.data import DataSplit, ImageSource
 from vinets.data.images import Augmentation, Preprocessing
 from vinets.files import write_json
 from vinets.measure import compare, flops, machine
+from vinets.measure.running import limited_threads
 from vinets.models import create_model, load_weights
 from vinets.nn.network import CutNetwork
 from vinets.pipeline.context import CutContext
@@ -171,14 +174,13 @@ def measure(
         }
         for one in every
     }
-    ways: dict[str, dict[str, Any]] = {
-        "device": {"batch_sizes": (batch,), "device": device, **formats},
-        "cpu": {"batch_sizes": (1,), "device": "cpu", "threads": 1},
-    }
-    for part, options in ways.items():
-        if part in parts:
-            for name, found in compare(networks, example, **options, **windows).items():
-                rows[name][part] = _speed(found[0])
+    if "device" in parts:
+        options: dict[str, Any] = {"batch_sizes": (batch,), "device": device, **formats}
+        for name, found in compare(networks, example, **options, **windows).items():
+            rows[name]["device"] = _speed(found[0].rates)
+    if "cpu" in parts:
+        for name, rates in thread_rates(networks, example[:1], **windows).items():
+            rows[name]["cpu"] = _speed(rates)
     if "training" in parts:
         data = random_images(steps * JOINT.batch_size, classes).to(device)
         for name, rate in training_rates(every, data).items():
@@ -188,6 +190,29 @@ def measure(
     own = "" if set(parts) == set(PARTS) else f"-{'-'.join(sorted(parts))}"
     path = write_json(out / f"speed-{given}{own}.json", record | {"speeds": list(rows.values())})
     print(f"{len(rows)} networks in {path.name}")
+
+
+def thread_rates(
+    networks: Mapping[str, nn.Module], image: Tensor, *, repeats: int, seconds: float
+) -> dict[str, list[float]]:
+    """Images per second on one thread of the CPU, one at a time: windows of all networks in turns.
+
+    Seconds are those in which the thread ran. Where it runs alone, they are those of the clock;
+    where others want the same core, the time in which it waits for them does not count.
+    """
+    rates: dict[str, list[float]] = {name: [] for name in networks}
+    with limited_threads(1), torch.no_grad():
+        copies = {name: copy.deepcopy(network).cpu().eval() for name, network in networks.items()}
+        for number in range(1 + repeats):  # the first window warms up
+            for name, network in copies.items():
+                passes, begin, spent = 0, time.thread_time(), 0.0
+                while spent < seconds:
+                    network(image)
+                    passes += 1
+                    spent = time.thread_time() - begin
+                if number:
+                    rates[name].append(passes / spent)
+    return rates
 
 
 def training_rates(every: Sequence[Entry], data: ImageSource, rounds: int = 3) -> dict[str, float]:
@@ -205,7 +230,6 @@ def _size(network: nn.Module) -> int:
     return sum(network.parts().values()) if isinstance(network, CutNetwork) else parameters(network)
 
 
-def _speed(measured: Any) -> dict[str, float]:
-    names = ("median", "mean", "std", "latency_ms")
-    # the fastest window is the one that others on the machine disturbed least
-    return {name: getattr(measured, name) for name in names} | {"best": max(measured.rates)}
+def _speed(rates: Sequence[float]) -> dict[str, float]:
+    facts = {"median": statistics.median(rates), "mean": statistics.fmean(rates)}
+    return facts | {"std": statistics.stdev(rates) if len(rates) > 1 else 0.0}

@@ -169,8 +169,6 @@ def choice_table(folder: Path) -> tuple[Table, dict[str, Any]]:
     """What was tried on held-out images for the recipes of rivals, and the machine."""
     from vinets.report import Column, Row, Table
 
-    tried = {label for _, changed in TRIED.values() for label in changed}
-    labels = sorted(tried, key=lambda label: (label.startswith("0"), label))  # rates come first
     machine: dict[str, Any] = {}
     made = []
     for given in CLASSES:
@@ -185,6 +183,8 @@ def choice_table(folder: Path) -> tuple[Table, dict[str, Any]]:
                     machine = record.machine
             if len(row) > 1:
                 made.append(Row(row, section=section))
+    known = {label for row in made for label in row.values} - {"network"}
+    labels = sorted(known, key=lambda label: (label.startswith("0"), label))  # rates come first
     columns = (Column("network"), *(Column(label, f"{label}, %", ".2f") for label in labels))
     return Table("choices", "Recipes of rivals", columns, tuple(made)), machine
 

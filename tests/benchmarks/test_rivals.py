@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of 
 
 from benchmarks.rivals.networks import network_of, parameters, pruned
 from benchmarks.rivals.plan import PLANS, SIZES, Rival, rival
-from benchmarks.rivals.speed import entries, random_images, training_rates
+from benchmarks.rivals.speed import entries, random_images, thread_rates, training_rates
 from benchmarks.rivals.table import rows, table
 from benchmarks.rivals.train import Call, OutOfTimeError, Until, carry_out
 from benchmarks.tuning import early
@@ -163,6 +164,27 @@ def test_rows_are_means_over_seeds_with_the_speed_of_their_architecture(setup, t
     write_json(tmp_path / "again.json", {"given": "resnet18", "speeds": speeds})
     with pytest.raises(ValueError, match="pass one of them"):
         rows([tmp_path])
+
+
+def test_rates_of_a_thread_are_those_of_its_own_time():
+    class Work(nn.Module):
+        def __init__(self, busy: float, waits: float) -> None:
+            super().__init__()
+            self.busy, self.waits = busy, waits
+
+        def forward(self, image):
+            end = time.thread_time() + self.busy
+            while time.thread_time() < end:
+                pass
+            time.sleep(self.waits)  # as if another process had the core
+            return image
+
+    networks = {"quick": Work(0.001, 0.0), "slow": Work(0.004, 0.0), "disturbed": Work(0.001, 0.01)}
+    rates = thread_rates(networks, torch.zeros(1), repeats=3, seconds=0.02)
+    assert all(len(found) == 3 for found in rates.values())
+    quick, slow, disturbed = (max(found) for found in rates.values())
+    assert quick <= 1000 and slow <= 250  # no pass takes less than its own time
+    assert quick > 2 * slow and disturbed > 2 * slow
 
 
 @pytest.mark.slow
