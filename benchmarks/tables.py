@@ -311,9 +311,13 @@ def render_tuning(name: str) -> str:
 def render_rivals(name: str) -> str:
     """Recipes that were tried with rivals, or all networks that stand beside each other."""
     if name == "rivals_frontier":
-        commands = " ".join(str(path.relative_to(ROOT)) for path in rival_results())
-        shown = markdown(frontier_table(compared(rival_results())))
-        return f"{shown}\n\n<small>`python -m benchmarks.rivals table {commands}`</small>"
+        paths = rival_results()
+        timed = [read_json(path) for path in paths if path.is_file()]
+        lines = [f"python -m benchmarks.rivals table {' '.join(_names(paths))}"]
+        lines = [f"`{line}`" for line in (*lines, *(one["command"] for one in timed))]
+        lines += dict.fromkeys(f"Speed: {_machine(one['machine'])}." for one in timed)
+        shown = markdown(frontier_table(compared(paths)))
+        return f"{shown}\n\n<small>{'<br>'.join(lines)}</small>"
     table, machine = rival_choices(RESULTS / "rivals" / "held")
     command = "python -m benchmarks.rivals train choices --out benchmarks/results/rivals/held"
     return _with_source(table, [command], machine, ", one seed, 5,000 held-out images")
@@ -339,9 +343,17 @@ def _with_source(
     table: Table, commands: Iterable[str], machine: Mapping[str, Any], more: str = ""
 ) -> str:
     """The table, and in small print the commands that made it and on which machine."""
-    made = f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}{more}."
+    made = f"{_machine(machine)}{more}."
     lines = "<br>".join([*(f"`{command}`" for command in commands), made])
     return f"{markdown(table)}\n\n<small>{lines}</small>"
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    return f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}"
+
+
+def _names(paths: Iterable[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
 
 
 def render_calls(name: str) -> str:

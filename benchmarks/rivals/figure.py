@@ -182,7 +182,8 @@ def _label(ax: Axes, own: Sequence[Found], cost: Cost) -> None:
         move, box = min(
             (fitting or boxes).items(), key=lambda one: sum(_overlap(one[1], o) for o in taken)
         )
-        text.set_position(tuple(72 * step / ax.figure.dpi for step in move))
+        points = 72 / ax.figure.dpi
+        text.set_position((points * move[0], points * move[1]))
         taken.append(box)
 
 
