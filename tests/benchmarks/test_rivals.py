@@ -14,6 +14,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of the package
 
+from benchmarks.rivals import speed
 from benchmarks.rivals.networks import network_of, parameters, pruned
 from benchmarks.rivals.plan import PLANS, SIZES, Rival, rival
 from benchmarks.rivals.speed import entries, random_images, thread_rates, training_rates
@@ -185,6 +186,26 @@ def test_rates_of_a_thread_are_those_of_its_own_time():
     quick, slow, disturbed = (max(found) for found in rates.values())
     assert quick <= 1000 and slow <= 250  # no pass takes less than its own time
     assert quick > 2 * slow and disturbed > 2 * slow
+
+
+def test_parts_of_the_speed_lie_in_files_that_meet_in_one_row(monkeypatch, tmp_path):
+    def few(*_):
+        network = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))
+        return [speed.Entry("classic", "resnet20", network, lambda data: len(data) / 500)]
+
+    monkeypatch.setattr(speed, "entries", few)
+    more = {"weights": None, "trials": [], "sizes": [], "device": CPU, "batch": 2, "steps": 1}
+    windows = {"repeats": 1, "seconds": 0.001}
+    for parts in (["cpu"], ["device", "training"]):
+        options = more | {"windows": windows, "formats": {}, "command": "", "out": tmp_path}
+        speed.measure("resnet18", parts=parts, **options)
+    names = {"speed-resnet18-cpu.json", "speed-resnet18-device-training.json"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    (found,) = rows([tmp_path])
+    assert found["cpu"] > 0 and found["device"] > 0 and found["parameters"] == 30_730
+    speed.measure("resnet18", parts=speed.PARTS, **options)
+    (record,) = json.loads((tmp_path / "speed-resnet18.json").read_text())["speeds"]
+    assert set(speed.PARTS) < set(record) and record["training"] == pytest.approx(500)
 
 
 @pytest.mark.slow
