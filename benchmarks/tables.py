@@ -15,7 +15,11 @@ from typing import Any
 
 from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.record import RESULTS, column
-from benchmarks.tuning import choice_table, start_table, variant_table
+from benchmarks.rivals.frontier import compared, frontier_table
+from benchmarks.rivals.frontier import results as rival_results
+from benchmarks.rivals.table import choice_table as rival_choices
+from benchmarks.tuning import choice_table, start_table
+from benchmarks.tuning_tables import early_table, variant_table
 from vinets.files import read_json
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
@@ -25,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("benchmarks", "networks", "theory", "reproduction", "tuning")
+        for name in ("benchmarks", "networks", "theory", "reproduction", "tuning", "frontier")
     ),
     ROOT / "README.md",
 )
@@ -232,12 +236,14 @@ BUILDS: dict[str, dict[str, str]] = {
 }
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
-# Of stores of trials: the table, the plan, the folder, and how it was measured.
-TUNING = {
+# Tables of stores of trials: how it is made, the plan, the folder, and what else is to be said.
+TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str, str]] = {
     "tuning_choices": (choice_table, "choices", "held", "one seed, 5,000 held-out images"),
     "tuning_starts": (start_table, "digits", "digits", "5 seeds, mean and deviation"),
+    "tuning_early": (early_table, "early", "test", "3 seeds, mean and deviation"),
     "tuning_variants": (variant_table, "variants", "test", "3 seeds, mean and deviation"),
 }
+RIVALS = {"rivals_choices", "rivals_frontier"}
 ELSEWHERE = {"elsewhere_text": "text"}  # the same, by folder
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
@@ -296,14 +302,29 @@ def render_builds(name: str) -> str:
 
 
 def render_tuning(name: str) -> str:
-    """What came of a plan of ``benchmarks.tuning``."""
-    made, plan, folder, how = TUNING[name]
-    table, machine = made(RESULTS / "tuning" / folder)
+    """A table of trials of joint tuning."""
+    make, plan, folder, more = TUNING[name]
+    table, machine = make(RESULTS / "tuning" / folder)
     commands = [
         f"python -m benchmarks.tuning plan {plan} --out {plan}.json",
         f"python -m vinets.run {plan}.json --out benchmarks/results/tuning/{folder}",
     ]
-    return _with_source(table, commands, machine, f", {how}")
+    return _with_source(table, commands, machine, f", {more}")
+
+
+def render_rivals(name: str) -> str:
+    """Recipes that were tried with rivals, or all networks that stand beside each other."""
+    if name == "rivals_frontier":
+        paths = rival_results()
+        timed = [read_json(path) for path in paths if path.is_file()]
+        lines = [f"python -m benchmarks.rivals table {' '.join(_names(paths))}"]
+        lines = [f"`{line}`" for line in (*lines, *(one["command"] for one in timed))]
+        lines += dict.fromkeys(f"Speed: {_machine(one['machine'])}." for one in timed)
+        shown = markdown(frontier_table(compared(paths)))
+        return f"{shown}\n\n<small>{'<br>'.join(lines)}</small>"
+    table, machine = rival_choices(RESULTS / "rivals" / "held")
+    command = "python -m benchmarks.rivals train choices --out benchmarks/results/rivals/held"
+    return _with_source(table, [command], machine, ", one seed, 5,000 held-out images")
 
 
 def render_elsewhere(name: str) -> str:
@@ -326,9 +347,17 @@ def _with_source(
     table: Table, commands: Iterable[str], machine: Mapping[str, Any], more: str = ""
 ) -> str:
     """The table, and in small print the commands that made it and on which machine."""
-    made = f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}{more}."
+    made = f"{_machine(machine)}{more}."
     lines = "<br>".join([*(f"`{command}`" for command in commands), made])
     return f"{markdown(table)}\n\n<small>{lines}</small>"
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    return f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}"
+
+
+def _names(paths: Iterable[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
 
 
 def render_calls(name: str) -> str:
@@ -354,6 +383,7 @@ def fill(text: str) -> str:
             (BUILDS, render_builds),
             (PAPER, render_paper),
             (TUNING, render_tuning),
+            (RIVALS, render_rivals),
             (ELSEWHERE, render_elsewhere),
             (CALLS, render_calls),
         )

@@ -12,13 +12,15 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.rivals import __doc__ as ABOUT
 from benchmarks.rivals.plan import PLANS, SIZES, Rival
-from benchmarks.rivals.speed import measure, trials_in
+from benchmarks.rivals.speed import PARTS, measure, trials_in
 from benchmarks.rivals.table import rows, table
 from benchmarks.rivals.train import Call, run
 from benchmarks.tuning import NETWORKS, files
 from vinets.files import write_json
 from vinets.running import resolve_device
 from vinets.settings import Sampling
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("--minutes", type=float, default=7.0, help="when to end, to go on later")
     speed = tasks.add_parser("speed", help="images per second, in turns, random weights")
     speed.add_argument("given", choices=NETWORKS)
+    speed.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     speed.add_argument("--weights", type=Path, help="folder of the given networks, for pruning")
     speed.add_argument("--trials", type=Path, nargs="+", default=[], help="stores of VI-Nets")
     speed.add_argument("--batch", type=int, default=256, help="images at once on the device")
@@ -56,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
     shown = tasks.add_parser("table", help="all results as rows")
     shown.add_argument("results", type=Path, nargs="+", help="files and folders")
     shown.add_argument("--json", type=Path, help="write the rows here, too")
+    drawn = tasks.add_parser("figure", help="accuracy against what networks cost, as pictures")
+    drawn.add_argument("results", type=Path, nargs="*", help="files and folders; all, by default")
+    drawn.add_argument("--out", type=Path, default=IMAGES, help="folder of the pictures")
     return whole
 
 
@@ -88,11 +94,19 @@ def main(words: Sequence[str] | None = None) -> int:
             write_json(given.json, found)
         print(table(found))
         return 0
+    if given.task == "figure":
+        # what trains and measures runs where there is no rich
+        from benchmarks.rivals.figure import save
+        from benchmarks.rivals.frontier import compared, results
+
+        save(compared(given.results or results()), given.out)
+        return 0
     device = resolve_device("benchmarks.rivals", given.device)
     if given.task == "speed":
         name = f"{given.given}_{NETWORKS[given.given]}.safetensors"
         measure(
             given.given,
+            parts=given.parts,
             weights=given.weights and given.weights / name,
             trials=trials_in(given.trials),
             sizes=given.sizes,

@@ -18,7 +18,8 @@ CLASSIC = ("resnet20", "resnet32", "resnet44")
 SIZES = (150_000, 400_000, 800_000, 2_300_000)  # parameters, about
 SCOPES = ("uniform", "global")
 
-SCRATCH = replace(BACKBONE, epochs=24, precision="bfloat16", distill=0.7)
+FIRST = replace(BACKBONE, epochs=24, precision="bfloat16", distill=0.7)  # before choices
+SCRATCH = replace(FIRST, learning_rate=0.4)
 # weights that were trained before decay as they do in the backbone of a VI-Net
 TUNED = replace(JOINT, weight_decay=5e-4)
 RECIPES = {
@@ -29,6 +30,15 @@ RECIPES = {
     "tuned": TUNED,
 }
 """By kind; all but ``uncut`` learn from the given network."""
+
+
+SCRATCH_CHOICES: dict[str, dict[str, Any]] = {
+    **{f"learning rate {rate}": {"learning_rate": rate} for rate in (0.1, 0.2, 0.4, 0.8)},
+    "0.2, standardised logits": {"standardize": True},
+}
+PRUNED_CHOICES: dict[str, dict[str, Any]] = {
+    f"learning rate {rate}": {"learning_rate": rate} for rate in (0.05, 0.1, 0.2)
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,19 +108,33 @@ def _pruned(given: str, sizes: Iterable[int]) -> list[Rival]:
     return [rival(given, "pruned", size=size, scope=scope) for scope in SCOPES for size in sizes]
 
 
+TRIED: dict[str, tuple[Rival, dict[str, dict[str, Any]]]] = {
+    "ResNet-20": (Rival(given="", kind="classic", model=CLASSIC[0]), SCRATCH_CHOICES),
+    "narrow, 0.40M": (Rival(given="", kind="narrow", size=SIZES[1]), SCRATCH_CHOICES),
+} | {
+    f"pruned, {scope}, 0.40M": (
+        Rival(given="", kind="pruned", size=SIZES[1], scope=scope),
+        PRUNED_CHOICES,
+    )
+    for scope in SCOPES
+}
+"""What recipes are chosen with: a network of every kind, and what is tried with it."""
+
+
+def choice(given: str, network: str, label: str) -> Rival:
+    """One of the choices."""
+    one, changed = TRIED[network]
+    start = TUNED if one.kind == "pruned" else FIRST
+    return replace(one, given=given, recipe=replace(start, **changed[label]))
+
+
 def _choices(given: str, sizes: Iterable[int]) -> list[Rival]:
     """Recipes of every kind, and scopes of pruning, at one size."""
-    one = rival(given, "pruned", size=SIZES[1])
-    made = [
-        replace(one, scope=scope, recipe=replace(TUNED, learning_rate=rate))
-        for scope in SCOPES
-        for rate in (0.05, 0.1, 0.2)
+    return [
+        choice(given, network, label)
+        for network, (_, changed) in TRIED.items()
+        for label in changed
     ]
-    for change in ({}, {"learning_rate": 0.1}, {"learning_rate": 0.4}, {"standardize": True}):
-        recipe = replace(SCRATCH, **change)
-        made.append(Rival(given=given, kind="classic", model=CLASSIC[0], recipe=recipe))
-        made.append(Rival(given=given, kind="narrow", size=SIZES[1], recipe=recipe))
-    return made
 
 
 PLANS: dict[str, Callable[[str, Iterable[int]], list[Rival]]] = {

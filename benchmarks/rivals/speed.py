@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.rivals.networks import network_of, parameters
 from benchmarks.rivals.plan import PLANS, Rival
@@ -18,6 +20,7 @@ from vinets.data import DataSplit, ImageSource
 from vinets.data.images import Augmentation, Preprocessing
 from vinets.files import write_json
 from vinets.measure import compare, flops, machine
+from vinets.measure.running import limited_threads
 from vinets.models import create_model, load_weights
 from vinets.nn.network import CutNetwork
 from vinets.pipeline.context import CutContext
@@ -32,6 +35,8 @@ CLASSES = {"resnet18": 10, "resnet34": 100}
 LATENTS = 16  # random images of a class that are enough to build heads
 WARMUP = 1  # epochs before training is timed
 RIVALS = ("uncut", "classic", "narrow", "pruned")
+PARTS = ("device", "cpu", "training")
+"""Where speed is measured: in use on the device, in use on one thread of the CPU, in training."""
 
 
 def vinet_architecture(trial: Trial) -> str:
@@ -140,6 +145,7 @@ def trials_in(folders: Iterable[Path]) -> list[Trial]:
 def measure(
     given: str,
     *,
+    parts: Sequence[str],
     weights: Path | None,
     trials: Iterable[Trial],
     sizes: Sequence[int],
@@ -151,7 +157,7 @@ def measure(
     command: str,
     out: Path,
 ) -> None:
-    """Measure all networks on the device, on one thread of the CPU and in training."""
+    """Measure all networks on the device, on one thread of the CPU and in training, or in parts."""
     torch.manual_seed(0)
     classes = CLASSES[given]
     few = random_images(LATENTS * classes, classes)
@@ -159,28 +165,54 @@ def measure(
     every = entries(given, weights, trials, sizes, setup)
     networks = {one.architecture: one.network for one in every}
     example = few.example(batch)
-    on_device = compare(
-        networks, example, batch_sizes=(batch,), device=device, **windows, **formats
-    )
-    alone = compare(networks, example, batch_sizes=(1,), device="cpu", threads=1, **windows)
-    counted = {name: flops(network, example[:1].to(device)) for name, network in networks.items()}
-    rates = training_rates(every, random_images(steps * JOINT.batch_size, classes).to(device))
-    rows = [
-        {
+    rows: dict[str, dict[str, Any]] = {
+        one.architecture: {
             "architecture": one.architecture,
             "kind": one.kind,
             "parameters": _size(one.network),
-            "flops": counted[one.architecture],
-            "device": _speed(on_device[one.architecture][0]),
-            "cpu": _speed(alone[one.architecture][0]),
-            "training": rates[one.architecture],
+            "flops": flops(one.network, example[:1].to(device)),
         }
         for one in every
-    ]
+    }
+    if "device" in parts:
+        options: dict[str, Any] = {"batch_sizes": (batch,), "device": device, **formats}
+        for name, found in compare(networks, example, **options, **windows).items():
+            rows[name]["device"] = _speed(found[0].rates)
+    if "cpu" in parts:
+        for name, rates in thread_rates(networks, example[:1], **windows).items():
+            rows[name]["cpu"] = _speed(rates)
+    if "training" in parts:
+        data = random_images(steps * JOINT.batch_size, classes).to(device)
+        for name, rate in training_rates(every, data).items():
+            rows[name]["training"] = rate
     facts = {"batch": batch, "steps": steps, "windows": windows, "formats": formats}
     record = {"given": given, "command": command, "machine": machine(device), **facts}
-    path = write_json(out / f"speed-{given}.json", record | {"speeds": rows})
+    own = "" if set(parts) == set(PARTS) else f"-{'-'.join(sorted(parts))}"
+    path = write_json(out / f"speed-{given}{own}.json", record | {"speeds": list(rows.values())})
     print(f"{len(rows)} networks in {path.name}")
+
+
+def thread_rates(
+    networks: Mapping[str, nn.Module], image: Tensor, *, repeats: int, seconds: float
+) -> dict[str, list[float]]:
+    """Images per second on one thread of the CPU, one at a time: windows of all networks in turns.
+
+    Seconds are those in which the thread ran. Where it runs alone, they are those of the clock;
+    where others want the same core, the time in which it waits for them does not count.
+    """
+    rates: dict[str, list[float]] = {name: [] for name in networks}
+    with limited_threads(1), torch.no_grad():
+        copies = {name: copy.deepcopy(network).cpu().eval() for name, network in networks.items()}
+        for number in range(1 + repeats):  # the first window warms up
+            for name, network in copies.items():
+                passes, begin, spent = 0, time.thread_time(), 0.0
+                while spent < seconds:
+                    network(image)
+                    passes += 1
+                    spent = time.thread_time() - begin
+                if number:
+                    rates[name].append(passes / spent)
+    return rates
 
 
 def training_rates(every: Sequence[Entry], data: ImageSource, rounds: int = 3) -> dict[str, float]:
@@ -198,5 +230,6 @@ def _size(network: nn.Module) -> int:
     return sum(network.parts().values()) if isinstance(network, CutNetwork) else parameters(network)
 
 
-def _speed(measured: Any) -> dict[str, float]:
-    return {"mean": measured.mean, "std": measured.std, "latency_ms": measured.latency_ms}
+def _speed(rates: Sequence[float]) -> dict[str, float]:
+    facts = {"median": statistics.median(rates), "mean": statistics.fmean(rates)}
+    return facts | {"std": statistics.stdev(rates) if len(rates) > 1 else 0.0}

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.rivals.plan import RECIPES
-from benchmarks.rivals.speed import vinet_architecture, vinet_kind
-from benchmarks.rivals.train import RivalRecord
-from benchmarks.tuning import JOINT
+from benchmarks.rivals.plan import RECIPES, TRIED, choice
+from benchmarks.rivals.speed import CLASSES, PARTS, vinet_architecture, vinet_kind
+from benchmarks.rivals.train import FOLDER, RivalRecord
+from benchmarks.tuning import JOINT, RATES
 from vinets.files import read_json
 from vinets.pipeline.store import TrialRecord
 from vinets.plain import as_plain, changes, from_plain
 from vinets.settings import Recipe, Shaping
+
+if TYPE_CHECKING:
+    from vinets.report import Table
 
 IMAGES = 50_000  # for training, in both of CIFAR's data sets
 
@@ -30,6 +33,7 @@ class Run:
     recipe: str  # what differs from that of its kind, but for epochs
     epochs: int
     accuracy: float  # in [0, 1]
+    uncut: float  # that of the given network
     parameters: int
     seconds: float
     whole: bool  # whether all images were used
@@ -54,12 +58,19 @@ def runs_and_speeds(paths: Iterable[Path]) -> tuple[list[Run], dict[tuple[str, s
         if "rival" in values:
             runs.append(_of_rival(from_plain(RivalRecord, values, str(file))))
         elif "speeds" in values:
-            if any(given == values["given"] for given, _ in speeds):
+            known = {
+                part
+                for (given, _), one in speeds.items()
+                for part in one
+                if given == values["given"]
+            }
+            if twice := known & set(PARTS) & {part for one in values["speeds"] for part in one}:
                 raise ValueError(
-                    f"{file} has speeds of {values['given']} that other results have, too. They "
-                    "compare within one run only: pass one of them."
+                    f"{file} has speeds of {values['given']} ({', '.join(sorted(twice))}) that "
+                    "other results have, too. They compare within one run only: pass one of them."
                 )
-            speeds |= {(values["given"], one["architecture"]): one for one in values["speeds"]}
+            for one in values["speeds"]:
+                speeds.setdefault((values["given"], one["architecture"]), {}).update(one)
         elif values.get("result", {}).get("training"):
             runs.append(_of_trial(from_plain(TrialRecord, values, str(file))))
     return runs, speeds
@@ -68,20 +79,23 @@ def runs_and_speeds(paths: Iterable[Path]) -> tuple[list[Run], dict[tuple[str, s
 def _of_rival(record: RivalRecord) -> Run:
     rival, result = record.rival, record.result
     notes = _differences(rival.recipe, RECIPES[rival.kind]) | _sample(rival)
-    facts = (_text(notes), result.epochs, result.accuracy, result.parameters, result.seconds)
-    whole = not _sample(rival)
-    return Run(rival.given, rival.kind, rival.architecture, *facts, whole)
+    facts = (_text(notes), result.epochs, *_counted(result), not _sample(rival))
+    return Run(rival.given, rival.kind, rival.architecture, *facts)
 
 
 def _of_trial(record: TrialRecord) -> Run:
     trial, result = record.trial, record.result.trained
-    notes = _differences(trial.recipe, JOINT) | changes(trial.tuning) | _sample(trial)
+    usual = replace(JOINT, learning_rate=RATES.get(trial.head, JOINT.learning_rate))
+    notes = _differences(trial.recipe, usual) | changes(trial.tuning) | _sample(trial)
     notes = {"tune": "head"} | notes | _start(trial.shaping)
     if notes["tune"] == "all":
         del notes["tune"]
-    facts = (_text(notes), trial.recipe.epochs, result.accuracy, result.parameters, result.seconds)
-    whole = not _sample(trial)
-    return Run(trial.network, vinet_kind(trial), vinet_architecture(trial), *facts, whole)
+    facts = (_text(notes), trial.recipe.epochs, *_counted(result), not _sample(trial))
+    return Run(trial.network, vinet_kind(trial), vinet_architecture(trial), *facts)
+
+
+def _counted(result: Any) -> tuple[float, float, int, float]:
+    return result.accuracy, result.uncut, result.parameters, result.seconds
 
 
 def _differences(recipe: Recipe, usual: Recipe) -> dict[str, Any]:
@@ -127,9 +141,10 @@ def rows(paths: Iterable[Path]) -> list[dict[str, Any]]:
                 "seeds": len(same),
                 "accuracy": statistics.fmean(accuracies),
                 "std": statistics.stdev(accuracies) if len(same) > 1 else None,
+                "uncut": 100 * first.uncut,
                 "parameters": first.parameters,
-                "device": speed.get("device", {}).get("mean"),
-                "cpu": speed.get("cpu", {}).get("mean"),
+                "device": speed.get("device", {}).get("median"),
+                "cpu": speed.get("cpu", {}).get("median"),
                 "alone_seconds": first.epochs * IMAGES / rate if rate else None,
                 "seconds": statistics.fmean(run.seconds for run in same),
             }
@@ -141,13 +156,37 @@ def rows(paths: Iterable[Path]) -> list[dict[str, Any]]:
             "kind": speed["kind"],
             "network": name,
             "parameters": speed["parameters"],
-            "device": speed["device"]["mean"],
-            "cpu": speed["cpu"]["mean"],
+            "device": speed.get("device", {}).get("median"),
+            "cpu": speed.get("cpu", {}).get("median"),
         }
         for (given, name), speed in speeds.items()
         if (given, name) not in known
     ]
     return sorted(made, key=lambda row: (row["given"], row["parameters"], row["network"]))
+
+
+def choice_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """What was tried on held-out images for the recipes of rivals, and the machine."""
+    from vinets.report import Column, Row, Table
+
+    machine: dict[str, Any] = {}
+    made = []
+    for given in CLASSES:
+        for network, (_, changed) in TRIED.items():
+            row: dict[str, Any] = {"network": network}
+            for label in changed:
+                path = folder / FOLDER / f"{choice(given, network, label).name}.json"
+                if path.is_file():
+                    record = from_plain(RivalRecord, read_json(path), str(path))
+                    row[label] = 100 * record.result.accuracy
+                    section = f"In place of {given}, uncut {100 * record.result.uncut:.2f} %"
+                    machine = record.machine
+            if len(row) > 1:
+                made.append(Row(row, section=section))
+    known = {label for row in made for label in row.values} - {"network"}
+    labels = sorted(known, key=lambda label: (label.startswith("0"), label))  # rates come first
+    columns = (Column("network"), *(Column(label, f"{label}, %", ".2f") for label in labels))
+    return Table("choices", "Recipes of rivals", columns, tuple(made)), machine
 
 
 def table(found: Iterable[Mapping[str, Any]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of the package
 
+from benchmarks.rivals import speed
 from benchmarks.rivals.networks import network_of, parameters, pruned
 from benchmarks.rivals.plan import PLANS, SIZES, Rival, rival
-from benchmarks.rivals.speed import entries, random_images, training_rates
+from benchmarks.rivals.speed import entries, random_images, thread_rates, training_rates
 from benchmarks.rivals.table import rows, table
 from benchmarks.rivals.train import Call, OutOfTimeError, Until, carry_out
 from benchmarks.tuning import early
@@ -144,7 +146,7 @@ def test_rows_are_means_over_seeds_with_the_speed_of_their_architecture(setup, t
         Store(tmp_path).write(TrialRecord(trial, TrialResult(training=facts), {}))
     speeds = [
         {"architecture": name, "kind": "", "parameters": 1, "training": 500.0}
-        | {"device": {"mean": fast}, "cpu": {"mean": 7.0}}
+        | {"device": {"median": fast}, "cpu": {"median": 7.0}}
         for name, fast in (("resnet20", 100.0), ("resnet44", 50.0))
     ]
     write_json(tmp_path / "speed.json", {"given": "resnet18", "speeds": speeds})
@@ -163,6 +165,47 @@ def test_rows_are_means_over_seeds_with_the_speed_of_their_architecture(setup, t
     write_json(tmp_path / "again.json", {"given": "resnet18", "speeds": speeds})
     with pytest.raises(ValueError, match="pass one of them"):
         rows([tmp_path])
+
+
+def test_rates_of_a_thread_are_those_of_its_own_time():
+    class Work(nn.Module):
+        def __init__(self, busy: float, waits: float) -> None:
+            super().__init__()
+            self.busy, self.waits = busy, waits
+
+        def forward(self, image):
+            end = time.thread_time() + self.busy
+            while time.thread_time() < end:
+                pass
+            time.sleep(self.waits)  # as if another process had the core
+            return image
+
+    networks = {"quick": Work(0.001, 0.0), "slow": Work(0.004, 0.0), "disturbed": Work(0.001, 0.01)}
+    rates = thread_rates(networks, torch.zeros(1), repeats=3, seconds=0.02)
+    assert all(len(found) == 3 for found in rates.values())
+    quick, slow, disturbed = (max(found) for found in rates.values())
+    assert quick <= 1000 and slow <= 250  # no pass takes less than its own time
+    assert quick > 2 * slow and disturbed > 2 * slow
+
+
+def test_parts_of_the_speed_lie_in_files_that_meet_in_one_row(monkeypatch, tmp_path):
+    def few(*_):
+        network = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))
+        return [speed.Entry("classic", "resnet20", network, lambda data: len(data) / 500)]
+
+    monkeypatch.setattr(speed, "entries", few)
+    more = {"weights": None, "trials": [], "sizes": [], "device": CPU, "batch": 2, "steps": 1}
+    windows = {"repeats": 1, "seconds": 0.001}
+    for parts in (["cpu"], ["device", "training"]):
+        options = more | {"windows": windows, "formats": {}, "command": "", "out": tmp_path}
+        speed.measure("resnet18", parts=parts, **options)
+    names = {"speed-resnet18-cpu.json", "speed-resnet18-device-training.json"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    (found,) = rows([tmp_path])
+    assert found["cpu"] > 0 and found["device"] > 0 and found["parameters"] == 30_730
+    speed.measure("resnet18", parts=speed.PARTS, **options)
+    (record,) = json.loads((tmp_path / "speed-resnet18.json").read_text())["speeds"]
+    assert set(speed.PARTS) < set(record) and record["training"] == pytest.approx(500)
 
 
 @pytest.mark.slow

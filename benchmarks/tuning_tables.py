@@ -1,0 +1,98 @@
+"""Tables of joint tuning on test images: heads behind the early cuts, products at the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from benchmarks.tuning import EARLY, HEADS, early, size_of_best, variants
+from vinets.experiments.paper import UNCUT, VARIANTS
+from vinets.models import PRESETS
+from vinets.nn.heads import HEADS as KINDS
+from vinets.pipeline.store import Store, TrialRecord
+from vinets.pipeline.trial import Trial
+from vinets.report import Column, Row, Table
+
+TITLES = {"resnet18": "ResNet-18, CIFAR-10", "resnet34": "ResNet-34, CIFAR-100"}
+
+
+def early_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """All heads behind the early cuts, and the machine; heads without a result are left out."""
+    columns = (
+        Column("head"),
+        Column("rate", "learning rate", ".3g"),
+        Column("parameters", "parameters in all", ","),
+        Column("accuracy", "accuracy, %", ".2f", "std"),
+        Column("delta", "Δ to uncut", "+.2f"),
+        Column("behind", "products ahead by", "+.2f", "joint"),
+    )
+    store, rows, machine = Store(folder), [], {}
+    for network, cut in EARLY:
+        planned = [trial for trial in early() if (trial.network, trial.cut) == (network, cut)]
+        found = {
+            head: values
+            for head in HEADS
+            if (values := _over_seeds(store, (t for t in planned if t.head == head)))
+        }
+        for head, values in found.items():
+            machine = values["machine"]
+            row = values | {"head": "products" if head == "vi" else KINDS[head].label}
+            if head != "vi" and "vi" in found:
+                ours = found["vi"]
+                row["behind"] = ours["accuracy"] - values["accuracy"]
+                row["joint"] = (ours["std"] ** 2 + values["std"] ** 2) ** 0.5
+            section = f"{TITLES[network]}, {cut}; uncut {values['uncut']:.2f} %"
+            rows.append(Row(row, section=section, marked=head == "vi"))
+    return Table("early", "Heads behind early cuts", columns, tuple(rows)), machine
+
+
+def variant_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """Products behind the eight cuts of the paper, with its numbers, and the machine."""
+    columns = (
+        Column("network"),
+        Column("preset"),
+        Column("cut"),
+        Column("total", "total, M", ".2f"),
+        Column("accuracy", "accuracy, %", ".2f", "std"),
+        Column("uncut", "uncut, %", ".2f"),
+        Column("delta", "Δ to uncut", "+.2f"),
+    )
+    store, rows, machine = Store(folder), [], {}
+    for name, preset in PRESETS.items():
+        place = (preset.backbone, preset.cut)
+        planned = (trial for trial in variants() if (trial.network, trial.cut) == place)
+        if not (values := _over_seeds(store, planned)):
+            continue
+        machine, theirs = values["machine"], VARIANTS[name]
+        row = values | {"network": name, "preset": size_of_best(preset), "cut": preset.cut}
+        row["total"] = values["parameters"] / 1e6
+        uncut = UNCUT[preset.backbone]["accuracy"]
+        paper = {
+            "total": theirs["total"],
+            "accuracy": theirs["accuracy"],
+            "uncut": uncut,
+            "delta": theirs["accuracy"] - uncut,
+        }
+        rows.append(Row(row, paper, TITLES[preset.backbone]))
+    return Table("variants", "Products at the paper's cuts", columns, tuple(rows)), machine
+
+
+def _over_seeds(store: Store, trials: Iterable[Trial]) -> dict[str, Any]:
+    """Mean and deviation over the seeds that there are; empty where there is none."""
+    records: list[TrialRecord] = [store.record(t) for t in trials if not store.missing([t])]
+    if not records:
+        return {}
+    found = [record.result.trained for record in records]
+    accuracies = [100 * one.accuracy for one in found]
+    first = records[0]
+    return {
+        "rate": first.trial.recipe.learning_rate,
+        "parameters": found[0].parameters,
+        "accuracy": fmean(accuracies),
+        "std": stdev(accuracies) if len(accuracies) > 1 else 0.0,
+        "uncut": 100 * found[0].uncut,
+        "delta": fmean(accuracies) - 100 * found[0].uncut,
+        "machine": dict(first.machine),
+    }
