@@ -19,7 +19,7 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.checks import one_of
 
-ACTIVATIONS = ("abs", "relu", "none")
+ACTIVATIONS = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # slopes below zero; above, it is 1
 
 
 class Monomials(nn.Module):
@@ -171,7 +171,7 @@ class PolynomialLayer(OnMonomials):
         activation: str = "abs",
     ) -> None:
         super().__init__(terms, standardized=standardized)
-        self.activation = one_of("PolynomialLayer", "activation", activation, ACTIVATIONS)
+        self.activation = one_of("PolynomialLayer", "activation", activation, tuple(ACTIVATIONS))
         size = len(terms)
         self.weight = nn.Parameter(torch.randn(count, size) / size**0.5)
         self.bias = nn.Parameter(torch.zeros(count))
@@ -262,6 +262,11 @@ class PolynomialLayer(OnMonomials):
 
     def forward(self, z: Tensor) -> Tensor:
         return self.activated(self.values(z))
+
+    @property
+    def slope(self) -> float:
+        """Of the activation below zero."""
+        return ACTIVATIONS[self.activation]
 
     def activated(self, y: Tensor) -> Tensor:
         """Absolute values, or what stands in their place."""

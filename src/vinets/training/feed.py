@@ -201,7 +201,8 @@ class ViewFeed:
         view = (number - 1) % len(cache.views)
         for index in order.split(min(batch_size, count)):
             taught = cache.teacher_logits[view][index].float() if cache.teacher_logits else None
-            yield cache.views[view][index].float(), cache.labels[index], taught
+            latents = cache.views[view].index_select(0, index)
+            yield latents.float(), cache.labels[index], taught
 
     def held_out(self, batch_size: int) -> Iterator[Step]:
         if len(self.cache.held_labels):

@@ -100,3 +100,40 @@ def test_a_large_batch_is_really_split(monkeypatch):
     seen = []
     found = pieces.by_parts(lambda part: seen.append(len(part)) or part, torch.ones(8, 5), 20)
     assert seen == [3, 3, 2] and torch.equal(found, torch.ones(8, 5))
+
+
+def plain_sums(spatial, h, weight, bias, activation):
+    y = torch.einsum("bps,ns->bpn", h, weight) + bias
+    return torch.einsum("bpn,pn->bn", activation(y), spatial.weight)
+
+
+SLOPES = {-1.0: torch.abs, 0.0: torch.relu, 1.0: lambda y: y}
+
+
+@pytest.mark.parametrize("slope", SLOPES)
+def test_sums_of_forms_and_their_gradients_are_those_of_the_formula(slope, monkeypatch):
+    monkeypatch.setattr(pieces, "CACHED", 60)  # three images at a time, the last part is short
+    draws = torch.Generator().manual_seed(0)
+    spatial = pieces.SpatialSum(5, 4).double()
+    shapes = (8, 4, 3), (5, 3), (5,)
+    given = [torch.randn(s, generator=draws, dtype=torch.float64) for s in shapes]
+    trained = [t.requires_grad_() for t in (*given, spatial.weight)]
+    found = spatial.of_forms(*given, slope)
+    expected = plain_sums(spatial, *given, SLOPES[slope])
+    torch.testing.assert_close(found, expected)
+    ahead = torch.randn(8, 5, generator=draws, dtype=torch.float64)
+    wanted = torch.autograd.grad(expected, trained, ahead)
+    for _ in range(2):  # what is kept for the gradient is not used up by it
+        gradients = torch.autograd.grad(found, trained, ahead, retain_graph=True)
+        torch.testing.assert_close(gradients, wanted)
+
+
+def test_sums_of_forms_follow_autocast():
+    spatial = pieces.SpatialSum(5, 4)
+    h, weight, bias = torch.randn(8, 4, 3), torch.randn(5, 3, requires_grad=True), torch.zeros(5)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = spatial.of_forms(h, weight, bias, -1.0)
+        expected = spatial(torch.nn.functional.linear(h, weight, bias).abs())
+    torch.testing.assert_close(found, expected)
+    found.sum().backward()
+    assert weight.grad.isfinite().all()

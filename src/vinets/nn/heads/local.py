@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
@@ -79,9 +78,7 @@ class LocalPolynomials(PolynomialHead):
         affine = layer.affine(m)  # statistics are those of the whole batch
         if affine is None:
             return self.spatial(layer.activated(layer.values_on(m)))
-        return by_parts(
-            lambda part: self.spatial(layer.activated(F.linear(part, *affine))), m, size
-        )
+        return self.spatial.of_forms(m, *affine, layer.slope)
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()

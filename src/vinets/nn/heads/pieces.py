@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
@@ -23,10 +25,14 @@ def by_parts(run: Callable[[Tensor], Tensor], batch: Tensor, size: int) -> Tenso
     images no longer fit into the cache.
     """
     # a traced batch has no length to compare
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    if traced or not batch.is_cpu:
+    if traced() or not batch.is_cpu:
         return run(batch)
     return torch.cat([run(part) for part in batch.split(max(1, CACHED // size))])
+
+
+def traced() -> bool:
+    """Whether operations are recorded, to be compiled or exported."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 class SpatialSum(nn.Module):
@@ -39,6 +45,63 @@ class SpatialSum(nn.Module):
 
     def forward(self, y: Tensor) -> Tensor:
         return (y * self.weight).sum(1)
+
+    def of_forms(self, h: Tensor, weight: Tensor, bias: Tensor, slope: float) -> Tensor:
+        """Sums of affine forms of ``h`` (B, P, S), those below zero times ``slope`` first."""
+        size = self.weight.numel()
+        if traced() or not h.is_cpu or torch.is_autocast_enabled("cpu"):
+            return by_parts(
+                lambda part: self(F.leaky_relu(F.linear(part, weight, bias), slope)), h, size
+            )
+        images = max(1, CACHED // size)
+        apply: Any = _SumsOfForms.apply  # untyped
+        sums: Tensor = apply(h, weight, bias, self.weight, slope, images)
+        return sums
+
+
+class _SumsOfForms(torch.autograd.Function):
+    """Spatial sums of forms on a CPU, where reading values takes as long as multiplying matrices.
+
+    Of the values (B, P, N) only the forms are kept, and gradients of all parts are added in place.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        h: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        spatial: Tensor,
+        slope: float,
+        images: int,
+    ) -> Tensor:
+        forms, sums = [], []
+        for part in h.split(images):
+            y = F.linear(part, weight, bias)
+            sums.append(F.leaky_relu(y, slope).mul_(spatial).sum(1))
+            forms.append(y)
+        ctx.save_for_backward(h, weight, spatial, *forms)
+        ctx.slope, ctx.images = slope, images
+        return torch.cat(sums)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, weight, spatial, *forms = ctx.saved_tensors
+        to_h: list[Tensor] = []
+        to_weight, to_spatial = torch.zeros_like(weight), torch.zeros_like(spatial)
+        to_bias = torch.zeros_like(weight[:, 0])
+        parts = zip(h.split(ctx.images), forms, grad[:, None].split(ctx.images), strict=True)
+        for part, y, g in parts:
+            # g times the slope at y; the slope times y is the value
+            d = torch.ops.aten.leaky_relu_backward(g, y, ctx.slope, False)
+            to_spatial += (d * y).sum(0)
+            d = d.mul_(spatial).flatten(0, 1)
+            to_bias += d.sum(0)
+            to_weight.addmm_(d.mT, part.flatten(0, 1))
+            if ctx.needs_input_grad[0]:
+                to_h.append((d @ weight).view_as(part))
+        return torch.cat(to_h) if to_h else None, to_weight, to_bias, to_spatial, None, None
 
 
 class Behind(nn.Module):
