@@ -13,12 +13,13 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import LinearPath, SpatialSum, by_parts, numbers
+from vinets.nn.heads.pieces import LinearPath, SpatialSum, by_parts, numbers, traced
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
@@ -78,6 +79,10 @@ class LocalPolynomials(PolynomialHead):
         affine = layer.affine(m)  # statistics are those of the whole batch
         if affine is None:
             return self.spatial(layer.activated(layer.values_on(m)))
+        if traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
+            return by_parts(
+                lambda part: self.spatial(layer.activated(F.linear(part, *affine))), m, size
+            )
         return self.spatial.of_forms(m, *affine, layer.slope)
 
     def parts(self) -> dict[str, int]:

@@ -47,13 +47,11 @@ class SpatialSum(nn.Module):
         return (y * self.weight).sum(1)
 
     def of_forms(self, h: Tensor, weight: Tensor, bias: Tensor, slope: float) -> Tensor:
-        """Sums of affine forms of ``h`` (B, P, S), those below zero times ``slope`` first."""
-        size = self.weight.numel()
-        if traced() or not h.is_cpu or torch.is_autocast_enabled("cpu"):
-            return by_parts(
-                lambda part: self(F.leaky_relu(F.linear(part, weight, bias), slope)), h, size
-            )
-        images = max(1, CACHED // size)
+        """Sums of affine forms of ``h`` (B, P, S), those below zero times ``slope`` first.
+
+        For training on a CPU; there are no gradients of its gradients.
+        """
+        images = max(1, CACHED // self.weight.numel())
         apply: Any = _SumsOfForms.apply  # untyped
         sums: Tensor = apply(h, weight, bias, self.weight, slope, images)
         return sums
