@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.elsewhere import table as heads_elsewhere
+from benchmarks.ideal_study import study_table
 from benchmarks.record import RESULTS, column
 from benchmarks.tuning import choice_table, start_table
 from vinets.files import read_json
@@ -229,6 +230,7 @@ BUILDS: dict[str, dict[str, str]] = {
 BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
 TUNING = {"tuning_choices", "tuning_starts"}  # of stores of trials
+IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
 ELSEWHERE = {"elsewhere_text": "text"}  # the same, by folder
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
@@ -299,6 +301,17 @@ def render_tuning(name: str) -> str:
     return _with_source(table, commands, machine, more)
 
 
+def render_ideals(name: str) -> str:
+    """Where the ideal might matter; places that were not measured have no rows."""
+    table, records = study_table(RESULTS / "tuning" / "ideal", IDEALS[name])
+    lines = []
+    for record in records:
+        places = f"--studies {IDEALS[name]} --out benchmarks/results/tuning/ideal"
+        more = f", {record['seeds']} seeds, mean and deviation"
+        lines += [f"`{record['command']} {places}`", f"{_made_on(record['machine'])}{more}."]
+    return f"{markdown(table)}\n\n<small>{'<br>'.join(lines)}</small>"
+
+
 def render_elsewhere(name: str) -> str:
     """Heads on other data."""
     folder = RESULTS / "elsewhere" / ELSEWHERE[name]
@@ -319,9 +332,12 @@ def _with_source(
     table: Table, commands: Iterable[str], machine: Mapping[str, Any], more: str = ""
 ) -> str:
     """The table, and in small print the commands that made it and on which machine."""
-    made = f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}{more}."
-    lines = "<br>".join([*(f"`{command}`" for command in commands), made])
-    return f"{markdown(table)}\n\n<small>{lines}</small>"
+    lines = [*(f"`{command}`" for command in commands), f"{_made_on(machine)}{more}."]
+    return f"{markdown(table)}\n\n<small>{'<br>'.join(lines)}</small>"
+
+
+def _made_on(machine: Mapping[str, Any]) -> str:
+    return f"{machine.get('gpu') or machine['processor']}, torch {machine['torch']}"
 
 
 def render_calls(name: str) -> str:
@@ -347,6 +363,7 @@ def fill(text: str) -> str:
             (BUILDS, render_builds),
             (PAPER, render_paper),
             (TUNING, render_tuning),
+            (IDEALS, render_ideals),
             (ELSEWHERE, render_elsewhere),
             (CALLS, render_calls),
         )
