@@ -14,7 +14,7 @@ with the largest contrast; against random ones, as many.
         --out benchmarks/results/tuning/ideal
     python -m benchmarks.ideal_study run cifar --weights weights --cifar10 data --cifar100 data \\
         --out benchmarks/results/tuning/ideal --jobs 6
-    python -m benchmarks.ideal_study table benchmarks/results/tuning/ideal
+    python -m benchmarks.ideal_study differences benchmarks/results/tuning/ideal
 
 Results are kept after every training, and the same call goes on where it was stopped. For a look,
 ``--train 20 --test 20 --epochs 1 --seeds 1`` takes a part of the data.
@@ -38,29 +38,23 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
 
 from benchmarks import tuning
+from benchmarks.ideal_heads import draw, hold, mixed
 from vinets.files import read_json, slug, write_json
-from vinets.ideals.choose import choose_ideal, make_ideal
-from vinets.latent.pca import Projection
-from vinets.latent.rescale import Rescale
+from vinets.ideals.choose import choose_ideal
 from vinets.measure import machine
-from vinets.nn.heads import Head, HeadMaps, ProductsHead
-from vinets.nn.heads.units import NormalizedForms, SpatialPatterns, rank_of
+from vinets.nn.heads import ProductsHead
 from vinets.nn.network import CutNetwork, VINet
 from vinets.nn.polynomial import PolynomialLayer
-from vinets.pipeline.build import build, seeded
+from vinets.pipeline.build import build
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.factored import factored_generators
 from vinets.pipeline.setup import Setup, SetupFiles, wrong_answers
 from vinets.pipeline.trial import Trial
-from vinets.pipeline.vanish import find_generators, make_layer
-from vinets.pipeline.variables import Variables, descriptors, project
 from vinets.plain import as_plain
 from vinets.progress import progress_of
-from vinets.settings import Pruning
 from vinets.training import History, fine_tune
 
 if TYPE_CHECKING:
@@ -135,121 +129,6 @@ def ways(study: str, row: str) -> tuple[str, ...]:
     every = STUDIES[study][1]
     # ReLU and products stand at every position
     return tuple(way for way in every if row != "global" or way not in (RELU, PRODUCTS))
-
-
-# --- heads ------------------------------------------------------------------------------------
-
-
-class Mixed(Head):
-    """Products and polynomials at every position, summed with the same patterns.
-
-    Parameters
-    ----------
-    shape, classes, rank : (int, int), int, int
-        Channels and positions of the latents, logits, and patterns over the positions.
-    count : int
-        Products of two forms.
-    rescale, projection, polynomials : Rescale, Projection, PolynomialLayer
-        What makes the other units of the channels at a position.
-    """
-
-    label = "products and polynomials"
-
-    def __init__(
-        self,
-        shape: tuple[int, int],
-        classes: int,
-        rank: int,
-        count: int,
-        rescale: Rescale,
-        projection: Projection,
-        polynomials: PolynomialLayer,
-    ) -> None:
-        super().__init__()
-        channels, positions = shape
-        units = count + len(polynomials.bias)
-        self.forms = NormalizedForms(channels, 2 * count)
-        self.rescale, self.projection, self.polynomials = rescale, projection, polynomials
-        self.spatial = SpatialPatterns(units, positions, rank)
-        self.norm = nn.BatchNorm1d(units)
-        self.linear = nn.Linear(units, classes)
-
-    def forward(self, latents: Tensor) -> Tensor:
-        first, second = self.forms(latents.mT.contiguous()).chunk(2, -1)
-        values = self.polynomials(self.projection(self.rescale(latents).mT))
-        logits: Tensor = self.linear(
-            self.norm(self.spatial(torch.cat([first * second, values], -1)))
-        )
-        return logits
-
-    def parts(self) -> dict[str, int]:
-        """As a folded head would store them: without statistics."""
-        channels = self.forms.weight.shape[1]
-        width, layer = len(self.forms.weight), self.polynomials.weight
-        return {
-            "projection": len(self.projection.bias) * (channels + 1),
-            "coefficients": width * (channels + 1) + layer.numel() + len(layer),
-            "linear": sum(p.numel() for m in (self.spatial, self.linear) for p in m.parameters()),
-        }
-
-    def config(self) -> dict[str, Any]:
-        raise ValueError("a mixed head is trained and tested here, and not saved.")
-
-    def maps(self, shape: tuple[int, int]) -> HeadMaps:
-        raise ValueError("products have no Lipschitz constant.")
-
-
-def mixed(latents: Latents, trial: Trial, components: int, *, drawn: bool) -> Mixed:
-    """Half of the numbers for polynomials of the ideals, or of drawn coefficients."""
-    (channels, positions), classes = latents.shape, latents.n_classes
-    rescale = Rescale.fit(latents.store, "channel", squash=False)
-    h = descriptors(latents, rescale, trial.seed)
-    projecting = replace(trial.projecting, train_projection=True)
-    projection, explained = project(lambda: [h], components, projecting, "unit", trial.seed)
-    points = projection(h).detach()
-    labels = latents.store.labels.to(h.device)
-    ideal = make_ideal(trial.finding, max_degree=2)
-    found = find_generators(
-        Variables(rescale, projection, points, labels, explained, 0.0),
-        latents.fit,
-        latents.check,
-        ideal,
-    )
-    rank = rank_of(latents.shape, trial.shaping)
-    budget = trial.shaping.head_parameters
-    assert budget is not None
-    left = budget - rank * positions - classes  # what units cost
-    own = components * (channels + 1)
-    # as if all monomials occurred: they nearly do
-    each = math.comb(components + 2, 2) + rank + classes
-    keep = max(1, int((left / 2 - own) // (each * classes)))
-    layer = make_layer(found, points, Pruning(keep=keep, monomials=None), local=True).layer
-    assert isinstance(layer, PolynomialLayer)
-    if drawn:
-        draw(layer, trial.seed)
-    polynomials, monomials = layer.weight.shape
-    spent = own + polynomials * (monomials + 1 + rank + classes)
-    count = (left - spent) // (2 * (channels + 1) + rank + classes)
-    with seeded(trial.seed):
-        return Mixed(latents.shape, classes, rank, count, rescale, projection, layer)
-
-
-@torch.no_grad()
-def draw(layer: PolynomialLayer, seed: int) -> None:
-    """Random coefficients in place of those of generators."""
-    layer.draw(torch.Generator().manual_seed(seed))
-    layer.bias.zero_()
-
-
-def hold(head: ProductsHead, count: int) -> None:
-    """Keep the forms of the first products as they are; weight decay only scales them."""
-    forms = head.forms
-    assert isinstance(forms, NormalizedForms)
-    free = torch.arange(head.factors * head.count) % head.count >= count
-    free = free.to(forms.weight)
-    forms.weight.register_hook(lambda gradient: gradient * free[:, None])
-    forms.gain.register_hook(lambda gradient: gradient * free)
-    forms.bias.register_hook(lambda gradient: gradient * free)
 
 
 # --- trainings --------------------------------------------------------------------------------
@@ -465,7 +344,7 @@ def run_group(
         "network": group.trial.network,
         "cut": group.trial.cut,
         "seed": group.trial.seed,
-        "uncut": setup.accuracy,
+        "uncut": setup.sampled(group.trial.sampling).accuracy,
         "identity": as_plain(setup.identity),
         "settings": settings,
         "command": f"python -m benchmarks.ideal_study run {where}",
@@ -530,11 +409,15 @@ def read(folder: Path, study: str) -> tuple[Accuracies, list[dict[str, Any]]]:
     found: Accuracies = {}
     made: list[dict[str, Any]] = []
     for places in PLACES.values():
-        records = []
-        for place in places:
-            trials = [place.trial.change(seed=seed) for seed in range(place.seeds)]
-            paths = [folder / f"{Group(study, place, trial).name}.json" for trial in trials]
-            records += [read_json(path) for path in paths if path.is_file()]
+        wanted = [
+            Group(study, place, place.trial.change(seed=seed))
+            for place in places
+            for seed in range(place.seeds)
+        ]
+        there = [group for group in wanted if (folder / f"{group.name}.json").is_file()]
+        records = [read_json(folder / f"{group.name}.json") for group in there]
+        # all that is compared has the same seeds
+        records = [one for one in records if len(one["results"]) == len(there[0].arms)]
         for record in records:
             for one in record["results"]:
                 key = record["network"], record["cut"], one["row"], one["way"]
@@ -565,7 +448,7 @@ def study_table(folder: Path, study: str) -> tuple[Table, list[dict[str, Any]]]:
 
 
 def differences(folder: Path, study: str) -> list[dict[str, Any]]:
-    """What the ideal is ahead by, in points and in joint deviations over seeds."""
+    """What the ideal is ahead by, and whether by more than two joint deviations over seeds."""
     found, _ = read(folder, study)
     made = []
     for network, cut, row in dict.fromkeys(key[:3] for key in found):
@@ -573,13 +456,15 @@ def differences(folder: Path, study: str) -> list[dict[str, Any]]:
             a, b = (found.get((network, cut, row, way), []) for way in (ideal, other))
             if min(len(a), len(b)) > 1:
                 ahead, joint = fmean(a) - fmean(b), math.hypot(stdev(a), stdev(b))
+                beyond = bool(ahead) and (not joint or abs(ahead) > 2 * joint)
                 made.append(
                     {
                         "place": f"{network} {cut}, {row}",
                         "ideal": ideal,
                         "against": other,
                         "ahead_points": ahead,
-                        "deviations": ahead / joint if joint else math.inf,
+                        "joint_points": joint,
+                        "beyond": beyond,
                     }
                 )
     return made
@@ -608,14 +493,17 @@ def main(words: list[str] | None = None) -> int:
     ):
         ran.add_argument(name, type=int, help=text)
     ran.add_argument("--precision", help="float32 where there is no GPU")
-    shown = tasks.add_parser("table", help="what the ideal is ahead by")
+    shown = tasks.add_parser(
+        "differences", help="what the ideal is ahead by, joint deviation, * beyond two"
+    )
     shown.add_argument("folder", type=Path)
     given = parser.parse_args(words)
-    if given.task == "table":
+    if given.task == "differences":
         for study in STUDIES:
             for one in differences(given.folder, study):
                 place = f"{study}, {one['place']}: {one['ideal']} against {one['against']}"
-                print(f"{place}: {one['ahead_points']:+.2f} ({one['deviations']:+.1f} deviations)")
+                mark = " *" if one["beyond"] else ""
+                print(f"{place}: {one['ahead_points']:+.2f} ({one['joint_points']:.2f}){mark}")
         return 0
     changes = {
         name: getattr(given, name)
