@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.elsewhere import table as heads_elsewhere
+from benchmarks.ideal_study import study_table
 from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
@@ -244,6 +245,7 @@ TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str
     "tuning_variants": (variant_table, "variants", "test", "3 seeds, mean and deviation"),
 }
 RIVALS = {"rivals_choices", "rivals_frontier"}
+IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
 ELSEWHERE = {"elsewhere_text": "text"}  # the same, by folder
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
@@ -327,6 +329,17 @@ def render_rivals(name: str) -> str:
     return _with_source(table, [command], machine, ", one seed, 5,000 held-out images")
 
 
+def render_ideals(name: str) -> str:
+    """Where the ideal might matter; places that were not measured have no rows."""
+    table, records = study_table(RESULTS / "tuning" / "ideal", IDEALS[name])
+    lines = []
+    for record in records:
+        places = f"--studies {IDEALS[name]} --out benchmarks/results/tuning/ideal"
+        more = f", {record['seeds']} seeds, mean and deviation"
+        lines += [f"`{record['command']} {places}`", f"{_machine(record['machine'])}{more}."]
+    return f"{markdown(table)}\n\n<small>{'<br>'.join(lines)}</small>"
+
+
 def render_elsewhere(name: str) -> str:
     """Heads on other data."""
     folder = RESULTS / "elsewhere" / ELSEWHERE[name]
@@ -384,6 +397,7 @@ def fill(text: str) -> str:
             (PAPER, render_paper),
             (TUNING, render_tuning),
             (RIVALS, render_rivals),
+            (IDEALS, render_ideals),
             (ELSEWHERE, render_elsewhere),
             (CALLS, render_calls),
         )
