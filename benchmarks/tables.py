@@ -20,7 +20,7 @@ from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
 from benchmarks.tuning import choice_table, start_table
-from benchmarks.tuning_tables import early_table, variant_table
+from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
@@ -235,13 +235,13 @@ BUILDS: dict[str, dict[str, str]] = {
     "cifar10_local": {"Tiny": "cifar10/tiny-local", "Small": "cifar10/small-local"},
     "cifar10_global": {"Tiny": "cifar10/tiny", "Small": "cifar10/small"},
 }
-BUILDS["cifar10_short"] = BUILDS["cifar10_local"]  # without speeds
 
 # Tables of stores of trials: how it is made, the plan, the folder, and what else is to be said.
 TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str, str]] = {
     "tuning_choices": (choice_table, "choices", "held", "one seed, 5,000 held-out images"),
     "tuning_starts": (start_table, "digits", "digits", "5 seeds, mean and deviation"),
     "tuning_early": (early_table, "early", "test", "3 seeds, mean and deviation"),
+    "tuning_short": (short_table, "early", "test", "3 seeds, mean and deviation"),
     "tuning_variants": (variant_table, "variants", "test", "3 seeds, mean and deviation"),
 }
 RIVALS = {"rivals_choices", "rivals_frontier"}

@@ -9,12 +9,16 @@ from typing import Any
 
 from benchmarks.tuning import EARLY, HEADS, early, size_of_best, variants
 from vinets.experiments.paper import UNCUT, VARIANTS
-from vinets.models import PRESETS
+from vinets.models import PRESETS, create_model
 from vinets.nn.heads import HEADS as KINDS
 from vinets.pipeline.store import Store, TrialRecord
 from vinets.pipeline.trial import Trial
 from vinets.report import Column, Row, Table
 
+WHOLE = {  # parameters of the uncut networks
+    name: sum(p.numel() for p in create_model(name, classes).parameters())
+    for name, classes in (("resnet18", 10), ("resnet34", 100))
+}
 TITLES = {"resnet18": "ResNet-18, CIFAR-10", "resnet34": "ResNet-34, CIFAR-100"}
 
 
@@ -46,6 +50,34 @@ def early_table(folder: Path) -> tuple[Table, dict[str, Any]]:
             section = f"{TITLES[network]}, {cut}; uncut {values['uncut']:.2f} %"
             rows.append(Row(row, section=section, marked=head == "vi"))
     return Table("early", "Heads behind early cuts", columns, tuple(rows)), machine
+
+
+def short_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """The same for a reader in a hurry: heads down, cuts across."""
+    store, machine = Store(folder), {}
+    columns, rows = [Column("network")], {head: {} for head in ("uncut", *reversed(HEADS))}
+    for network, cut in EARLY:
+        key = f"{network} {cut}"
+        columns.append(
+            Column(key, f"{TITLES[network].split(',')[0]}, `{cut}`, %", ".2f", f"{key} std")
+        )
+        columns.append(Column(f"{key} size", "parameters", ","))
+        planned = [trial for trial in early() if (trial.network, trial.cut) == (network, cut)]
+        for head in HEADS:
+            values = _over_seeds(store, (trial for trial in planned if trial.head == head))
+            if not values:
+                continue
+            machine = values["machine"]
+            rows[head] |= {key: values["accuracy"], f"{key} std": values["std"]}
+            rows[head][f"{key} size"] = values["parameters"]
+            rows["uncut"] |= {key: values["uncut"], f"{key} size": WHOLE[network]}
+    names = {"uncut": "uncut", "vi": "VI-Net"} | {k: KINDS[k].label for k in HEADS if k != "vi"}
+    made = [
+        Row({"network": names[head]} | row, marked=head == "vi")
+        for head, row in rows.items()
+        if row
+    ]
+    return Table("short", "Heads behind early cuts", tuple(columns), tuple(made)), machine
 
 
 def variant_table(folder: Path) -> tuple[Table, dict[str, Any]]:
