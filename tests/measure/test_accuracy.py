@@ -130,3 +130,26 @@ X = torch.zeros(4, 3)
 def test_what_cannot_be_evaluated_is_named(given, message):
     with pytest.raises(ValueError, match=message):
         evaluate(nn.Identity(), given, device="cpu")
+
+
+def test_examples_come_in_any_form():
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from vinets.data.sources import as_source
+
+    draws = torch.Generator().manual_seed(0)
+    logits = torch.randn(50, 4, generator=draws)
+    labels = torch.randint(4, (50,), generator=draws)
+    pairs = TensorDataset(logits, labels)
+    forms = [
+        (logits, labels),
+        pairs,
+        DataLoader(pairs, batch_size=7),
+        as_source((logits, labels)),
+        [(logits[:20], labels[:20]), (logits[20:], labels[20:])],
+    ]
+    found = [evaluate(nn.Identity(), form, batch_size=16) for form in forms]
+    assert {one.examples for one in found} == {50}
+    assert len({one.accuracy for one in found}) == 1
+    with pytest.raises(ValueError, match="a pair of tensors, or batches"):
+        evaluate(nn.Identity(), 3)

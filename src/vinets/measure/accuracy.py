@@ -9,12 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 from vinets.checks import parameter_error
+from vinets.data.interface import Source
+from vinets.data.sources import as_source
 from vinets.measure.running import batch_of, placed
 from vinets.plain import as_plain
 from vinets.progress import Progress
-from vinets.running import Inputs, call, each, evaluating, logits_of, resolve_device
+from vinets.running import Inputs, call, device_of, each, evaluating, logits_of, resolve_device
 
 BINS = 15  # of equal width for the largest probability, in the expected calibration error
 
@@ -41,12 +44,13 @@ class Evaluation:
 
 def evaluate(
     network: nn.Module,
-    batches: Iterable[tuple[Inputs, Tensor]],
+    data: Any,
     *,
-    device: str | torch.device,
+    device: str | torch.device | None = None,
+    batch_size: int = 512,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate a classifier on batches, one at a time.
+    """Evaluate a classifier, a batch at a time.
 
     Parameters
     ----------
@@ -54,22 +58,27 @@ def evaluate(
         Returns logits of shape (B, K), or an object with such ``logits``. It runs in eval mode,
         and its training flags stay as they were. If it lies on another device, a copy runs.
         Logits that are NaN make the loss and the calibration error NaN.
-    batches : iterable of (inputs, labels)
-        Inputs are a tensor, or a dict of tensors by argument; labels are integers of shape (B,).
+    data : data source, Dataset, DataLoader, pair of tensors, or iterable of (inputs, labels)
+        Examples, or batches of them. Inputs are a tensor, or a dict of tensors by argument; labels
+        are integers of shape (B,).
+    device : str, torch.device or None, default=None
+        Where to compute; None is where the network lies.
+    batch_size : int, default=512
+        Examples at once, where these are no batches yet.
 
     Examples
     --------
     >>> logits = torch.eye(3)[[0, 1, 2, 2]]
-    >>> result = evaluate(nn.Identity(), [(logits, torch.tensor([0, 1, 2, 1]))], device="cpu")
+    >>> result = evaluate(nn.Identity(), (logits, torch.tensor([0, 1, 2, 1])))
     >>> result.accuracy, result.confusion.tolist()
     (0.75, [[1, 0, 0], [0, 1, 1], [0, 0, 1]])
     """
-    device = resolve_device("evaluate", device)
+    device = device_of(network) if device is None else resolve_device("evaluate", device)
     running = placed(network, device)
     tally: _Tally | None = None
     begin = time.perf_counter()
     with evaluating(running):
-        for batch in batches:
+        for batch in _batches(data, batch_size, device):
             inputs, labels = _pair(batch)
             logits = logits_of(call(running, each(inputs, lambda t: t.to(device))))
             if logits.ndim != 2 or len(logits) != len(labels):
@@ -85,6 +94,19 @@ def evaluate(
     if tally is None:
         raise ValueError("The batches given to evaluate hold no examples. Pass at least one batch.")
     return tally.result(begin)
+
+
+def _batches(data: Any, size: int, device: torch.device) -> Iterable[Any]:
+    """The examples in batches; an iterable of batches as it is."""
+    # of two things, a tuple of inputs and labels is told from two batches by its first
+    examples = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], tuple | list)
+    known = isinstance(data, Source | Dataset | DataLoader) or hasattr(data, "__getitems__")
+    if known or examples:
+        return as_source(data).batches(size, device=device)
+    if not isinstance(data, Iterable):
+        accepted = "a data source, a Dataset, a DataLoader, a pair of tensors, or batches"
+        raise parameter_error("evaluate", "data", accepted, type(data).__name__)
+    return data
 
 
 class _Tally:
