@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,22 @@ from vinets.files import read_json
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
 from vinets.report import Column, ExperimentResult, Row, Table, markdown
+from vinets.search import SearchResult
+from vinets.search.page import finalists_table
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("benchmarks", "networks", "theory", "reproduction", "tuning", "frontier")
+        for name in (
+            "compress",
+            "benchmarks",
+            "networks",
+            "theory",
+            "reproduction",
+            "tuning",
+            "frontier",
+        )
     ),
     ROOT / "README.md",
 )
@@ -246,6 +257,7 @@ TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str
 }
 RIVALS = {"rivals_choices", "rivals_frontier"}
 IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
+SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
 ELSEWHERE = {"elsewhere_text": "text"}  # the same, by folder
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
@@ -340,6 +352,17 @@ def render_ideals(name: str) -> str:
     return f"{markdown(table)}\n\n<small>{'<br>'.join(lines)}</small>"
 
 
+def render_search(name: str) -> str:
+    """Networks that a search trained to the end, and its verdict."""
+    path = RESULTS / "search" / f"{SEARCHES[name]}.json"
+    result = from_plain(SearchResult, read_json(path), path.name)
+    more = f", {result.seconds:.0f} s with other work on the machine"
+    shown = _with_source(
+        finalists_table(result), [shlex.join(result.command)], result.machine, more
+    )
+    return f"{shown}\n\n> {result.verdict}"
+
+
 def render_elsewhere(name: str) -> str:
     """Heads on other data."""
     folder = RESULTS / "elsewhere" / ELSEWHERE[name]
@@ -398,6 +421,7 @@ def fill(text: str) -> str:
             (TUNING, render_tuning),
             (RIVALS, render_rivals),
             (IDEALS, render_ideals),
+            (SEARCHES, render_search),
             (ELSEWHERE, render_elsewhere),
             (CALLS, render_calls),
         )

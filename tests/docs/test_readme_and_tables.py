@@ -87,6 +87,15 @@ def test_the_python_of_the_page_on_tuning_makes_the_best(capsys, monkeypatch):
     assert "x0" in capsys.readouterr().out
 
 
+def test_the_python_of_the_page_on_compressing_finds_a_network(capsys):
+    text = (ROOT / "docs" / "compress.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict = {}
+    exec(compile(block, "compress.md", "exec"), names)
+    assert names["found"].net is not names["model"]
+    assert "parameters" in capsys.readouterr().out
+
+
 def test_the_python_of_the_page_on_theory_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "theory.md").read_text()
