@@ -102,3 +102,16 @@ def test_whoever_fails_lets_the_next_one_try(tmp_path):
     with pytest.raises(RuntimeError):
         lessons.answers("key", lambda: torch.linalg.inv(torch.zeros(2, 2)), 1)
     assert torch.equal(lessons.answers("key", lambda: torch.ones(1, 1), 1), torch.ones(1, 1).half())
+
+
+def test_answers_of_other_trainings_make_room():
+    lessons = Lessons(torch.nn.Identity(), limit=100)
+    asked = []
+
+    def ask():
+        asked.append(1)
+        return torch.zeros(10, 2)  # 40 bytes in half precision
+
+    for key in ("a", "b", "a", "c", "a"):
+        lessons.answers(key, ask, epochs=2)
+    assert len(asked) == 4  # the second "a" was kept, the third gave way to "c"

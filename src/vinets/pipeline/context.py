@@ -42,7 +42,7 @@ class CutContext:
         self.setup, self.progress = setup, progress
         self.cut, self.seed, self.collecting = trial.cut, trial.seed, trial.collecting
         # The uncut network as a teacher of tuned ones; other processes share what it says.
-        self.lessons = Lessons(setup.model, lessons)
+        self.lessons = setup.lessons if lessons is None else Lessons(setup.model, lessons)
         self._variables: dict[Hashable, Variables] = {}
         self._generators: tuple[Hashable, ClassGenerators] | None = None
         self._views: tuple[Hashable, LatentViews] | None = None

@@ -17,6 +17,7 @@ from vinets.progress import Progress, progress_of
 from vinets.running import call, evaluating, logits_of, tensors_of
 from vinets.settings import Sampling
 from vinets.training.history import History
+from vinets.training.lessons import Lessons
 
 CHUNK = 2_000  # examples at once where nothing is trained
 
@@ -93,6 +94,11 @@ class Setup:
     def accuracy(self) -> float:
         """Of the uncut network on the test data."""
         return 1 - len(self.wrong) / len(self.test)
+
+    @cached_property
+    def lessons(self) -> Lessons:
+        """The uncut network as a teacher that is asked once for all that learn from it here."""
+        return Lessons(self.model)
 
     @property
     def parameters(self) -> int:

@@ -48,6 +48,8 @@ class Lessons:
         found = ask().half()
         # all epochs or none: a part of them would be of no use to the next training
         if found.nbytes * epochs <= self.limit:
+            if sum(one.nbytes for one in self._kept.values()) + found.nbytes > self.limit:
+                self._kept.clear()  # those of other seeds or batches
             self._kept[key] = found
         return found
 
