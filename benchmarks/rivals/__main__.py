@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("--sample", type=int, help="images of a class, to try it out")
     train.add_argument("--jobs", type=int, default=1, help="processes side by side")
     train.add_argument("--minutes", type=float, default=7.0, help="when to end, to go on later")
+    train.add_argument("--recorded", action="store_true", help="replay steps on a GPU")
     speed = tasks.add_parser("speed", help="images per second, in turns, random weights")
     speed.add_argument("given", choices=NETWORKS)
     speed.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
@@ -123,7 +124,9 @@ def main(words: Sequence[str] | None = None) -> int:
     end = time.time() + 60 * given.minutes
     with TemporaryDirectory() as lessons:
         shared = Path(lessons)
-        call = Call(places, given.out, shared, str(device), given.jobs, end, command)
+        call = Call(
+            places, given.out, shared, str(device), given.jobs, end, command, given.recorded
+        )
         left = run(chosen(given), call)
     if left:
         print(f"{left} rivals are not done. The same command goes on with them.")

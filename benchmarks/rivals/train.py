@@ -82,6 +82,7 @@ class Call:
     jobs: int
     end: float
     command: str
+    recorded: bool = False  # whether steps are replayed on a GPU
 
     def path(self, rival: Rival) -> Path:
         """Where the result of a rival is kept."""
@@ -150,6 +151,7 @@ def carry_out(rival: Rival, setup: Setup, call: Call, watch: Until) -> str:
             setup.train,
             recipe=replace(rival.recipe, seed=rival.seed),
             teacher=Lessons(setup.model, call.lessons / rival.given),
+            recorded=call.recorded,
             directory=checkpoints,
             device=setup.device,
             progress=watch,
