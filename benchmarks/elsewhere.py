@@ -306,6 +306,7 @@ def main(words: list[str] | None = None) -> int:
     plan.add_argument("--rate", type=float, help="learning rate of the head")
     plan.add_argument("--precision", help="float32 where there is no GPU")
     plan.add_argument("--test", type=int, help="test examples of a class")
+    plan.add_argument("--recorded", action="store_true", default=None, help="replay steps on a GPU")
     shown = tasks.add_parser("table", help="what came of the trials in folders")
     shown.add_argument("folders", type=Path, nargs="+")
     given = parser.parse_args(words)
@@ -323,6 +324,7 @@ def main(words: list[str] | None = None) -> int:
             "precision": given.precision,
             "train": given.train,
             "test": given.test,
+            "recorded": given.recorded,
         }
         changes = {name: value for name, value in asked.items() if value is not None}
         made = trials(given.place, given.seeds, given.heads, **changes)
