@@ -9,18 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, Reading, option
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, TrainingData, option
 from vinets.cli.output import note, print_json, watching
 
 
-@takes(reading=Reading, common=Common)
+@takes(reading=TrainingData, common=Common)
 def compress(
     *,
     model: Annotated[
         str,
-        typer.Argument(help="A folder of vinets train, or the name of a network with --weights."),
+        typer.Argument(help="A folder of vinets train, or a network with --weights: {networks}."),
     ],
-    reading: Reading,
+    reading: TrainingData,
     budget: Annotated[
         list[str],
         option(
@@ -61,7 +61,7 @@ def compress(
     from vinets.report import print_table
 
     wanted = parse_budget(budget)
-    opened, _, split = open_uncut(model, **vars(reading))
+    opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened)
     assert split is not None  # --data is required
     network = opened.network
@@ -72,7 +72,7 @@ def compress(
             plan = Search(network, split, wanted, out, progress=progress, **settings).plan()
         else:
             command = ["vinets", *sys.argv[1:]]
-            settings |= {"out": out, "command": command}
+            settings |= {"out": out, "command": command, "stated": opened.stated}
             result = search_for(network, split, wanted, progress=progress, **settings).result
     if common.json:
         print_json(plan if dry_run else result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,13 +18,33 @@ from vinets.progress import Bars, Lines, Progress, Silent
 @contextmanager
 def watching(quiet: bool) -> Iterator[Progress]:
     """Progress on stderr: bars for a person, lines for a log, nothing if quiet."""
-    if quiet:
-        yield Silent()
-    elif sys.stderr.isatty():
-        with Bars() as bars:
-            yield bars
-    else:
-        yield Lines()
+    with _accuracy_warnings():
+        if quiet:
+            yield Silent()
+        elif sys.stderr.isatty():
+            with Bars() as bars:
+                yield bars
+        else:
+            yield Lines()
+
+
+@contextmanager
+def _accuracy_warnings() -> Iterator[None]:
+    """Say on stderr, in one sentence, that a network is not as good as it should be."""
+    from vinets.pipeline.doubt import AccuracyWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", AccuracyWarning)
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, AccuracyWarning):
+                typer.echo(f"Warning: {message}", err=True)
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def seeded(seed: int) -> None:
