@@ -11,7 +11,7 @@ import typer
 
 from vinets.cli.generate import takes, told
 from vinets.cli.options import CUT, DATA, OUTPUT, RUNNING, Common, TrainingData, cut_of, option
-from vinets.cli.output import note, print_json, watching
+from vinets.cli.output import note, note_normalisation, print_json, watching
 from vinets.settings import BEST, Collecting, TrialSettings
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def build(
     opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened)
     assert split is not None  # --data is required
+    note_normalisation(opened, split, common.quiet)
     if backbone is not None and opened.architecture not in (None, backbone):
         raise ValueError(
             f"{preset} is a {backbone}, and the network given is a {opened.architecture}. Pass "

@@ -10,7 +10,7 @@ import typer
 
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, TrainingData, option
-from vinets.cli.output import note, print_json, watching
+from vinets.cli.output import note, note_normalisation, print_json, watching
 
 
 @takes(reading=TrainingData, common=Common)
@@ -64,6 +64,7 @@ def compress(
     opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened)
     assert split is not None  # --data is required
+    note_normalisation(opened, split, common.quiet)
     network = opened.network
     settings: dict[str, Any] = {"limit": limit, "epochs": epochs, "cuts": cuts}
     settings |= {"seed": common.seed, "device": common.device}

@@ -8,7 +8,7 @@ import typer
 
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, Common, Reading, option
-from vinets.cli.output import print_json, seeded, watching
+from vinets.cli.output import note_normalisation, print_json, seeded, watching
 
 if TYPE_CHECKING:
     from vinets.measure import Evaluation
@@ -48,6 +48,7 @@ def evaluate(
     there = resolve_device("vinets", common.device)
     opened, split = open_with_data(net, **reading.keywords())
     require_weights(opened)
+    note_normalisation(opened, split, common.quiet)
     source = split.test if part == "test" else split.train
     with watching(common.quiet) as progress:
         progress.start(f"evaluating {opened.name}", len(source))

@@ -7,12 +7,16 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from vinets.plain import as_plain
 from vinets.progress import Bars, Lines, Progress, Silent
+
+if TYPE_CHECKING:
+    from vinets.data import DataSplit
+    from vinets.pipeline.opening import Opened
 
 
 @contextmanager
@@ -58,6 +62,20 @@ def note(text: str, quiet: bool = False) -> None:
     """Say something on stderr."""
     if not quiet:
         typer.echo(text, err=True)
+
+
+def note_normalisation(opened: Opened, data: DataSplit, quiet: bool) -> None:
+    """Say how images are normalised, where neither the user nor the folder of a network did."""
+    from vinets.data import ImageSource
+
+    if opened.told_by and isinstance(data.train, ImageSource):
+        used = data.train.preprocessing
+        mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))
+        note(
+            f"Images are normalised as {opened.told_by} tells, by mean {mean} and std {std}; "
+            "--mean and --std change that.",
+            quiet,
+        )
 
 
 def print_json(values: Any) -> None:

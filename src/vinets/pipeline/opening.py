@@ -41,6 +41,7 @@ class Opened:
     preprocessing: Preprocessing | None = None  # how an image becomes an input
     trained: bool = True  # False for random weights
     trained_on: Mapping[str, Any] | None = None  # plain values of pipeline.setup.DataFacts
+    told_by: str = ""  # the library that told how images are normalised, where none was given
     stated: float | None = None  # accuracy on the test part when it was saved
 
 
@@ -186,6 +187,8 @@ def open_with_data(
     elif weights is not None and isinstance(split.train, ImageSource):
         told = normalisation_of(str(spec), opened.network, Path(weights))
         if told is not None and len(told[0]) == split.train.preprocessing.channels:
+            if mean is None and std is None:
+                opened = replace(opened, told_by=str(spec).partition(":")[0])
             mean, std = mean or told[0], std or told[1]
     split = augment_by(normalise_by(split, mean, std), flip, crop)
     check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network

@@ -28,7 +28,7 @@ class Identity:
 
     weights: str  # digest of every number of the uncut network
     data: str  # digest of every example and label, training and test part
-    reading: str = ""  # how images are read, where that is not the data's own way
+    preprocessing: str = ""  # of images, where that is not the data's own way
 
 
 @dataclass(frozen=True)
