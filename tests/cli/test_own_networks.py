@@ -6,12 +6,14 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from vinets.data import digits
 from vinets.files import read_json
-from vinets.models import create_model, load_weights, save_weights, use_file
+from vinets.models import create_model, load_weights, rebuild, save_weights, use_file
 from vinets.models.libraries import file as files
 from vinets.nn import CutNetwork
+from vinets.pipeline.setup import SetupFiles
 
 SOURCE = """
 from pathlib import Path
@@ -167,3 +169,30 @@ def test_weights_come_from_the_option(call, net, trained, folder):
     weights = ["--weights", trained / "weights.safetensors"]
     found = call("evaluate", net, *weights, "--data", "digits", "--json").json()
     assert found["accuracy"] == pytest.approx(np.mean(right.numpy()))
+
+
+def test_a_network_of_a_file_is_compressed(call, net, trained, tmp_path):
+    out = tmp_path / "small"
+    options = ["--data", "digits", "--budget", "params=80%", "--out", out]
+    small = ["--epochs", 1, "--cuts", 1, "--limit", 200]
+    done = call("compress", net, "--weights", trained / "weights.safetensors", *options, *small)
+    assert done.code == 0, done.err
+    assert f"Next: vinets evaluate {out}@{net} --data digits" in done.err
+    assert call("evaluate", f"{out}@{net}", "--data", "digits", "--json").json()["accuracy"] >= 0
+
+
+def test_a_list_of_trials_names_no_code(net, trained, folder):
+    (folder / "ran").unlink(missing_ok=True)
+    files = SetupFiles(net, str(trained / "weights.safetensors"), "digits")
+    with pytest.raises(ValueError, match="may not name code"):
+        files.open("net", torch.device("cpu"))
+    assert not (folder / "ran").exists()
+
+
+def test_options_of_a_record_are_no_paths(net):
+    use_file(net)
+    record = {"library": "file", "name": "my-net.py:MyNet", "options": {"num_classes": 4}}
+    assert rebuild(record).fc.out_features == 4
+    for text in ("w.pt", ["w.pt"], {"path": "w.pt"}):
+        with pytest.raises(ValueError, match="are numbers and lists of numbers"):
+            rebuild({**record, "options": {"num_classes": text}})

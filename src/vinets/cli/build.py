@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vinets.cli.generate import takes, told
-from vinets.cli.options import CUT, DATA, OUTPUT, RUNNING, Common, TrainingData, cut_of, option
+from vinets.cli.options import (
+    CUT,
+    DATA,
+    OUTPUT,
+    RUNNING,
+    Common,
+    TrainingData,
+    cut_of,
+    opened_again,
+    option,
+)
 from vinets.cli.output import note, note_normalisation, print_json, watching
 from vinets.settings import BEST, Collecting, TrialSettings
 
@@ -122,7 +132,8 @@ def build(
         return
     note(str(result.comparison.build), common.quiet)
     print_table(comparison_table(result.comparison))
-    note(f"Saved in {out}. Next: vinets evaluate {out} --data {reading.data}", common.quiet)
+    again = opened_again(out, model)
+    note(f"Saved in {out}. Next: vinets evaluate {again} --data {reading.data}", common.quiet)
 
 
 def _chosen(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, TrainingData, option
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, TrainingData, opened_again, option
 from vinets.cli.output import note, note_normalisation, print_json, watching
 
 
@@ -83,5 +83,5 @@ def compress(
     else:
         print_table(finalists_table(result))
         typer.echo(result.verdict)
-        next_one = f"vinets evaluate {out} --data {reading.data}"
+        next_one = f"vinets evaluate {opened_again(out, model)} --data {reading.data}"
         note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)

@@ -35,6 +35,10 @@ def evaluate(
     With --json the confusion matrix comes along: a row per label, a column per prediction.
 
     Example: vinets evaluate out/vinet --data digits
+
+    A network of your own is named again, for opening a folder runs no file.
+
+    Example: vinets evaluate out/vinet@net.py:MyNet --data digits
     """
     from vinets.checks import one_of
     from vinets.measure import evaluate as measured

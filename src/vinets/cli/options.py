@@ -149,6 +149,18 @@ def integers(option: str, text: str | None) -> tuple[int, ...] | None:
     return values
 
 
+def opened_again(out: Path, model: str) -> str:
+    """How to write the folder of what was made of a network: a file is named again.
+
+    Examples
+    --------
+    >>> opened_again(Path("out"), "base@net.py:MyNet"), opened_again(Path("out"), "resnet18")
+    ('out@net.py:MyNet', 'out')
+    """
+    file = model.rpartition("@")[2]
+    return f"{out}@{file}" if ".py:" in file else str(out)
+
+
 def cut_of(text: str) -> str | int:
     """An index into the cut points, a share of layers such as ``50%``, or a name."""
     try:

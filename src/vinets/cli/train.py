@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, Common, TrainingData, option
+from vinets.cli.options import DATA, OUTPUT, Common, TrainingData, opened_again, option
 from vinets.cli.output import note, print_json, watching
 from vinets.settings import BACKBONE, SMALL, Recipe
 
@@ -68,4 +68,4 @@ def train(
     )
     values = run.test | {"parameters": run.parameters, "seconds": run.seconds}
     print_table(Table("training", f"{model} on {split.name}", columns, (Row(values),)))
-    note(f"Saved in {out}. Next: vinets cuts {out}", common.quiet)
+    note(f"Saved in {out}. Next: vinets cuts {opened_again(out, model)}", common.quiet)

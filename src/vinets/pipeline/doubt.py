@@ -28,7 +28,7 @@ def doubt_about(
     Examples
     --------
     >>> doubt_about("net", 0.107, 1000, 10)[:62]
-    'net is right on 10.7 % of 1,000 examples, hardly more than the '
+    'net is right on 10.7 % of 1,000 examples, hardly more than the'
     >>> doubt_about("net", 0.3, 1000, 10) is None
     True
     """
