@@ -47,7 +47,7 @@ def others(monkeypatch):
         ("evaluate", "'digits', 'cifar10:DIR'"),
         ("evaluate", "'idx:DIR', 'fashion-mnist:DIR'"),
         ("evaluate", "other:THING, a folder of images by class"),
-        ("cuts", "digits_cnn, vit, text_transformer, hf:CLASS, other:THING, timm:NAME"),
+        ("cuts", "digits_cnn, vit, text_transformer, FILE.py:CLASS, hf:CLASS, other:THING, timm"),
         ("export", "onnx or other or torch"),
         ("export", ".onnx or .other or .pt2"),
     ],

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from vinets.data import Augmentation, ImageSource, Preprocessing
+from vinets.data import Augmentation, ImageSource, Preprocessing, digits
+from vinets.data.images import augment_by, normalise_by
 
 GENERATOR = torch.Generator().manual_seed(0)
 IMAGES = torch.randint(256, (23, 3, 10, 12), dtype=torch.uint8, generator=GENERATOR)
@@ -150,3 +151,18 @@ def test_preprocessing_survives_json_and_nothing_else_does():
 def test_bad_images_are_refused_in_one_sentence(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_images_are_normalised_and_augmented_by_choice():
+    data = digits()
+    same = normalise_by(augment_by(data), None)
+    assert same is data
+    changed = augment_by(normalise_by(data, (0.5,), (0.25,)), flip=True, crop=0.25)
+    batch, _ = next(changed.test.batches(4))
+    expected = (changed.test.images[:4].float() / 255 - 0.5) / 0.25
+    torch.testing.assert_close(batch, expected)
+    assert (changed.train.augmentation.padding, changed.train.augmentation.flip) == (2, True)
+    assert changed.test.augmentation is None and data.train.augmentation.flip is False
+    # what is read otherwise is told apart, and what is read alike is not
+    assert len({data.reading, changed.reading, augment_by(data, flip=True).reading}) == 3
+    assert normalise_by(data, (0.5,)).reading == normalise_by(data, (0.5,)).reading

@@ -37,7 +37,7 @@ def test_arrays_of_images_in_any_order_of_axes(tmp_path, stored, channels_first)
     np.testing.assert_array_equal(data.test.labels.numpy(), LABELS)
     held = load_data(f"{x}, {y}").test
     assert held.labels.bincount().tolist() == [1, 1] and held.augmentation is None
-    assert data.train.augmentation == Augmentation(padding=1)
+    assert data.train.augmentation == Augmentation(padding=1, flip=False)
 
 
 def test_arrays_of_features_become_float32(tmp_path):

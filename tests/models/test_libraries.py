@@ -14,6 +14,7 @@ from vinets.models import (
     channel_options,
     create_model,
     load_weights,
+    normalisation_of,
     rebuild,
     save_weights,
     spec_of,
@@ -200,6 +201,17 @@ def test_torchvision_networks_are_made_again(torchvision, tmp_path):
         "name": "squeezenet1_1",
         "options": {"num_classes": 6},
     }
+
+
+def test_libraries_tell_what_weights_were_normalised_by(timm, torchvision):
+    imagenet = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    for spec, told in (
+        ("torchvision:squeezenet1_1", imagenet),
+        ("timm:mobilenetv3_small_050", imagenet),
+        ("timm:vit_tiny_patch16_224", ((0.5,) * 3, (0.5,) * 3)),
+        ("digits_cnn", None),
+    ):
+        assert normalisation_of(spec, create_model(spec, 2)) == told
 
 
 def test_transformers_networks_are_made_again(transformers, tmp_path):

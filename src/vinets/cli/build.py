@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vinets.cli.generate import takes, told
-from vinets.cli.options import CUT, DATA, OUTPUT, RUNNING, Common, Reading, cut_of, option
-from vinets.cli.output import note, print_json, watching
+from vinets.cli.options import (
+    CUT,
+    DATA,
+    OUTPUT,
+    RUNNING,
+    Common,
+    TrainingData,
+    cut_of,
+    opened_again,
+    option,
+)
+from vinets.cli.output import note, note_normalisation, print_json, watching
 from vinets.settings import BEST, Collecting, TrialSettings
 
 if TYPE_CHECKING:
@@ -43,17 +53,17 @@ def _words(name: str) -> str | None:
 
 # the recipe has the seed of the command, and all of the data is used
 @takes(("seed", "train", "test"), {"settings": _words}, settings=DEFAULTS)
-@takes(reading=Reading, common=Common)
+@takes(reading=TrainingData, common=Common)
 def build(
     *,
     model: Annotated[
         str | None,
         typer.Argument(
-            help="A folder of vinets train, or the name of a network with --weights.",
+            help="A folder of vinets train, or a network with --weights: {networks}.",
             show_default="the network of the preset",
         ),
     ] = None,
-    reading: Reading,
+    reading: TrainingData,
     cut: Annotated[str | None, option(DATA, CUT)] = None,
     out: Annotated[Path, option(OUTPUT, "Folder for the VI-Net and its results.")],
     settings: dict[str, dict[str, Any]],
@@ -96,9 +106,10 @@ def build(
     from vinets.report import comparison_table, print_table
 
     model, trial, backbone = _chosen(preset, model, cut, settings, common.seed)
-    opened, _, split = open_uncut(model, **vars(reading))
+    opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened)
     assert split is not None  # --data is required
+    note_normalisation(opened, split, common.quiet)
     if backbone is not None and opened.architecture not in (None, backbone):
         raise ValueError(
             f"{preset} is a {backbone}, and the network given is a {opened.architecture}. Pass "
@@ -112,6 +123,7 @@ def build(
             out,
             baselines=baselines,
             device=common.device,
+            stated=opened.stated,
             command=["vinets", *sys.argv[1:]],
             progress=progress,
         )
@@ -120,7 +132,8 @@ def build(
         return
     note(str(result.comparison.build), common.quiet)
     print_table(comparison_table(result.comparison))
-    note(f"Saved in {out}. Next: vinets evaluate {out} --data {reading.data}", common.quiet)
+    again = opened_again(out, model)
+    note(f"Saved in {out}. Next: vinets evaluate {again} --data {reading.data}", common.quiet)
 
 
 def _chosen(

@@ -9,18 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, Reading, option
-from vinets.cli.output import note, print_json, watching
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, TrainingData, opened_again, option
+from vinets.cli.output import note, note_normalisation, print_json, watching
 
 
-@takes(reading=Reading, common=Common)
+@takes(reading=TrainingData, common=Common)
 def compress(
     *,
     model: Annotated[
         str,
-        typer.Argument(help="A folder of vinets train, or the name of a network with --weights."),
+        typer.Argument(help="A folder of vinets train, or a network with --weights: {networks}."),
     ],
-    reading: Reading,
+    reading: TrainingData,
     budget: Annotated[
         list[str],
         option(
@@ -61,9 +61,10 @@ def compress(
     from vinets.search.page import plan_table
 
     wanted = parse_budget(budget)
-    opened, _, split = open_uncut(model, **vars(reading))
+    opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened)
     assert split is not None  # --data is required
+    note_normalisation(opened, split, common.quiet)
     network = opened.network
     settings: dict[str, Any] = {"limit": limit, "epochs": epochs, "cuts": cuts}
     settings |= {"seed": common.seed, "device": common.device}
@@ -72,7 +73,7 @@ def compress(
             plan = Search(network, split, wanted, out, progress=progress, **settings).plan()
         else:
             command = ["vinets", *sys.argv[1:]]
-            settings |= {"out": out, "command": command}
+            settings |= {"out": out, "command": command, "stated": opened.stated}
             found = search_for(network, split, wanted, progress=progress, **settings)
     if common.json:
         print_json(plan if dry_run else found.result)
@@ -82,5 +83,5 @@ def compress(
     else:
         print_table(found.table)
         typer.echo(str(found))
-        next_one = f"vinets evaluate {out} --data {reading.data}"
+        next_one = f"vinets evaluate {opened_again(out, model)} --data {reading.data}"
         note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)

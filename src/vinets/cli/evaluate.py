@@ -8,7 +8,7 @@ import typer
 
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, Common, Reading, option
-from vinets.cli.output import print_json, seeded, watching
+from vinets.cli.output import note_normalisation, print_json, seeded, watching
 
 if TYPE_CHECKING:
     from vinets.measure import Evaluation
@@ -20,7 +20,10 @@ def evaluate(
     *,
     net: Annotated[
         str,
-        typer.Argument(help="A folder of vinets build or vinets train, or a name with --weights."),
+        typer.Argument(
+            help="A folder of vinets build or vinets train, or a network with --weights: "
+            "{networks}."
+        ),
     ],
     reading: Reading,
     part: Annotated[str, option(DATA, "Part of the data: test or train.")] = "test",
@@ -32,9 +35,14 @@ def evaluate(
     With --json the confusion matrix comes along: a row per label, a column per prediction.
 
     Example: vinets evaluate out/vinet --data digits
+
+    A network of your own is named again, for opening a folder runs no file.
+
+    Example: vinets evaluate out/vinet@net.py:MyNet --data digits
     """
     from vinets.checks import one_of
     from vinets.measure import evaluate as measured
+    from vinets.pipeline.doubt import warn_of_doubt
     from vinets.pipeline.opening import open_with_data, require_weights
     from vinets.report import print_table
     from vinets.running import resolve_device
@@ -42,14 +50,16 @@ def evaluate(
     seeded(common.seed)
     one_of("vinets", "part", part, ("test", "train"))
     there = resolve_device("vinets", common.device)
-    opened, split = open_with_data(net, **vars(reading))
+    opened, split = open_with_data(net, **reading.keywords())
     require_weights(opened)
+    note_normalisation(opened, split, common.quiet)
     source = split.test if part == "test" else split.train
     with watching(common.quiet) as progress:
         progress.start(f"evaluating {opened.name}", len(source))
         batches = source.batches(batch_size, device=there)
         found = measured(opened.network, batches, device=there, progress=progress)
-    classes = list(opened.classes or source.classes)
+        classes = list(opened.classes or source.classes)
+        warn_of_doubt(opened.name, found.accuracy, found.examples, len(classes), opened.stated)
     if common.json:
         facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
         print_json(facts | found.to_dict())

@@ -25,6 +25,7 @@ Shape = Annotated[
         DATA, "Shape of one input, such as 3,32,32.", show_default="what the network was made for"
     ),
 ]
+KNOWN = "that of the network where it is known, else that of the training images"
 CUT = "Name or index of a cut (see vinets cuts), or a share: 50%."
 
 
@@ -66,6 +67,64 @@ class Reading:
             min=0,
         ),
     ] = 0
+    mean: Annotated[
+        str | None,
+        option(
+            DATA,
+            "Mean of pixels in [0, 1] by which images are normalised, such as 0.485,0.456,0.406.",
+            show_default=KNOWN,
+        ),
+    ] = None
+    std: Annotated[
+        str | None, option(DATA, "Their standard deviation.", show_default="as for --mean")
+    ] = None
+
+    def keywords(self) -> dict[str, Any]:
+        """What :func:`vinets.pipeline.opening.open_with_data` takes."""
+        read = {"mean": numbers("--mean", self.mean), "std": numbers("--std", self.std)}
+        return vars(self) | read
+
+
+@dataclass(frozen=True)
+class TrainingData(Reading):
+    """Where data to train on comes from, and how it is augmented."""
+
+    flip: Annotated[
+        bool | None,
+        option(
+            DATA,
+            "Mirror every second image in training.",
+            "--flip/--no-flip",
+            show_default="yes for CIFAR and Fashion-MNIST, else no",
+        ),
+    ] = None
+    crop: Annotated[
+        float | None,
+        option(
+            DATA,
+            "Shift images in training by up to this share of the shorter side; 0 for no crops.",
+            show_default="0.125",
+        ),
+    ] = None
+
+
+def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """Numbers with commas in between; None where nothing was given.
+
+    Examples
+    --------
+    >>> numbers("--mean", "0.5,0.4,0.5")
+    (0.5, 0.4, 0.5)
+    """
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"{option} must be numbers with commas in between, one a channel or one for all, "
+            f"such as 0.485,0.456,0.406. Got {text!r} instead."
+        ) from None
 
 
 def integers(option: str, text: str | None) -> tuple[int, ...] | None:
@@ -88,6 +147,18 @@ def integers(option: str, text: str | None) -> tuple[int, ...] | None:
             f"Got {text!r} instead."
         )
     return values
+
+
+def opened_again(out: Path, model: str) -> str:
+    """How to write the folder of what was made of a network: a file is named again.
+
+    Examples
+    --------
+    >>> opened_again(Path("out"), "base@net.py:MyNet"), opened_again(Path("out"), "resnet18")
+    ('out@net.py:MyNet', 'out')
+    """
+    file = model.rpartition("@")[2]
+    return f"{out}@{file}" if ".py:" in file else str(out)
 
 
 def cut_of(text: str) -> str | int:

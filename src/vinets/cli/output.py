@@ -4,26 +4,51 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from vinets.plain import as_plain
 from vinets.progress import Bars, Lines, Progress, Silent
 
+if TYPE_CHECKING:
+    from vinets.data import DataSplit
+    from vinets.pipeline.opening import Opened
+
 
 @contextmanager
 def watching(quiet: bool) -> Iterator[Progress]:
     """Progress on stderr: bars for a person, lines for a log, nothing if quiet."""
-    if quiet:
-        yield Silent()
-    elif sys.stderr.isatty():
-        with Bars() as bars:
-            yield bars
-    else:
-        yield Lines()
+    with _accuracy_warnings():
+        if quiet:
+            yield Silent()
+        elif sys.stderr.isatty():
+            with Bars() as bars:
+                yield bars
+        else:
+            yield Lines()
+
+
+@contextmanager
+def _accuracy_warnings() -> Iterator[None]:
+    """Say on stderr, in one sentence, that a network is not as good as it should be."""
+    from vinets.pipeline.doubt import AccuracyWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", AccuracyWarning)
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, AccuracyWarning):
+                typer.echo(f"Warning: {message}", err=True)
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def seeded(seed: int) -> None:
@@ -37,6 +62,20 @@ def note(text: str, quiet: bool = False) -> None:
     """Say something on stderr."""
     if not quiet:
         typer.echo(text, err=True)
+
+
+def note_normalisation(opened: Opened, data: DataSplit, quiet: bool) -> None:
+    """Say how images are normalised, where neither the user nor the folder of a network did."""
+    from vinets.data import ImageSource
+
+    if opened.told_by and isinstance(data.train, ImageSource):
+        used = data.train.preprocessing
+        mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))
+        note(
+            f"Images are normalised as {opened.told_by} tells, by mean {mean} and std {std}; "
+            "--mean and --std change that.",
+            quiet,
+        )
 
 
 def print_json(values: Any) -> None:

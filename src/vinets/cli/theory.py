@@ -46,7 +46,7 @@ def theory(
     *,
     model: Annotated[
         str,
-        typer.Argument(help="A folder of vinets train, or the name of a network with --weights."),
+        typer.Argument(help="A folder of vinets train, or a network with --weights: {networks}."),
     ],
     cut: Annotated[str | None, option(DATA, CUT, show_default="that of --vinet")] = None,
     vinet: Annotated[
@@ -128,7 +128,7 @@ def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, DataSplit
 
     if reading.data is not None and reading.shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")
-    reads = vars(reading) | {"shape": integers("--shape", reading.shape)}
+    reads = reading.keywords() | {"shape": integers("--shape", reading.shape)}
     del reads["examples"]  # of the draw for margins, not of opening
     opened, example, split = open_uncut(model, **reads)
     require_weights(opened)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, Common, Reading, option
+from vinets.cli.options import DATA, OUTPUT, Common, TrainingData, opened_again, option
 from vinets.cli.output import note, print_json, watching
 from vinets.settings import BACKBONE, SMALL, Recipe
 
@@ -26,11 +26,11 @@ def _words(name: str) -> str:
 
 
 @takes(WITHOUT, {"recipe": _words}, recipe=Recipe)
-@takes(("weights",), reading=Reading, common=Common)
+@takes(("weights",), reading=TrainingData, common=Common)
 def train(
     *,
     model: Annotated[str, option(DATA, "{networks}.")],
-    reading: Reading,
+    reading: TrainingData,
     out: Annotated[Path, option(OUTPUT, "Folder for the network.")],
     recipe: dict[str, Any],
     common: Common,
@@ -44,12 +44,16 @@ def train(
     Example: vinets train --model digits_cnn --data digits --out out/base
     """
     from vinets.data import load_data
+    from vinets.data.images import augment_by, normalise_by
     from vinets.pipeline.scratch import recipe_for, train_into
     from vinets.plain import as_plain
     from vinets.report import Column, Row, Table, print_table
 
     chosen = replace(recipe_for(model), **recipe, seed=common.seed)
     split = load_data(reading.data, seed=reading.split_seed, size=reading.size)
+    told = reading.keywords()
+    split = normalise_by(split, told["mean"], told["std"])
+    split = augment_by(split, reading.flip, reading.crop)
     with watching(common.quiet) as progress:
         run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
     if common.json:
@@ -64,4 +68,4 @@ def train(
     )
     values = run.test | {"parameters": run.parameters, "seconds": run.seconds}
     print_table(Table("training", f"{model} on {split.name}", columns, (Row(values),)))
-    note(f"Saved in {out}. Next: vinets cuts {out}", common.quiet)
+    note(f"Saved in {out}. Next: vinets cuts {opened_again(out, model)}", common.quiet)

@@ -58,7 +58,7 @@ def image_folder(
     channels : int, default=3
         3 for red, green and blue, 1 for grey.
     augmentation : Augmentation or None, default=None
-        None takes :meth:`Augmentation.for_size`.
+        None takes :meth:`Augmentation.for_size`: crops, and no flips.
     memory_limit : int, default=8 GiB
         Most bytes that the pixels may take.
     progress : callable or None, default=None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.checks import one_of, parameter_error
-from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device
+from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device, Source
 from vinets.data.labels import Pair, as_labels, class_names, positive_int
 from vinets.plain import as_plain, from_plain
 
@@ -111,8 +111,11 @@ class Augmentation:
 
     @classmethod
     def for_size(cls, size: tuple[int, int]) -> Augmentation:
-        """Flips, and crops shifted by up to an eighth of the shorter side."""
-        return cls(padding=min(size) // 8)
+        """Crops shifted by up to an eighth of the shorter side.
+
+        There are no flips: of letters, digits or traffic signs they make something else.
+        """
+        return cls(padding=min(size) // 8, flip=False)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """What happens to each of ``count`` images: (count, 3) of top, left and flipped.
@@ -234,6 +237,63 @@ def image_split(
     preprocessing = preprocessing or Preprocessing.from_images(train[0])
     training = ImageSource(*train, classes, preprocessing, augmentation)
     return DataSplit(name, training, ImageSource(*test, training.classes, preprocessing))
+
+
+def normalise_by(
+    data: DataSplit, mean: tuple[float, ...] | None = None, std: tuple[float, ...] | None = None
+) -> DataSplit:
+    """The same images, normalised by another mean or deviation; one number is for all channels.
+
+    Examples
+    --------
+    >>> from vinets.data import digits
+    >>> normalise_by(digits(), (0.5,), (0.5,)).test.preprocessing.mean
+    (0.5,)
+    """
+    if mean is None and std is None:
+        return data
+    own = _image_source(data, "mean (--mean) and std (--std)").preprocessing
+    mean, std = (_for_channels(v, own.channels) for v in (mean or own.mean, std or own.std))
+    given = replace(own, mean=mean, std=std)
+    train, test = (_read_by(part, given) for part in (data.train, data.test))
+    return replace(data, train=train, test=test, reading=f"{data.reading}{mean} {std} ")
+
+
+def _for_channels(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    return values * channels if len(values) == 1 else values
+
+
+def _read_by(source: Source, preprocessing: Preprocessing) -> Source:
+    if not isinstance(source, ImageSource):
+        return source
+    augmentation = source.augmentation
+    return ImageSource(source.images, source.labels, source.classes, preprocessing, augmentation)
+
+
+def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = None) -> DataSplit:
+    """The same images, augmented otherwise: whether they are mirrored, how far crops are shifted.
+
+    The shift is a share of the shorter side; None leaves what the data has.
+    """
+    if flip is None and crop is None:
+        return data
+    train = _image_source(data, "flip (--flip) and crop (--crop)")
+    side = min(train.images.shape[2:])
+    given = train.augmentation or Augmentation(padding=0, flip=False)
+    if crop is not None:
+        if not 0 <= crop < 1:
+            raise parameter_error("augment_by", "crop", "a share in [0, 1)", crop)
+        given = replace(given, padding=round(crop * side))
+    if flip is not None:
+        given = replace(given, flip=flip)
+    changed = ImageSource(train.images, train.labels, train.classes, train.preprocessing, given)
+    return replace(data, train=changed, reading=f"{data.reading}{given} ")
+
+
+def _image_source(data: DataSplit, options: str) -> ImageSource:
+    if not isinstance(data.train, ImageSource):
+        raise ValueError(f"{options} are for images, and {data.name} has none. Leave them out.")
+    return data.train
 
 
 def _normalized(images: Tensor, moments: Tensor) -> Tensor:

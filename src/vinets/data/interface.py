@@ -120,3 +120,4 @@ class DataSplit:
     name: str
     train: Source
     test: Source
+    reading: str = ""  # how images are read, where that is not the data's own way

@@ -56,7 +56,8 @@ def text_folder(
     places = {label: place for place, label in enumerate(sorted(labels))}
     return DataSplit(
         folder.resolve().name,
-        *(_source(lines, numbers, places, length) for lines in (train, test)),
+        _source(train, numbers, places, length),
+        _source(test, numbers, places, length),
     )
 
 

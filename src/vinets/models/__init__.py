@@ -1,10 +1,18 @@
 """Networks to start from: by name, made again from a record, and with weights from a file."""
 
 from vinets.models.libraries.base import LIBRARIES, Library, libraries
+from vinets.models.libraries.file import use_file
 from vinets.models.presets import PRESETS, Preset, preset
 from vinets.models.resnet import ResNet, resnet18, resnet20, resnet32, resnet34, resnet44, resnet56
 from vinets.models.small import DigitsNet, digits_cnn
-from vinets.models.sources import channel_options, create_model, rebuild, source_of, spec_of
+from vinets.models.sources import (
+    channel_options,
+    create_model,
+    normalisation_of,
+    rebuild,
+    source_of,
+    spec_of,
+)
 from vinets.models.transformer import TextTransformer, VisionTransformer
 from vinets.models.weights import load_weights, save_weights
 
@@ -22,6 +30,7 @@ __all__ = [
     "digits_cnn",
     "libraries",
     "load_weights",
+    "normalisation_of",
     "preset",
     "rebuild",
     "resnet18",
@@ -33,4 +42,5 @@ __all__ = [
     "save_weights",
     "source_of",
     "spec_of",
+    "use_file",
 ]

@@ -2,8 +2,9 @@
 
 A record is a plain dict ``{"library": ..., "name": ..., "options": ...}``, to be written as JSON
 beside the weights; it holds no weights and no code. It may come from a file that nobody vouches
-for: the library is one that is registered here, the name is a plain word that the library looks up
-in its own list, and options that would fetch weights or code are refused.
+for: the library is one that is registered here, the name is a word that the library looks up in its
+own list, or among the files that were named in this process, and options that would fetch weights
+or code are refused.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import difflib
 import json
 import reprlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from vinets.checks import optional_positive_int, parameter_error
-from vinets.models.libraries.base import LIBRARIES, Library, libraries
+from vinets.models.libraries.base import LIBRARIES, Library, Normalisation, libraries
 
 ModelRecord: TypeAlias = dict[str, Any]
 """The keys library, name and options; plain JSON values."""
@@ -48,7 +50,9 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
         or ``"text_transformer"``;
         ``"timm:NAME"`` and ``"torchvision:NAME"``, which need the extra ``vision``; or
         ``"hf:CLASS"``, a class of transformers such as ``"hf:ViTForImageClassification"``, which
-        needs the extra ``hf``. Other packages may add to these, see :class:`vinets.models.Library`.
+        needs the extra ``hf``; or ``"path/file.py:NAME"``, a class or function in a file of your
+        own, which is run; it is given ``num_classes`` if it takes that. Other packages may add to
+        these, see :class:`vinets.models.Library`.
     num_classes : int or None, default=None
         Outputs of the last layer; None leaves the default of the network.
     **options
@@ -89,6 +93,17 @@ def channel_options(spec: str, channels: int) -> dict[str, Any]:
     return library.with_channels(name, channels)
 
 
+def normalisation_of(
+    spec: str, model: nn.Module, weights: Path | None = None
+) -> Normalisation | None:
+    """Mean and deviation of pixels in [0, 1] that weights of a network by name were made for.
+
+    None where its library does not tell.
+    """
+    library, _ = _parsed(spec)
+    return library.normalisation(model, weights)
+
+
 def spec_of(source: ModelRecord) -> str:
     """The name for :func:`create_model` of the network that a record describes.
 
@@ -114,16 +129,11 @@ def rebuild(source: ModelRecord) -> nn.Module:
 
 def _parsed(spec: str) -> tuple[Library, str]:
     known = libraries()
-    by_name = [library for library in known if not library.prefix]
-    if isinstance(spec, str):
-        prefix, _, name = spec.partition(":")
-        for library in known:
-            if name and library.prefix == prefix:
-                return library, name
-        for library in by_name:
-            if spec in library.names():
-                return library, spec
-    names = [name for library in by_name for name in library.names()]
+    for library in known if isinstance(spec, str) else ():
+        name = library.parse(spec)
+        if name is not None:
+            return library, name
+    names = [name for library in known if not library.prefix for name in library.names()]
     near = difflib.get_close_matches(str(spec), names, n=2)
     hint = f"The nearest names are {', '.join(near)}." if near else ""
     accepted = ", ".join(library.written for library in known)
@@ -201,8 +211,9 @@ def _checked_record(source: Any) -> ModelRecord:
     if not isinstance(library, str) or library not in LIBRARIES:
         known = ", ".join(each.name for each in libraries())
         raise refused(f"a record whose library is one of {known}", library)
-    if not isinstance(name, str) or not name.replace("_", "").replace(".", "").isalnum():
-        raise refused("a record whose name has letters, digits, dots and underscores only", name)
+    if not isinstance(name, str):
+        raise refused("a record whose name is a text of letters, digits, dots and the like", name)
+    LIBRARIES[library]().check(name)
     kept = _plain(options)
     if not isinstance(kept, dict):
         raise refused("a record whose options are a dict of plain JSON values", options)

@@ -11,6 +11,7 @@ from torch import nn
 from vinets.data.images import Preprocessing
 from vinets.files import write_json
 from vinets.models import load_weights, rebuild, save_weights
+from vinets.models.libraries.file import UnnamedFile
 from vinets.models.sources import ModelRecord
 from vinets.nn.files import read_description
 from vinets.nn.network import example_inputs
@@ -51,6 +52,8 @@ def read_uncut(folder: Path) -> UncutNetwork:
         given = values["preprocessing"]
         preprocessing = None if given is None else Preprocessing.from_dict(given)
         model = rebuild(source)
+    except UnnamedFile:
+        raise  # it says what to do
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"{path} does not describe a network that this release can make: {error}"

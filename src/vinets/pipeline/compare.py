@@ -47,6 +47,7 @@ def compare_heads(
     *,
     baselines: bool = False,
     device: torch.device | str = "auto",
+    stated: float | None = None,
     command: Sequence[str] = (),
     progress: Progress | str | None = "auto",
 ) -> BuildResult:
@@ -70,11 +71,14 @@ def compare_heads(
         Train and measure the other heads on the same latents as well.
     device : str or torch.device, default="auto"
         Where to work.
+    stated : float or None, default=None
+        Accuracy that the network is known to have; there is a warning if it is far below.
     command : sequence of str
         Kept in the results, for the record.
     """
     on = resolve_device("compare_heads", device)
     setup, store = Setup(UNCUT, model, data, on), Store(out)
+    setup.warn_of_doubt(stated)
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)

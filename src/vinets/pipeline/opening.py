@@ -12,13 +12,21 @@ from torch import nn
 
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
 from vinets.data.formats import Size
-from vinets.models import channel_options, create_model, load_weights, spec_of
+from vinets.data.images import augment_by, normalise_by
+from vinets.models import (
+    channel_options,
+    create_model,
+    load_weights,
+    normalisation_of,
+    spec_of,
+    use_file,
+)
 from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, example_inputs
 from vinets.nn.uncut import DESCRIPTION, read_uncut
 from vinets.pipeline.setup import DataFacts
 from vinets.plain import as_plain
-from vinets.running import call, evaluating, tensors_of
+from vinets.running import call, evaluating, logits_of, tensors_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +41,8 @@ class Opened:
     preprocessing: Preprocessing | None = None  # how an image becomes an input
     trained: bool = True  # False for random weights
     trained_on: Mapping[str, Any] | None = None  # plain values of pipeline.setup.DataFacts
+    told_by: str = ""  # the library that told how images are normalised, where none was given
+    stated: float | None = None  # accuracy on the test part when it was saved
 
 
 def open_network(
@@ -47,13 +57,18 @@ def open_network(
     ----------
     spec : str or Path
         A folder that ``vinets train`` or ``save_pretrained`` wrote, or a name for
-        :func:`vinets.models.create_model`.
+        :func:`vinets.models.create_model`. A network in a file of your own is named again when its
+        folder is opened, ``"out/net@path/file.py:NAME"``: folders have no file run.
     weights : str, Path or None, default=None
         A safetensors file, for a name.
     num_classes, channels : int or None, default=None
         Of the data, for a name; None leaves the default of the network.
     """
     folder, name = Path(spec).expanduser(), str(spec)
+    before, at, file = name.rpartition("@")
+    if at and not folder.exists() and Path(before).expanduser().is_dir():
+        use_file(file)
+        folder = Path(before).expanduser()
     if folder.is_dir():
         if weights is not None:
             raise ValueError(f"{folder} has its own weights. Leave out the weights.")
@@ -62,7 +77,7 @@ def open_network(
     if folder.exists() or (":" not in name and "/" in name):
         raise FileNotFoundError(
             f"{spec} is not a folder. Pass one that vinets train or vinets build wrote, or the "
-            "name of a network with its weights."
+            "name of a network with its weights, which may be path/file.py:CLASS."
         )
     fitted = {} if channels is None else channel_options(name, channels)
     model = create_model(name, num_classes, **fitted)
@@ -78,9 +93,18 @@ def _open_folder(folder: Path) -> Opened:
         record, given = network.record, network.record.preprocessing
         preprocessing = None if given is None else Preprocessing.from_dict(given)
         known = None if record.source is None else spec_of(record.source)
-        return Opened(name, network, known, record.inputs, record.classes, preprocessing)
+        return Opened(
+            name,
+            network,
+            known,
+            record.inputs,
+            record.classes,
+            preprocessing,
+            stated=_share(record.notes.get("accuracy")),
+        )
     if (folder / DESCRIPTION).is_file():
         uncut = read_uncut(folder)
+        test = uncut.training.get("test")
         return Opened(
             name,
             uncut.model.eval(),
@@ -89,11 +113,18 @@ def _open_folder(folder: Path) -> Opened:
             uncut.classes,
             uncut.preprocessing,
             trained_on=uncut.training.get("data"),
+            stated=_share(test.get("accuracy") if isinstance(test, Mapping) else None),
         )
     raise FileNotFoundError(
         f"{folder} holds no network: neither {DESCRIPTION} of vinets train nor {CONFIG} of "
         "vinets build is there."
     )
+
+
+def _share(value: Any) -> float | None:
+    """A number in [0, 1] of a file that nobody vouches for, else None."""
+    sound = isinstance(value, float | int) and 0 <= value <= 1
+    return float(value) if sound else None
 
 
 def open_with_data(
@@ -103,10 +134,15 @@ def open_with_data(
     weights: str | Path | None = None,
     split_seed: int = 0,
     size: Size = None,
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
+    flip: bool | None = None,
+    crop: float | None = None,
 ) -> tuple[Opened, DataSplit]:
     """Open a network and the data it is used on, and check that they fit.
 
-    Images are normalised as the network knows it, whatever the statistics of this data are.
+    Images are normalised by ``mean`` and ``std``, else as the network knows it from its training,
+    else as the library of a network with weights tells, else by the statistics of this data.
 
     Parameters
     ----------
@@ -118,6 +154,10 @@ def open_with_data(
         Seed of the test split, where the data has none of its own.
     size : (H, W), int or None, default=None
         Size of the images in a folder.
+    mean, std : tuple of float or None, default=None
+        Of pixels in [0, 1], one number a channel or one for all.
+    flip, crop
+        As for :func:`vinets.data.images.augment_by`.
 
     Raises
     ------
@@ -144,7 +184,14 @@ def open_with_data(
     if opened.preprocessing is not None:
         train, test = (_normalised(s, opened.preprocessing) for s in (split.train, split.test))
         split = replace(split, train=train, test=test)
-    check_inputs(opened, split.train.example())  # now that it is normalised for this network
+    elif weights is not None and isinstance(split.train, ImageSource):
+        told = normalisation_of(str(spec), opened.network, Path(weights))
+        if told is not None and len(told[0]) == split.train.preprocessing.channels:
+            if mean is None and std is None:
+                opened = replace(opened, told_by=str(spec).partition(":")[0])
+            mean, std = mean or told[0], std or told[1]
+    split = augment_by(normalise_by(split, mean, std), flip, crop)
+    check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
     return opened, split
 
 
@@ -229,11 +276,11 @@ def _normalised(source: Source, preprocessing: Preprocessing) -> Source:
     return ImageSource(source.images, source.labels, source.classes, preprocessing, augmentation)
 
 
-def check_inputs(opened: Opened, example: Inputs) -> None:
-    """Raise unless the network takes inputs like ``example``."""
+def check_inputs(opened: Opened, example: Inputs, classes: int | None = None) -> None:
+    """Raise unless the network takes inputs like ``example``, and has so many outputs."""
     try:
         with evaluating(opened.network):
-            call(opened.network, example)
+            output = call(opened.network, example)
     # what layers raise for a shape that they do not take; anything else is no matter of shapes
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
@@ -241,6 +288,11 @@ def check_inputs(opened: Opened, example: Inputs) -> None:
         raise ValueError(
             f"{opened.name} does not take inputs of shape {shapes}: {reason}."
         ) from None
+    if classes is not None and logits_of(output).shape[-1] != classes:
+        raise ValueError(
+            f"{opened.name} has {logits_of(output).shape[-1]} outputs, and the data has {classes} "
+            "classes. Pass the data that it was trained for."
+        )
 
 
 def example_for(opened: Opened, shape: tuple[int, ...] | None) -> Inputs:

@@ -80,7 +80,7 @@ def train_into(
     setup, folder = Setup(model, opened.network, data, on), Path(out)
     # the weights to begin with need no digest: they follow from the seed of the recipe
     settings = {"model": model, "recipe": changes(recipe)}
-    Store(folder).reserve({".": settings}, {model: Identity("", facts.content)})
+    Store(folder).reserve({".": settings}, {model: Identity("", facts.content, data.reading)})
     history = train_classifier(
         setup.model,
         setup.train,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.labels import choose_per_class
 from vinets.fingerprint import fingerprint
 from vinets.models import channel_options, create_model, load_weights
+from vinets.pipeline.doubt import warn_of_doubt
 from vinets.progress import Progress, progress_of
 from vinets.running import call, evaluating, logits_of, tensors_of
 from vinets.settings import Sampling
@@ -28,6 +29,7 @@ class Identity:
 
     weights: str  # digest of every number of the uncut network
     data: str  # digest of every example and label, training and test part
+    preprocessing: str = ""  # of images, where that is not the data's own way
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ class Setup:
     @cached_property
     def identity(self) -> Identity:
         """What results of it are kept with."""
-        return Identity(fingerprint(*self.model.state_dict().values()), identify(self.data))
+        weights = fingerprint(*self.model.state_dict().values())
+        return Identity(weights, identify(self.data), self.data.reading)
 
     @cached_property
     def wrong(self) -> tuple[int, ...]:
@@ -100,6 +103,11 @@ class Setup:
         """The uncut network as a teacher that is asked once for all that learn from it here."""
         return Lessons(self.model)
 
+    def warn_of_doubt(self, stated: float | None = None) -> None:
+        """Warn if the uncut network is near chance, or far below what was stated."""
+        classes = len(self.test.classes)
+        warn_of_doubt("The uncut network", self.accuracy, len(self.test), classes, stated)
+
     @property
     def parameters(self) -> int:
         """Of the uncut network."""
@@ -112,11 +120,11 @@ class Setup:
         if sampling not in self._parts:
             # chosen by the same seed for trials of every seed, so that these compare
             wanted = ((self.data.train, sampling.train), (self.data.test, sampling.test))
-            parts = (
+            train, test = (
                 part if most is None else part.subset(choose_per_class(part.labels, most, 0))
                 for part, most in wanted
             )
-            some = DataSplit(self.data.name, *parts)
+            some = replace(self.data, train=train, test=test)
             self._parts[sampling] = Setup(self.name, self.model, some, self.device)
         return self._parts[sampling]
 
@@ -137,6 +145,11 @@ class SetupFiles:
                 f"{self.weights} is not there. Pass the folder with the weights of {self.model}, "
                 f"or make them: vinets train --model {self.model} --data {self.data} --out DIR "
                 "writes DIR/weights.safetensors."
+            )
+        if ".py:" in self.model:
+            raise ValueError(
+                f"A list of trials may not name code, and has {self.model}. Name it in a command "
+                "or a script instead."
             )
         data = load_data(self.data)
         source, fitted = data.train, {}

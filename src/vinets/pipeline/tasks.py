@@ -102,12 +102,15 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         history = _train(context, trial, network, checkpoints)
         folded = network.folded()
         wrong = _tested(context, trial, folded)
-    if trial.save:
-        _save(folded, folder / trial.save)
     kept, parts = history.kept, folded.parts()
     setup = context.setup
+    accuracy = 1 - len(wrong) / len(setup.test)
+    if trial.save:
+        notes = folded.record.notes | {"accuracy": accuracy}
+        folded.record = replace(folded.record, notes=notes)
+        _save(folded, folder / trial.save)
     facts = TrainingFacts(
-        accuracy=1 - len(wrong) / len(setup.test),
+        accuracy=accuracy,
         uncut=setup.accuracy,
         train_accuracy=kept.accuracy,
         loss=kept.loss,

@@ -101,7 +101,7 @@ class Search:
             most = max(1, limit // len(train.classes))
             train = train.subset(choose_per_class(train.labels, most, seed))
         on = resolve_device("compress", device)
-        self.setup = Setup("uncut", model, DataSplit(data.name, train, held), on)
+        self.setup = Setup("uncut", model, DataSplit(data.name, train, held, data.reading), on)
         self.store = Store(folder)
         self.start = start_trial(len(train), seed)
         example = each(data.train.example(), lambda tensor: tensor.to(on))
@@ -337,6 +337,7 @@ def compress(
     cuts: int = CUTS,
     seed: int = 0,
     device: torch.device | str = "auto",
+    stated: float | None = None,
     command: Sequence[str] = (),
     progress: Progress | str | None = "auto",
 ) -> Compressed:
@@ -367,6 +368,8 @@ def compress(
         Of the last round.
     cuts : int, default=10
         How many are tried, at most.
+    stated : float or None, default=None
+        Accuracy that the network is known to have; there is a warning if it is far below.
 
     Returns
     -------
@@ -390,6 +393,7 @@ def compress(
             device=device,
             progress=progress,
         )
+        search.setup.warn_of_doubt(stated)
         search.prepare()
         tried, uncut = search.finish(search.run())
         chosen, met = search.choose(tried)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, TypeAlias
 
 from torch import nn
 
+from vinets.checks import parameter_error
 from vinets.registry import Registry
 
 Options: TypeAlias = dict[str, Any]
 """Arguments of a network by name: plain JSON values where they come from a record."""
+
+Normalisation: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and standard deviation, one number a channel."""
 
 LIBRARIES: Registry[type[Library]] = Registry("library", "vinets.models.libraries")
 
@@ -30,6 +36,23 @@ class Library(ABC):
         super().__init_subclass__(**more)
         if "name" in vars(cls):
             LIBRARIES.add(cls.name, cls)
+
+    def parse(self, spec: str) -> str | None:
+        """The name in ``spec`` if that is written as this library writes its networks."""
+        if not self.prefix:
+            return spec if spec in self.names() else None
+        prefix, _, name = spec.partition(":")
+        return name if name and prefix == self.prefix else None
+
+    def check(self, name: str) -> None:
+        """Raise for a name, perhaps of a file that nobody vouches for, that cannot be meant."""
+        if not name.replace("_", "").replace(".", "").isalnum():
+            raise parameter_error(
+                "rebuild",
+                "source",
+                "a record whose name has letters, digits, dots and underscores only",
+                reprlib.repr(name),
+            )
 
     @abstractmethod
     def names(self) -> Iterable[str]:
@@ -59,6 +82,13 @@ class Library(ABC):
         """Options that fit a network to images of so many channels, where it has one for that."""
         return {}
 
+    def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
+        """Mean and deviation of pixels in [0, 1] that weights of ``model`` were made for.
+
+        None where that is not known; ``weights`` is the file that they were read from.
+        """
+        return None
+
     def spec(self, name: str) -> str:
         """What to give to ``create_model`` for the network ``name``."""
         return f"{self.prefix}:{name}" if self.prefix else name
@@ -71,6 +101,15 @@ class Library(ABC):
 def libraries() -> list[Library]:
     """One of each, by prefix: the same order whichever file was imported first."""
     return sorted((kind() for kind in LIBRARIES.values()), key=lambda library: library.prefix)
+
+
+def pair_of(mean: Any, std: Any) -> Normalisation | None:
+    """Both as floats; None unless they are lists of numbers, one for each channel."""
+    try:
+        found = tuple(float(m) for m in mean), tuple(float(s) for s in std)
+    except (TypeError, ValueError):
+        return None
+    return found if len(found[0]) == len(found[1]) > 0 else None
 
 
 def imported(module: str, needing: str, extra: str) -> ModuleType:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from torch import nn
 
-from vinets.models.libraries.base import Library, Options, imported, unknown
+from vinets.models.libraries.base import (
+    Library,
+    Normalisation,
+    Options,
+    imported,
+    pair_of,
+    unknown,
+)
 from vinets.models.libraries.torchvision import import_torchvision
 
 
@@ -43,6 +51,12 @@ class Timm(Library):
         }
         for options in ({**known, **shaping}, known):  # some networks take no image size
             yield name, {key: value for key, value in options.items() if value is not None}
+
+    def normalisation(self, model: Any, weights: Path | None) -> Normalisation | None:
+        settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
+        if not isinstance(settings, dict):
+            return None
+        return pair_of(settings.get("mean"), settings.get("std"))
 
     def with_channels(self, name: str, channels: int) -> Options:
         return {} if channels == 3 else {"in_chans": channels}

@@ -5,13 +5,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vinets.models.libraries.base import Library, Options, imported, unknown
+from vinets.models.libraries.base import (
+    Library,
+    Normalisation,
+    Options,
+    imported,
+    pair_of,
+    unknown,
+)
 
 
 class Torchvision(Library):
@@ -46,6 +54,17 @@ class Torchvision(Library):
         for name, home in _homes().items():
             if home == file:
                 yield name, options
+
+    def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
+        source = getattr(model, "vinets_source", None)
+        models: Any = importlib.import_module("torchvision.models")
+        if not isinstance(source, dict):
+            return None
+        try:  # weights are described here, and fetched elsewhere
+            transform = models.get_model_weights(source["name"]).DEFAULT.transforms()
+        except (AttributeError, ValueError):  # not all networks have published weights
+            return None
+        return pair_of(getattr(transform, "mean", None), getattr(transform, "std", None))
 
 
 def _homes() -> dict[str, str]:

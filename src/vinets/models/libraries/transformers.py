@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from torch import nn
 
 from vinets.checks import parameter_error
-from vinets.models.libraries.base import Library, Options, imported, unknown
+from vinets.files import read_json
+from vinets.models.libraries.base import (
+    Library,
+    Normalisation,
+    Options,
+    imported,
+    pair_of,
+    unknown,
+)
 from vinets.models.libraries.torchvision import import_torchvision
 from vinets.models.sources import nested_items, without_fetching
+
+PROCESSOR = "preprocessor_config.json"  # lies beside the weights of a published network
 
 
 class Transformers(Library):
@@ -56,6 +67,15 @@ class Transformers(Library):
         if not isinstance(config, dict):
             raise parameter_error("create_model", "config", "a dict", config, "See its to_dict().")
         return {**options, "config": {**config, "num_labels": count}}
+
+    def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
+        beside = None if weights is None else weights.parent / PROCESSOR
+        if beside is None or not beside.is_file():
+            return None
+        told = read_json(beside)
+        if not isinstance(told, dict) or told.get("do_normalize") is False:
+            return None
+        return pair_of(told.get("image_mean"), told.get("image_std"))
 
 
 def _without_others(name: str, config: Options) -> None:

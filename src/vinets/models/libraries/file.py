@@ -1,0 +1,141 @@
+"""Networks in files of the user's own.
+
+A file is run because the user named it, in :func:`vinets.models.create_model` or :func:`use_file`,
+and never because a record does: a record keeps the name of the file, and is looked up among those
+that were named in this process.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from vinets.checks import parameter_error
+from vinets.models.libraries.base import Library, Options
+
+WRITTEN = re.compile(r"(.+\.py):(\w+)")
+IN_RECORDS = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
+
+_named: dict[str, Callable[..., Any]] = {}
+
+
+class UnnamedFile(ValueError):
+    """A record is of a network in a file that the user did not name."""
+
+
+class File(Library):
+    """``path/file.py:NAME``, a class or a function that returns a network."""
+
+    name = "file"
+    prefix = "FILE.py"
+    written = "FILE.py:CLASS"
+
+    def parse(self, spec: str) -> str | None:
+        return use_file(spec) if WRITTEN.fullmatch(spec) else None
+
+    def check(self, name: str) -> None:
+        if not IN_RECORDS.fullmatch(name):
+            raise parameter_error(
+                "rebuild", "source", "a record whose name is FILE.py:CLASS", repr(name[:80])
+            )
+        if name not in _named:
+            raise UnnamedFile(
+                f"This network is {name}, and a file is run only if you name it: write "
+                f"FOLDER@{name} for the folder, with the path of the file, or call "
+                "vinets.models.use_file before."
+            )
+
+    def names(self) -> Iterable[str]:
+        return _named
+
+    def build(self, name: str, options: Options) -> nn.Module:
+        # Records choose the options, and a text may be a path to read from.
+        if not all(_numbers(value) for value in options.values()):
+            raise ValueError("the options of a network in a file are numbers and lists of numbers")
+        make = _named[name]
+        taken = inspect.signature(make).parameters.values()
+        if not any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in taken):
+            options = {key: value for key, value in options.items() if key != "num_classes"}
+        model = make(**options)
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"it gave {type(model).__name__}, and a torch.nn.Module is wanted")
+        return model
+
+    def spec(self, name: str) -> str:
+        return name
+
+    def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
+        return iter(())  # create_model leaves a record; other objects may have any arguments
+
+
+def use_file(spec: str) -> str:
+    """Run a file of your own, so that saved networks that name it can be opened.
+
+    Parameters
+    ----------
+    spec : str
+        ``"path/file.py:NAME"``, of a class or a function that returns a network.
+
+    Returns
+    -------
+    str
+        ``"file.py:NAME"``, by which records know it.
+    """
+    written = WRITTEN.fullmatch(spec) if isinstance(spec, str) else None
+    if written is None:
+        raise parameter_error("use_file", "spec", "written as path/file.py:CLASS", spec)
+    path, name = Path(written[1]).expanduser().resolve(), written[2]
+    if not path.is_file():
+        raise FileNotFoundError(f"{written[1]} does not exist or is not a file.")
+    module = _run(path, path.stat().st_mtime_ns)
+    made = getattr(module, name, None)
+    if not callable(made) or isinstance(made, nn.Module):
+        near = difflib.get_close_matches(name, _makers(module), n=3, cutoff=0)
+        hint = f" It has {', '.join(near)}." if near else ""
+        raise ValueError(f"{written[1]} has no class or function {name}.{hint}")
+    key = f"{path.name}:{name}"
+    _named[key] = made
+    return key
+
+
+def _makers(module: ModuleType) -> list[str]:
+    own = (v for v in vars(module).values() if getattr(v, "__module__", None) == module.__name__)
+    return [value.__name__ for value in own if inspect.isclass(value) or inspect.isfunction(value)]
+
+
+@lru_cache
+def _run(path: Path, changed: int) -> ModuleType:
+    """The module in a file; a file that did not change runs once."""
+    # A name that no import statement can mean, so that the module hides no other.
+    name = f"vinets file {path}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # it ends in .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # as dataclasses need it
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # what it imports may lie beside it
+    try:
+        # Not by the loader, whose cache tells files apart by the second and by their size.
+        code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        exec(code, vars(module))
+    except Exception as error:
+        del sys.modules[name]
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
+        raise ValueError(f"{path} could not be run: {reason}.") from error
+    return module
+
+
+def _numbers(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_numbers, value))
+    return value is None or isinstance(value, bool | int | float)

@@ -1,0 +1,198 @@
+"""A network in a file of the user's own, from the command line."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.data import digits
+from vinets.files import read_json
+from vinets.models import create_model, load_weights, rebuild, save_weights, use_file
+from vinets.models.libraries import file as files
+from vinets.nn import CutNetwork
+from vinets.pipeline.setup import SetupFiles
+
+SOURCE = """
+from pathlib import Path
+from torch import nn
+from {sizes} import WIDTH
+
+Path(__file__).with_name("ran").touch()
+
+class MyNet(nn.Module):
+    def __init__(self, num_classes=10):
+        super().__init__()
+        self.conv = nn.Conv2d(1, WIDTH, 3)
+        self.relu = nn.ReLU()
+        self.pool = nn.MaxPool2d(2)
+        self.fc = nn.Linear(9 * WIDTH, num_classes)
+
+    def forward(self, x):
+        return self.fc(self.pool(self.relu(self.conv(x))).flatten(1))
+
+def three():
+    return MyNet(3)
+
+def nothing():
+    return 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_named(monkeypatch):
+    """Every command starts in a process where no file was named yet."""
+    monkeypatch.setattr(files, "_named", {})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "widths_of_my_net.py").write_text("WIDTH = 8\n")
+    (folder / "my-net.py").write_text(SOURCE.format(sizes="widths_of_my_net"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def net(folder):
+    return f"{folder / 'my-net.py'}:MyNet"
+
+
+@pytest.fixture(scope="module")
+def trained(folder, call, net):
+    """Trained by the command line, too."""
+    out = folder / "base"
+    options = ["--data", "digits", "--epochs", 4, "--quiet", "--out", out]
+    assert call("train", "--model", net, *options).code == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def made(folder, call, net, trained, build_options):
+    """A VI-Net, from the file and its weights."""
+    out = folder / "vinet"
+    options = [*build_options, "--cut", "relu"]
+    done = call("build", net, "--weights", trained / "weights.safetensors", *options, "--out", out)
+    assert done.code == 0, done.err
+    return out
+
+
+def test_what_was_built_of_a_file_is_used_like_any_other(call, made, net, tmp_path):
+    again = f"{made}@{net}"
+    results = call("evaluate", again, "--data", "digits", "--json").json()
+    (ours,) = read_json(made / "results.json")["comparison"]["networks"]
+    assert results["accuracy"] == pytest.approx(ours["accuracies"][0], abs=1e-3)
+    file = tmp_path / "net.pt2"
+    assert call("export", again, "--out", file, "--json").json()["path"] == str(file)
+    test = digits().test
+    image = tmp_path / "image.png"
+    pytest.importorskip("PIL.Image").fromarray(test.images[0, 0].numpy()).save(image)
+    (told,) = call("predict", again, image, "--json").json()["predictions"]
+    assert len(told["classes"]) == 3
+    options = ["--batch-sizes", 2, "--seconds", 0.01, "--repeats", 2, "--json"]
+    both = call("bench", net, again, *options).json()["networks"]
+    assert [one["name"] for one in both] == [net, "vinet"]
+
+
+def test_a_trained_folder_is_cut_and_studied(call, trained, made, net):
+    uncut = f"{trained}@{net}"
+    names = [p["name"] for p in call("cuts", uncut, "--json").json()["points"]]
+    assert names == ["conv", "relu", "pool", "fc"]
+    by_name = call("cuts", net, "--shape", "1,8,8", "--json").json()["points"]
+    assert [p["name"] for p in by_name] == names
+    assert call("theory", uncut, "--vinet", made, "--json").code == 0
+
+
+def test_opening_a_folder_runs_no_file(refused, made, trained, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)  # where a file of that name lies
+    (folder / "ran").unlink()
+    for saved, command in ((made, "export"), (made, "evaluate"), (trained, "evaluate")):
+        more = ["--out", tmp_path / "x.onnx"] if command == "export" else ["--data", "digits"]
+        told = refused(command, saved, *more)
+        assert "a file is run only if you name it: write FOLDER@my-net.py:MyNet" in told
+    assert not (folder / "ran").exists()
+
+
+def test_a_name_in_the_file_that_was_not_given_is_not_called(refused, made, net):
+    told = refused("evaluate", f"{made}@{net.replace('MyNet', 'three')}", "--data", "digits")
+    assert "This network is my-net.py:MyNet" in told
+
+
+def test_python_opens_it_once_the_file_is_named(made, net):
+    with pytest.raises(ValueError, match="a file is run only if you name it"):
+        CutNetwork.from_pretrained(made)
+    assert use_file(net) == "my-net.py:MyNet"
+    assert CutNetwork.from_pretrained(made).record.source["options"] == {"num_classes": 10}
+
+
+def test_a_network_may_choose_its_outputs_itself(refused, folder, tmp_path):
+    spec = f"{folder / 'my-net.py'}:three"
+    model = create_model(spec, 10)
+    assert model.fc.out_features == 3
+    save_weights(model, tmp_path / "w.safetensors")
+    told = refused("evaluate", spec, "--weights", tmp_path / "w.safetensors", "--data", "digits")
+    assert "has 3 outputs, and the data has 10 classes" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("my-net.py:Mynet", "has no class or function Mynet. It has MyNet"),
+        ("no.py:MyNet", "does not exist"),
+        ("my-net.py:nothing", "it gave int, and a torch.nn.Module is wanted"),
+        ("broken.py:MyNet", "could not be run: ZeroDivisionError: division by zero"),
+        ("my-net.py", "path/file.py:CLASS"),
+    ],
+)
+def test_files_that_make_no_network_are_told(refused, folder, name, told):
+    (folder / "broken.py").write_text("1 / 0\n")
+    assert told in refused("cuts", folder / name, "--shape", "1,8,8")
+
+
+def test_a_file_that_changed_runs_again(folder, tmp_path):
+    copy = tmp_path / "my-net.py"
+    shutil.copy(folder / "my-net.py", copy)
+    assert create_model(f"{copy}:MyNet").fc.in_features == 72
+    text = copy.read_text().replace("WIDTH, 3)", "16, 3)").replace("9 * WIDTH", "9 * 16")
+    copy.write_text(text)
+    assert create_model(f"{copy}:MyNet").fc.in_features == 144
+
+
+def test_weights_come_from_the_option(call, net, trained, folder):
+    use_file(net)
+    model = create_model(net, 10)
+    load_weights(model, trained / "weights.safetensors")
+    test = digits().test
+    right = model.eval()(test.preprocessing(test.images)).argmax(1) == test.labels
+    weights = ["--weights", trained / "weights.safetensors"]
+    found = call("evaluate", net, *weights, "--data", "digits", "--json").json()
+    assert found["accuracy"] == pytest.approx(np.mean(right.numpy()))
+
+
+def test_a_network_of_a_file_is_compressed(call, net, trained, tmp_path):
+    out = tmp_path / "small"
+    options = ["--data", "digits", "--budget", "params=80%", "--out", out]
+    small = ["--epochs", 1, "--cuts", 1, "--limit", 200]
+    done = call("compress", net, "--weights", trained / "weights.safetensors", *options, *small)
+    assert done.code == 0, done.err
+    assert f"Next: vinets evaluate {out}@{net} --data digits" in done.err
+    assert call("evaluate", f"{out}@{net}", "--data", "digits", "--json").json()["accuracy"] >= 0
+
+
+def test_a_list_of_trials_names_no_code(net, trained, folder):
+    (folder / "ran").unlink(missing_ok=True)
+    files = SetupFiles(net, str(trained / "weights.safetensors"), "digits")
+    with pytest.raises(ValueError, match="may not name code"):
+        files.open("net", torch.device("cpu"))
+    assert not (folder / "ran").exists()
+
+
+def test_options_of_a_record_are_no_paths(net):
+    use_file(net)
+    record = {"library": "file", "name": "my-net.py:MyNet", "options": {"num_classes": 4}}
+    assert rebuild(record).fc.out_features == 4
+    for text in ("w.pt", ["w.pt"], {"path": "w.pt"}):
+        with pytest.raises(ValueError, match="are numbers and lists of numbers"):
+            rebuild({**record, "options": {"num_classes": text}})

@@ -1,0 +1,146 @@
+"""How images are normalised and augmented, by choice and by what networks know."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from vinets.data import load_data
+from vinets.files import read_json
+from vinets.models import create_model, save_weights
+from vinets.models.libraries.timm import import_timm
+from vinets.pipeline.opening import open_with_data
+
+WRONG = ["--mean", "0.999", "--std", "0.001"]
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Two classes of coloured images in folders."""
+    image = pytest.importorskip("PIL.Image")
+    folder, random = tmp_path_factory.mktemp("reading") / "pictures", np.random.default_rng(0)
+    for name, level in (("dark", 60), ("light", 160)):
+        (folder / name).mkdir(parents=True)
+        for i in range(20):
+            pixels = random.integers(level, level + 40, (32, 32, 3), dtype=np.uint8)
+            image.fromarray(pixels).save(folder / name / f"{i}.png")
+    return folder
+
+
+def test_a_network_that_is_normalised_wrongly_is_told_of(call, base, tmp_path, build_options):
+    weights = ["digits_cnn", "--weights", base / "weights.safetensors"]
+    fine = call("evaluate", *weights, "--data", "digits", "--quiet")
+    assert fine.code == 0 and fine.err == ""
+    wrong = call("evaluate", *weights, "--data", "digits", "--quiet", "--json", *WRONG)
+    assert wrong.json()["accuracy"] < 0.2
+    assert wrong.err.startswith("Warning: digits_cnn is right on ") and "--mean" in wrong.err
+    assert wrong.err.count("\n") == 1
+    out = ["--quiet", "--out", tmp_path / "vinet"]
+    built = call("build", *weights, *build_options, *WRONG, *out)
+    assert built.code == 0
+    assert built.err.startswith("Warning: The uncut network is right on ")
+    assert built.err.count("Warning") == 1
+
+
+def test_compress_tells_of_a_network_that_guesses(call, base, tmp_path):
+    weights = ["digits_cnn", "--weights", base / "weights.safetensors"]
+    small = ["--epochs", 1, "--cuts", 1, "--limit", 200, "--quiet", "--out", tmp_path / "small"]
+    options = ["--data", "digits", "--budget", "params=50%", *small]
+    done = call("compress", *weights, *WRONG, *options)
+    assert done.code == 0, done.err
+    assert "Warning: The uncut network is right on " in done.err
+
+
+def test_a_network_that_fell_far_below_what_was_stated_is_told_of(call, base, tmp_path):
+    stated = read_json(base / "network.json")["training"]["test"]["accuracy"]
+    done = call("evaluate", base, "--data", "digits", "--quiet", "--mean", "0.5")
+    assert f"far below the {100 * stated:.1f} % that were stated when it was saved" in done.err
+
+
+def test_folders_keep_the_accuracy_of_what_they_hold(vinet):
+    told = read_json(vinet / "config.json")["record"]["notes"]["accuracy"]
+    first = read_json(vinet / "results.json")["comparison"]["networks"][0]
+    assert told == first["accuracies"][0]
+
+
+def test_results_are_not_mixed_with_those_of_images_read_otherwise(
+    call, refused, base, tmp_path, build_options
+):
+    start = ["build", base, *build_options, "--quiet", "--out", tmp_path / "out"]
+    assert call(*start).code == 0
+    assert call(*start).code == 0
+    assert "other preprocessing" in refused(*start, "--no-flip")
+    assert "other preprocessing" in refused(*start, "--mean", "0.31")
+
+
+def test_a_timm_network_is_given_images_as_timm_has_it(call, pictures, tmp_path, build_options):
+    try:
+        import_timm()
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+    name, weights = "timm:mobilenetv3_small_050", tmp_path / "w.safetensors"
+    model = create_model(name, 2)
+    save_weights(model, weights)
+    mean, std = model.pretrained_cfg["mean"], model.pretrained_cfg["std"]
+    split = open_with_data(name, pictures, weights=weights)[1]
+    assert (split.test.preprocessing.mean, split.test.preprocessing.std) == (mean, std)
+    split = open_with_data(name, pictures, weights=weights, mean=(0.5,))[1]
+    assert (split.train.preprocessing.mean, split.train.preprocessing.std) == ((0.5,) * 3, std)
+    # it stays with what is made of the network
+    cut = ["--data", pictures, "--cut", "blocks.1.0"]
+    options = [o for o in build_options if o not in ("digits", "relu3", "--data", "--cut")]
+    out = tmp_path / "vinet"
+    done = call("build", name, "--weights", weights, *options, *cut, "--per-class", 8, "--out", out)
+    assert done.code == 0, done.err
+    assert f"normalised as timm tells, by mean {mean[0]:g}, " in done.err
+    kept = read_json(out / "config.json")["record"]["preprocessing"]
+    assert (tuple(kept["mean"]), tuple(kept["std"])) == (mean, std)
+    image = pictures / "dark" / "0.png"
+    assert call("predict", out, image, "--json").json()["predictions"][0]["classes"]
+
+
+def test_a_processor_beside_the_weights_tells_how_images_are_normalised(pictures, tmp_path):
+    pytest.importorskip("transformers")
+    from vinets.models.libraries.transformers import Transformers
+
+    told = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    found = Transformers().normalisation(None, tmp_path / "model.safetensors")
+    assert found == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": "x"}))
+    assert Transformers().normalisation(None, tmp_path / "model.safetensors") is None
+
+
+def test_training_keeps_what_it_was_normalised_by(call, refused, tmp_path):
+    start = ["train", "--model", "digits_cnn", "--data", "digits", "--epochs", 1, "--quiet"]
+    out = ["--out", tmp_path / "net"]
+    assert call(*start, *out, "--mean", "0.5", "--std", "0.25").code == 0
+    kept = read_json(tmp_path / "net" / "network.json")["preprocessing"]
+    assert (kept["mean"], kept["std"]) == ([0.5], [0.25])
+    assert "numbers with commas" in refused(*start, *out, "--mean", "half")
+    assert "a tuple of 1 finite floats" in refused(*start, *out, "--mean", "0.5,0.5")
+    assert "'crop' parameter" in refused(*start, *out, "--crop", "2")
+
+
+def test_folders_of_images_are_mirrored_only_if_asked(pictures):
+    assert load_data(pictures).train.augmentation.flip is False
+    save = pictures.parent / "w.safetensors"
+    save_weights(create_model("resnet20", 2), save)
+    for given, expected in (
+        ({}, (4, False)),
+        ({"flip": True}, (4, True)),
+        ({"crop": 0.0}, (0, False)),
+        ({"crop": 0.25, "flip": True}, (8, True)),
+    ):
+        train = open_with_data("resnet20", pictures, weights=save, **given)[1].train
+        assert (train.augmentation.padding, train.augmentation.flip) == expected
+
+
+def test_texts_are_not_mirrored(refused, tmp_path):
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(40, 5)).astype("float32"))
+    np.save(tmp_path / "y.npy", np.arange(40) % 2)
+    data = f"{tmp_path / 'X.npy'},{tmp_path / 'y.npy'}"
+    start = ["train", "--model", "digits_cnn", "--data", data, "--out", tmp_path / "out"]
+    assert "flip (--flip) and crop (--crop) are for images" in refused(*start, "--flip")
