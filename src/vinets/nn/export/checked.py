@@ -208,8 +208,8 @@ def _tested(
             # where one logit is NaN there is no answer, and none is counted as right
             answered = logits.isfinite().all(1)
             right[index] += ((logits.argmax(1) == labels) & answered).sum()
-    ours, theirs = (right / max(1, len(source))).tolist()
-    return len(source), ours, theirs
+    ours, theirs = right.tolist()
+    return len(source), ours / len(source), theirs / len(source)
 
 
 def _random(network: Network, size: int, seed: int) -> Inputs:

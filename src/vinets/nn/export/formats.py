@@ -87,7 +87,7 @@ class ExportFormat(ABC):
     def require(self) -> None:
         """Raise, with what to install, unless all packages are there."""
         for package in self.packages:
-            imported(package, f"Export to {self.title} needs", self.extra)
+            imported(package, f"{self.title} needs", self.extra)
 
 
 def suffixes() -> dict[str, str]:

@@ -15,7 +15,8 @@ class OnnxInt8(Onnx):
     """Static quantisation by onnxruntime, as pairs of QuantizeLinear and DequantizeLinear.
 
     Weights are int8 with a scale for each output channel, activations uint8 with the range that
-    they have on the examples; inputs and logits stay float32.
+    they have on the examples. Inputs and logits stay float32, and so do products of values, which
+    would multiply what rounding does to their factors.
     """
 
     name = "onnx-int8"
@@ -42,6 +43,7 @@ class OnnxInt8(Onnx):
             # Folds normalisation into convolutions. Its symbolic shapes need a package more, and
             # nothing here misses them.
             tools.quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
+            nodes = importlib.import_module("onnx").load(str(ready)).graph.node
             tools.quantize_static(
                 str(ready),
                 str(path),
@@ -50,5 +52,6 @@ class OnnxInt8(Onnx):
                 activation_type=tools.QuantType.QUInt8,
                 weight_type=tools.QuantType.QInt8,
                 per_channel=True,
+                nodes_to_exclude=[node.name for node in nodes if node.op_type == "Mul"],
             )
         return version
