@@ -10,13 +10,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import bounded_float, one_of, optional_positive_int, parameter_error
+from vinets.checks import one_of, optional_positive_int, parameter_error
 from vinets.data import DataSplit, ImageSource, Source
 from vinets.nn.export.formats import (
     EXPORT_FORMATS,
@@ -111,7 +112,8 @@ def export_network(
     if not sizes or not all(type(size) is int and size > 0 for size in sizes):
         accepted = "a sequence of positive integers"
         raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
-    bounded_float("export_network", "most_lost", most_lost, 0, 101)
+    if isinstance(most_lost, bool) or not isinstance(most_lost, Real) or not 0 <= most_lost <= 100:
+        raise parameter_error("export_network", "most_lost", "a number from 0 to 100", most_lost)
     if type(calibration) is not int or calibration < 1:
         raise parameter_error("export_network", "calibration", "a positive integer", calibration)
     optional_positive_int("export_network", "opset", opset)
@@ -126,6 +128,9 @@ def export_network(
         )
     if target.is_dir():
         raise parameter_error("export_network", "path", "the name of a file", str(path))
+    if target.suffix.lower() in kind.beside:
+        accepted = f"a name that ends otherwise, for {target.suffix} is written beside it"
+        raise parameter_error("export_network", "path", accepted, str(path))
     kind.require()
     if kind.calibrated and data is not None:
         kind.examples = _drawn(data.train, calibration, seed)
@@ -156,7 +161,7 @@ def export_network(
         _, accuracy, expected = tested
         if accuracy is not None and expected is not None:
             lost = 100 * (expected - accuracy)
-            if lost > most_lost + 1e-9:
+            if lost > most_lost + 1e-9:  # the difference of two shares is rounded
                 raise ValueError(
                     f"{kind.title} is right on {accuracy:.2%} of the test examples and the network "
                     f"on {expected:.2%}, so that {lost:.2f} points are lost, more than "
