@@ -265,6 +265,27 @@ def test_what_rounds_is_smaller_and_as_accurate_as_it_says(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx", "plain.onnx"]
 
 
+def test_int8_does_not_round_a_product_between_its_factors(trained, tmp_path, onnxruntime):
+    import onnx
+
+    path = tmp_path / "net.onnx"
+    export_network(trained, path, format="onnx-int8", data=DIGITS, most_lost=100)
+    nodes = onnx.load(path).graph.node
+    maker = {name: node for node in nodes for name in node.output}
+
+    def origin(name):
+        """What makes a value, rounding aside; and whether it is rounded on the way."""
+        node, rounded = maker.get(name), False
+        while node is not None and node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node, rounded = maker.get(node.input[0]), True
+        return None if node is None else node.op_type, rounded
+
+    factors = [origin(name) for node in nodes if node.op_type == "Mul" for name in node.input]
+    assert ("Mul", False) in factors  # of three factors
+    assert ("Mul", True) not in factors
+    assert any(rounded for _, rounded in factors)
+
+
 def test_a_file_that_loses_too_much_is_not_written_unless_asked(trained, tmp_path, onnxruntime):
     """Calibrated on black images, int8 has no room for a digit."""
     nothing = DIGITS.train.subset(torch.arange(64))

@@ -15,8 +15,8 @@ class OnnxInt8(Onnx):
     """Static quantisation by onnxruntime, as pairs of QuantizeLinear and DequantizeLinear.
 
     Weights are int8 with a scale for each output channel, activations uint8 with the range that
-    they have on the examples. Inputs and logits stay float32, and so do products of values, which
-    would multiply what rounding does to their factors.
+    they have on the examples. Inputs and logits stay float32. Products of values are taken in
+    float32 and not rounded from one factor to the next, for that would add up.
     """
 
     name = "onnx-int8"
