@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
+
 from vinets.pipeline.opening import open_network
 
 
@@ -26,3 +28,30 @@ def test_bench_takes_names_and_tells_equal_names_apart(call, refused, base, tmp_
     assert "given twice" in refused("bench", base, base)
     assert "Pass the shape" in refused("bench", "digits_cnn")
     assert "does not take inputs" in refused("bench", base, "resnet18")
+
+
+def test_bench_takes_exported_files_and_says_what_runs_them(call, refused, base, vinet, tmp_path):
+    pytest.importorskip("onnxruntime")
+    out, int8 = tmp_path / "plain.onnx", tmp_path / "int8.onnx"
+    assert call("export", vinet, "--out", out).code == 0
+    rounded = ["--format", "onnx-int8", "--data", "digits", "--most-lost", 100]
+    assert call("export", base, "--out", int8, *rounded).code == 0
+    short = ["--batch-sizes", "1,4", "--repeats", 2, "--seconds", 0.005, "--threads", 1]
+    result = call("bench", base, out, int8, *short, "--json", "-q").json()
+    kinds = [(n["name"], n["runtime"], n["precision"]) for n in result["networks"]]
+    assert kinds == [
+        ("base", "torch", "float32"),
+        ("plain.onnx", "onnxruntime", "float32"),
+        ("int8.onnx", "onnxruntime", "int8"),
+    ]
+    whole, plain, rounded = result["networks"]
+    assert plain["flops"] is plain["sizes"] is plain["throughput"][0]["peak_memory"] is None
+    assert plain["bytes"] == out.stat().st_size and rounded["bytes"] < whole["bytes"] / 2
+    assert whole["bytes"] > 4 * whole["sizes"]["total"]
+    assert all(len(speed["rates"]) == 2 for speed in rounded["throughput"])
+    table = call("bench", base, out, *short).out
+    assert "onnxruntime" in table and "precision" in table
+    (tmp_path / "x.onnx").write_text("junk")
+    assert "x.onnx cannot be run" in refused("bench", base, tmp_path / "x.onnx")
+    assert call("export", vinet, "--out", tmp_path / "x.pt2").code == 0
+    assert "may hold code" in refused("bench", base, tmp_path / "x.pt2")

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.data import digits
-from vinets.models import digits_cnn
+from vinets.data import DataSplit, digits
+from vinets.models import create_model, digits_cnn
 from vinets.nn import VINet
-from vinets.nn.export import EXPORT_FORMATS, ExportFormat, export_network
+from vinets.nn.export import EXPORT_FORMATS, ExportFormat, export_network, open_exported, suffixes
 from vinets.nn.network import example_inputs
 from vinets.pipeline import build
+from vinets.training import fine_tune
 
 DIGITS = digits()
 SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
@@ -25,6 +26,16 @@ SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress
 def net() -> VINet:
     torch.manual_seed(0)
     return build(digits_cnn(), DIGITS.train, "relu3", linear_path=2, **SMALL)[0]
+
+
+@pytest.fixture(scope="module")
+def trained() -> VINet:
+    """Products of forms that are right about most digits."""
+    torch.manual_seed(0)
+    options = {"placement": "products", "head_parameters": 6000, "factors": 3, "progress": None}
+    net = build(digits_cnn(), DIGITS.train, "relu2", per_class=8, reuse=True, **options)[0]
+    fine_tune(net, DIGITS.train, epochs=6, tune="all", progress=None)
+    return net.eval()
 
 
 @pytest.fixture
@@ -145,14 +156,18 @@ def test_a_missing_package_is_named_with_its_extra(net, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("net.bin", {}, r"'path'.*ends in \.onnx or \.pt2.*format='onnx'"),
-        ("net.pt2", {"format": "tflite"}, r"'format'.*'onnx', 'torch'"),
+        ("net.bin", {}, r"'path'.*ends in \.onnx or \.xml or \.pt2.*format='onnx'"),
+        ("net.pt2", {"format": "tflite"}, r"'format'.*'onnx', .*'torch'"),
         ("net.pt2", {"opset": 18}, r"'opset'.*None unless the format is onnx"),
         ("net.onnx", {"opset": "x"}, r"'opset'.*positive integer"),
         ("net.pt2", {"batch_sizes": ()}, r"'batch_sizes'"),
         ("net.pt2", {"batch_sizes": (1, 0)}, r"'batch_sizes'.*positive integers"),
         ("net.pt2", {"batch_sizes": "12"}, r"'batch_sizes'"),
         ("", {"format": "torch"}, r"'path'.*name of a file"),
+        ("net.bin", {"format": "openvino"}, r"'path'.*\.bin is written beside it"),
+        ("net.onnx", {"most_lost": -1}, r"'most_lost'.*0 to 100"),
+        ("net.onnx", {"most_lost": True}, r"'most_lost'.*0 to 100"),
+        ("net.onnx", {"calibration": 0}, r"'calibration'.*positive integer"),
     ],
 )
 def test_bad_input_is_named(net, tmp_path, name, options, message):
@@ -191,9 +206,9 @@ def test_a_format_from_outside_is_written_checked_and_named(scripted, net, tmp_p
     assert (report.format, report.opset) == ("script", None)
     images = DIGITS.test.example(5)
     torch.testing.assert_close(torch.jit.load(report.path)(images), net(images), atol=1e-4, rtol=0)
-    with pytest.raises(ValueError, match=r"\.onnx or \.ts or \.pt2.*format='script'"):
+    with pytest.raises(ValueError, match=r"\.onnx or \.xml or \.ts or \.pt2.*format='script'"):
         export_network(net, tmp_path / "net.bin")
-    with pytest.raises(ValueError, match=r"one of 'onnx', 'script', 'torch'"):
+    with pytest.raises(ValueError, match=r"one of 'onnx', .*'openvino', 'script', 'torch'"):
         export_network(net, tmp_path / "net.bin", format="bin")
 
 
@@ -210,3 +225,274 @@ def test_the_first_line_of_the_last_cause_is_told(
     monkeypatch.setattr(EXPORT_FORMATS["script"], "write", fail)
     with pytest.raises(ValueError, match=rf"could not be exported to TorchScript: {told}\.$"):
         export_network(net, tmp_path / "net.ts")
+
+
+def right(path) -> float:
+    """Share of the digits that a file of ONNX is right about, by onnxruntime alone."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    images = DIGITS.test.example(len(DIGITS.test))
+    (logits,) = session.run(None, {"input": images.numpy()})
+    return float((logits.argmax(1) == DIGITS.test.labels.numpy()).mean())
+
+
+@pytest.mark.parametrize(
+    ("format", "share", "examples"), [("onnx-float16", 0.6, 0), ("onnx-int8", 0.55, 100)]
+)
+def test_what_rounds_is_smaller_and_as_accurate_as_it_says(
+    trained, tmp_path, onnxruntime, capfd, format, share, examples
+):
+    plain = export_network(trained, tmp_path / "plain.onnx", data=DIGITS)
+    path = tmp_path / "net.onnx"
+    options = {"data": DIGITS, "calibration": 100, "most_lost": 2}
+    report = export_network(trained, path, format=format, **options)
+    assert capfd.readouterr() == ("", "")
+    assert report.precision == format.removeprefix("onnx-")
+    assert report.calibrated_on == examples and report.tested_on == len(DIGITS.test)
+    assert report.size < share * plain.size
+    assert 1e-5 < report.largest_difference < 0.2
+    assert report.accuracy == pytest.approx(right(path))
+    assert report.network_accuracy == plain.accuracy == pytest.approx(right(plain.path))
+    assert report.network_accuracy > 0.7 and report.accuracy >= report.network_accuracy - 0.02
+    assert open_exported(path).precision == report.precision
+    session = onnxruntime.InferenceSession(path)
+    ends = (*session.get_inputs(), *session.get_outputs())
+    assert [end.type for end in ends] == ["tensor(float)"] * 2
+    assert [end.shape[0] for end in ends] == ["batch"] * 2
+    told = session.get_modelmeta().custom_metadata_map
+    assert json.loads(told["classes"]) == list("0123456789")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx", "plain.onnx"]
+
+
+def test_int8_does_not_round_a_product_between_its_factors(trained, tmp_path, onnxruntime):
+    import onnx
+
+    path = tmp_path / "net.onnx"
+    export_network(trained, path, format="onnx-int8", data=DIGITS, most_lost=100)
+    nodes = onnx.load(path).graph.node
+    maker = {name: node for node in nodes for name in node.output}
+
+    def origin(name):
+        """What makes a value, rounding aside; and whether it is rounded on the way."""
+        node, rounded = maker.get(name), False
+        while node is not None and node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node, rounded = maker.get(node.input[0]), True
+        return None if node is None else node.op_type, rounded
+
+    factors = [origin(name) for node in nodes if node.op_type == "Mul" for name in node.input]
+    assert ("Mul", False) in factors  # of three factors
+    assert ("Mul", True) not in factors
+    assert any(rounded for _, rounded in factors)
+
+
+def test_a_file_that_loses_too_much_is_not_written_unless_asked(trained, tmp_path, onnxruntime):
+    """Calibrated on black images, int8 has no room for a digit."""
+    nothing = DIGITS.train.subset(torch.arange(64))
+    nothing.images.zero_()
+    split = DataSplit("digits", nothing, DIGITS.test)
+    options = {"format": "onnx-int8", "data": split}
+    with pytest.raises(ValueError, match=r"points are lost, more than 1\. Nothing .*--most-lost"):
+        export_network(trained, tmp_path / "net.onnx", **options)
+    assert list(tmp_path.iterdir()) == []
+    report = export_network(trained, tmp_path / "net.onnx", most_lost=100, **options)
+    assert report.accuracy < report.network_accuracy - 0.01
+    assert report.accuracy == pytest.approx(right(tmp_path / "net.onnx"))
+
+
+@pytest.mark.parametrize("format", ["onnx-float16", "onnx-int8"])
+def test_what_rounds_needs_data(net, tmp_path, format):
+    with pytest.raises(ValueError, match=r"accuracy has to be measured. Pass data"):
+        export_network(net, tmp_path / "net.onnx", format=format)
+
+
+@pytest.mark.parametrize(
+    "options", [{"data": DIGITS}, {"example": torch.zeros(3, 1, 8, 8)}], ids=["data", "example"]
+)
+@pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
+def test_an_uncut_network_is_exported_too(tmp_path, onnxruntime, options, name):
+    torch.manual_seed(0)
+    whole = digits_cnn().eval()
+    report = export_network(whole, tmp_path / name, **options)
+    assert (report.accuracy is None) == ("data" not in options)
+    assert report.largest_difference < 1e-5
+    if name == "net.onnx":
+        opened = open_exported(tmp_path / name)
+        assert opened.classes == (DIGITS.test.classes if "data" in options else ())
+        images = DIGITS.test.example(9)
+        torch.testing.assert_close(opened(images), whole(images).detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("resnet18", (3, 32, 32)), ("vit", (3, 32, 32))], ids=["resnet", "vit"]
+)
+def test_the_batch_is_named_in_every_kind_of_network(tmp_path, onnxruntime, name, shape):
+    whole = create_model(name, 10)
+    export_network(whole, tmp_path / "net.onnx", example=torch.zeros(1, *shape), batch_sizes=[2])
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    ends = (*session.get_inputs(), *session.get_outputs())
+    assert [end.shape for end in ends] == [["batch", *shape], ["batch", 10]]
+
+
+def test_a_symbol_of_torch_is_renamed_wherever_it_stands(net, tmp_path, onnxruntime):
+    import onnx
+
+    from vinets.nn.export.onnx import _name_batch
+
+    export_network(net, tmp_path / "net.onnx")
+    graph = onnx.load(tmp_path / "net.onnx").graph
+    for value in (*graph.input, *graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "s21"
+    inner = onnx.helper.make_tensor_value_info("inner", 1, ["s21", "16*s21", "s211"])
+    graph.value_info.append(inner)
+    _name_batch(graph)
+    ends = [
+        value.type.tensor_type.shape.dim[0].dim_param for value in (*graph.input, *graph.output)
+    ]
+    assert ends == ["batch", "batch"]
+    dims = graph.value_info[-1].type.tensor_type.shape.dim
+    assert [dim.dim_param for dim in dims] == ["batch", "16*batch", "s211"]
+
+
+def test_a_file_tells_nothing_about_the_machine_that_made_it(net, tmp_path, onnxruntime):
+    export_network(net, tmp_path / "net.onnx")
+    content = (tmp_path / "net.onnx").read_bytes()
+    assert b".py" not in content and b"stack_trace" not in content
+
+
+def test_the_plain_format_is_that_of_a_suffix():
+    assert suffixes() == {".onnx": "onnx", ".xml": "openvino", ".pt2": "torch"}
+
+
+def test_an_opened_file_uses_the_threads_of_torch(net, tmp_path, onnxruntime, monkeypatch):
+    export_network(net, tmp_path / "net.onnx")
+    started = []
+    real = onnxruntime.InferenceSession
+
+    def session(content, options, **more):
+        started.append(options.intra_op_num_threads)
+        return real(content, options, **more)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        opened = open_exported(tmp_path / "net.onnx")
+        opened(DIGITS.test.example(2))
+        torch.set_num_threads(2)
+        opened(DIGITS.test.example(2))
+        opened(DIGITS.test.example(2))
+    finally:
+        torch.set_num_threads(before)
+    assert started == [1, 2]
+    assert (opened.runtime, opened.precision) == ("onnxruntime", "float32")
+    assert opened.inputs == net.record.inputs
+
+
+def changed(path, change) -> None:
+    import onnx
+
+    model = onnx.load(path)
+    change(model)
+    path.write_bytes(model.SerializeToString())
+
+
+def outside(model) -> None:
+    """Let a weight be what another file holds."""
+    import onnx
+
+    tensor = max(model.graph.initializer, key=lambda one: len(one.raw_data))
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="secret.bin")
+
+
+def outside_in_a_node(model) -> None:
+    import onnx
+
+    value = onnx.helper.make_tensor("v", 1, [1], [0.0])
+    node = onnx.helper.make_node("Constant", [], ["unused"], value=value)
+    node.attribute[0].t.data_location = onnx.TensorProto.EXTERNAL
+    node.attribute[0].t.external_data.add(key="location", value="secret.bin")
+    model.graph.node.append(node)
+
+
+def noted(key, value):
+    def change(model) -> None:
+        next(one for one in model.metadata_props if one.key == key).value = value
+
+    return change
+
+
+def unknown_operator(model) -> None:
+    model.graph.node[0].op_type = "Surprise"
+
+
+def any_height(model) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (outside, "its weights lie in other files, which are not opened"),
+        (outside_in_a_node, "its weights lie in other files, which are not opened"),
+        (noted("classes", "{"), "notes on classes or preprocessing are broken"),
+        (noted("classes", "[1]"), "the classes are no names"),
+        (noted("preprocessing", "[]"), "notes on classes or preprocessing are broken"),
+        (unknown_operator, "Surprise"),
+        (any_height, "has axes of no size"),
+    ],
+)
+def test_a_strange_file_is_refused_in_one_sentence(
+    net, tmp_path, onnxruntime, monkeypatch, change, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.bin").write_bytes(bytes(1 << 20))  # it would be found there
+    path = tmp_path / "net.onnx"
+    export_network(net, path)
+    changed(path, change)
+    with pytest.raises(ValueError, match=rf"^[^\n]*net\.onnx cannot be run: [^\n]*{message}"):
+        open_exported(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", bytes(1000)])
+def test_a_broken_file_is_refused_in_one_sentence(tmp_path, onnxruntime, content):
+    (tmp_path / "net.onnx").write_bytes(content)
+    with pytest.raises(ValueError, match=r"net\.onnx cannot be run: [^\n]+\.$"):
+        open_exported(tmp_path / "net.onnx")
+
+
+def test_a_program_is_not_opened_for_it_may_hold_code(net, tmp_path):
+    export_network(net, tmp_path / "net.pt2", batch_sizes=[2])
+    with pytest.raises(ValueError, match=r"net\.pt2 is not opened, for .* may hold code"):
+        open_exported(tmp_path / "net.pt2")
+
+
+def test_openvino_computes_the_same(trained, tmp_path):
+    pytest.importorskip("openvino")
+    report = export_network(trained, tmp_path / "net.xml", data=DIGITS)
+    files = [tmp_path / "net.bin", tmp_path / "net.xml"]
+    assert sorted(tmp_path.iterdir()) == files
+    assert report.size == sum(file.stat().st_size for file in files)
+    assert report.accuracy == report.network_accuracy
+    opened = open_exported(tmp_path / "net.xml")
+    images = DIGITS.test.example(9)
+    torch.testing.assert_close(opened(images), trained(images).detach(), rtol=1e-3, atol=1e-3)
+    assert opened.classes == tuple("0123456789") and opened.inputs == trained.record.inputs
+    files[0].unlink()
+    with pytest.raises(ValueError, match=r"its weights, net\.bin, are not beside it"):
+        open_exported(tmp_path / "net.xml")
+
+
+def test_openvino_says_what_to_install(net, tmp_path, monkeypatch):
+    real = importlib.import_module
+
+    def without(name, *args):
+        if name == "openvino":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(ModuleNotFoundError, match=r'openvino, .*pip install "vinets\[openvino\]"'):
+        export_network(net, tmp_path / "net.xml")

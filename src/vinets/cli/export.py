@@ -3,50 +3,104 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import OUTPUT, Common, option
-from vinets.cli.output import print_json
+from vinets.cli.options import DATA, OUTPUT, Common, Reading, Shape, integers, option
+from vinets.cli.output import print_json, seeded
+
+if TYPE_CHECKING:
+    from vinets.nn.export import ExportReport
+    from vinets.report import Table
 
 
-@takes(("quiet",), common=Common)
+@takes(("quiet", "data"), reading=Reading(data=""), common=Common)
 def export(
     *,
-    net: Annotated[str, typer.Argument(help="A folder of vinets build.")],
+    net: Annotated[
+        str,
+        typer.Argument(help="A folder of vinets build or vinets train, or a name with --weights."),
+    ],
     out: Annotated[Path, option(OUTPUT, "File to write; it ends in {export suffixes}.")],
     format: Annotated[
         str | None, option(OUTPUT, "{export formats}.", show_default="by the end of the file")
     ] = None,
+    most_lost: Annotated[
+        float, option(OUTPUT, "Points of accuracy that the file may lose.", min=0, max=100)
+    ] = 1.0,
     opset: Annotated[
         int | None, option(OUTPUT, "Operator set of ONNX.", show_default="torch's choice")
     ] = None,
+    data: Annotated[
+        str | None,
+        option(
+            DATA,
+            "Measure accuracy on its test part, which float16 and int8 need: {data formats}.",
+        ),
+    ] = None,
+    shape: Shape = None,
+    reading: Reading,
+    calibration: Annotated[
+        int, option(DATA, "Training examples that int8 takes its ranges from.", min=1)
+    ] = 256,
     common: Common,
 ) -> None:
-    """Write a VI-Net as an ONNX file, or as a program of torch.export.
+    """Write a network, cut or whole, for other runtimes: ONNX, OpenVINO or torch.export.
 
     The file takes batches of any size. It is run on the CPU and compared with the network, on
-    the device, before it is put into place. ONNX needs the extra 'onnx'.
+    the device, before it is put into place: its logits, and with --data its accuracy. A file that
+    loses more than --most-lost is not written. ONNX needs the extra 'onnx', OpenVINO 'openvino'.
 
-    Example: vinets export out/vinet --out vinet.onnx
+    Example: vinets export out/vinet --out vinet.onnx --format onnx-int8 --data digits
     """
-    from vinets.checks import format_bytes
     from vinets.nn.export import export_network
-    from vinets.pipeline.opening import open_cut
-    from vinets.report import Column, Table, print_table
+    from vinets.pipeline.opening import open_to_export
+    from vinets.report import print_table
     from vinets.running import resolve_device
 
-    network, there = open_cut(net), resolve_device("vinets", common.device)
+    seeded(common.seed)
+    there = resolve_device("vinets", common.device)
+    chosen = vars(reading) | {"data": data}
+    network, split = open_to_export(net, shape=integers("--shape", shape), **chosen)
     report = export_network(
-        network, out, format=format, opset=opset, device=there, seed=common.seed
+        network,
+        out,
+        format=format,
+        opset=opset,
+        data=split,
+        most_lost=most_lost,
+        calibration=calibration,
+        device=there,
+        seed=common.seed,
     )
     if common.json:
         print_json(report.to_dict())
         return
-    sizes = ", ".join(map(str, report.batch_sizes))
-    row = (report.format, format_bytes(report.size), report.largest_difference, sizes)
-    difference = Column("difference", "largest difference", ".2g")
-    columns = ("format", "size", difference, Column("batches", "at batch sizes"))
-    print_table(Table.from_rows("export", str(report.path), columns, [row]))
+    print_table(_table(report))
+
+
+def _table(report: ExportReport) -> Table:
+    from vinets.checks import format_bytes
+    from vinets.report import Column, Row, Table
+
+    columns = [
+        Column("format"),
+        Column("size"),
+        Column("largest_difference", "largest difference", ".2g"),
+        Column("batches", "at batch sizes"),
+    ]
+    row = vars(report) | {
+        "size": format_bytes(report.size),
+        "batches": ", ".join(map(str, report.batch_sizes)),
+    }
+    if report.accuracy is not None and report.network_accuracy is not None:
+        row["change"] = 100 * (report.accuracy - report.network_accuracy)
+        columns += [
+            Column("tested_on", "test examples", ","),
+            Column("network_accuracy", "network's accuracy", ".2%"),
+            Column("accuracy", "file's accuracy", ".2%"),
+            Column("change", "Δ points", "+.2f"),
+        ]
+    return Table("export", str(report.path), tuple(columns), (Row(row),))

@@ -13,7 +13,7 @@ LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "{data formats}": ("vinets.data.formats", lambda m: m.written_formats()),
     "{networks}": ("vinets.models", lambda m: ", ".join(one.written for one in m.libraries())),
     "{oracles}": ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
-    "{export formats}": ("vinets.nn.export", lambda m: " or ".join(m.suffixes().values())),
+    "{export formats}": ("vinets.nn.export", lambda m: " or ".join(sorted(m.EXPORT_FORMATS))),
     "{export suffixes}": ("vinets.nn.export", lambda m: " or ".join(m.suffixes())),
     "{baselines}": ("vinets.pipeline.baselines", lambda m: ", ".join(m.labels())),
     "{experiments}": (

@@ -1,7 +1,15 @@
 """How large, how fast and how accurate a network is, and how many dimensions its latents have."""
 
 from vinets.measure.accuracy import Evaluation, evaluate
-from vinets.measure.cost import Sizes, flops, peak_bytes, sizes, stored_indices, stored_numbers
+from vinets.measure.cost import (
+    Sizes,
+    flops,
+    peak_bytes,
+    sizes,
+    stored_bytes,
+    stored_indices,
+    stored_numbers,
+)
 from vinets.measure.dimension import (
     Correlation,
     Dimensions,
@@ -27,6 +35,7 @@ __all__ = [
     "machine",
     "peak_bytes",
     "sizes",
+    "stored_bytes",
     "stored_indices",
     "stored_numbers",
     "throughput",

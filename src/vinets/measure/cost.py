@@ -75,6 +75,19 @@ def stored_indices(module: nn.Module) -> int:
     return _count(b for b in module.buffers() if _is_index(b))
 
 
+def stored_bytes(module: nn.Module) -> int:
+    """Bytes of all parameters and buffers, a shared tensor once.
+
+    Examples
+    --------
+    >>> stored_bytes(nn.Linear(3, 2))
+    32
+    """
+    tensors = [*module.parameters(), *module.buffers()]
+    widths = {tensor.element_size() for tensor in tensors}
+    return sum(w * _count(t for t in tensors if t.element_size() == w) for w in widths)
+
+
 def _is_index(tensor: Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex())
 

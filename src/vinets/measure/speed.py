@@ -13,6 +13,7 @@ from torch import nn
 from vinets.checks import parameter_error
 from vinets.measure.cost import peak_bytes
 from vinets.measure.running import Clock, Setting, Stopwatch, batch_of, limited_threads
+from vinets.nn.export import ExportedNetwork
 from vinets.options import check_value, flat, whole
 from vinets.running import Inputs, call, resolve_device, tensors_of
 from vinets.settings import Formats, Windows
@@ -28,7 +29,7 @@ class Throughput:
     median: float
     rates: tuple[float, ...]  # of each window, in compare next to those of the other networks
     latency_ms: float  # of one forward pass that is waited for; the median over the windows
-    peak_memory: int  # bytes of weights, inputs and intermediate tensors at the fullest moment
+    peak_memory: int | None  # bytes of weights, inputs, intermediate tensors at the fullest moment
     device: str
 
     def ratio_to(self, reference: Throughput) -> float:
@@ -70,6 +71,8 @@ def compare(
     ----------
     networks : dict of str to Module
         The networks by name. They are not changed: copies run, in eval mode without gradients.
+        Exported files, of :func:`vinets.nn.export.open_exported`, run on the CPU in their own
+        precision, not compiled, with the threads of torch; their peak memory is not known.
     example : Tensor or dict of Tensor
         A batch of inputs; its rows are repeated to fill each batch.
     compile : bool
@@ -89,6 +92,9 @@ def compare(
         raise parameter_error("compare", "batch_sizes", accepted, batch_sizes)
     for size in batch_sizes:
         check_value("compare", "batch_sizes", whole(), size)
+    if setting.device.type != "cpu" and any(isinstance(n, ExportedNetwork) for n in found):
+        accepted = "'cpu' for exported files, which run there"
+        raise parameter_error("compare", "device", accepted, str(setting.device))
     batch_of("compare", example)
     results: dict[str, list[Throughput]] = {name: [] for name in networks}
     with limited_threads(formats.threads), torch.no_grad():
@@ -180,25 +186,30 @@ class _Runner:
     """One network with one batch, and what its windows measured.
 
     Every window adds to ``rates`` its examples per second, and to ``latencies`` the seconds of a
-    pass that is waited for; ``peak`` is the peak memory of one pass in bytes.
+    pass that is waited for; ``peak`` is the peak memory of one pass in bytes, if it is known.
     """
 
     def __init__(
         self, network: nn.Module, inputs: Inputs, batch_size: int, setting: Setting, compile: bool
     ) -> None:
         self.plain = network
-        self.network = torch.compile(network, dynamic=False) if compile else network
+        self.exported = isinstance(network, ExportedNetwork)
+        compiled = compile and not self.exported
+        self.network = torch.compile(network, dynamic=False) if compiled else network
         self.inputs = inputs
         self.batch_size = batch_size
         self.setting = setting
         self.clock = Clock(setting.device)
-        self.chunk, self.peak = 1, 0  # on the CPU each pass is timed by itself
+        self.chunk = 1  # on the CPU each pass is timed by itself
+        self.peak: int | None = None
         self.rates: list[float] = []
         self.latencies: list[float] = []
 
     def prepare(self, warmup: int, seconds: float) -> None:
         """Warm up, take the peak memory and choose how many passes run between two marks."""
-        self._run(self.network, warmup)
+        self._run(self.network, max(1, warmup) if self.exported else warmup)  # it starts threads
+        if self.exported:
+            return
         held = [*self.plain.parameters(), *self.plain.buffers(), *tensors_of(self.inputs)]
         # What a compiled network allocates on the CPU cannot be followed.
         network = self.network if self.clock.on_cuda else self.plain

@@ -21,8 +21,9 @@ from vinets.models import (
     spec_of,
     use_file,
 )
+from vinets.nn.export import ExportedNetwork, WholeNetwork, open_exported, suffixes
 from vinets.nn.files import CONFIG
-from vinets.nn.network import CutNetwork, example_inputs
+from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
 from vinets.nn.uncut import DESCRIPTION, read_uncut
 from vinets.pipeline.setup import DataFacts
 from vinets.plain import as_plain
@@ -34,7 +35,7 @@ class Opened:
     """A network in eval mode on the CPU, and what is known about it."""
 
     name: str  # for tables
-    network: nn.Module  # a CutNetwork, folded, or an uncut network
+    network: nn.Module  # a CutNetwork, folded, an uncut network, or an ExportedNetwork
     architecture: str | None = None  # of the uncut network, as for create_model
     inputs: Mapping[str, Any] | None = None  # their shapes and dtypes
     classes: tuple[str, ...] = ()  # empty where their names are not known
@@ -56,9 +57,10 @@ def open_network(
     Parameters
     ----------
     spec : str or Path
-        A folder that ``vinets train`` or ``save_pretrained`` wrote, or a name for
-        :func:`vinets.models.create_model`. A network in a file of your own is named again when its
-        folder is opened, ``"out/net@path/file.py:NAME"``: folders have no file run.
+        A folder that ``vinets train`` or ``save_pretrained`` wrote, a file that ``vinets export``
+        wrote, or a name for :func:`vinets.models.create_model`. A network in a file of your own is
+        named again when its folder is opened, ``"out/net@path/file.py:NAME"``: folders have no
+        file run.
     weights : str, Path or None, default=None
         A safetensors file, for a name.
     num_classes, channels : int or None, default=None
@@ -73,6 +75,10 @@ def open_network(
         if weights is not None:
             raise ValueError(f"{folder} has its own weights. Leave out the weights.")
         return _open_folder(folder)
+    if folder.is_file() and folder.suffix.lower() in suffixes():
+        if weights is not None:
+            raise ValueError(f"{folder} has its own weights. Leave out the weights.")
+        return _open_file(folder)
     # a name of another library has a colon, hf:org/net a slash as well: other slashes are paths
     if folder.exists() or (":" not in name and "/" in name):
         raise FileNotFoundError(
@@ -125,6 +131,12 @@ def _share(value: Any) -> float | None:
     """A number in [0, 1] of a file that nobody vouches for, else None."""
     sound = isinstance(value, float | int) and 0 <= value <= 1
     return float(value) if sound else None
+
+
+def _open_file(path: Path) -> Opened:
+    network = open_exported(path)
+    classes, preprocessing = network.classes, network.preprocessing
+    return Opened(path.name, network, None, network.inputs, classes, preprocessing)
 
 
 def open_with_data(
@@ -216,7 +228,42 @@ def open_uncut(
         example = example_for(opened, shape)
     if isinstance(opened.network, CutNetwork):
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
+    if isinstance(opened.network, ExportedNetwork):
+        raise ValueError(f"{spec} is exported. Pass the network that it was made from.")
     return opened, example, split
+
+
+def open_to_export(
+    spec: str | Path,
+    data: str | Path | None = None,
+    shape: tuple[int, ...] | None = None,
+    *,
+    weights: str | Path | None = None,
+    **reading: Any,
+) -> tuple[CutNetwork | WholeNetwork, DataSplit | None]:
+    """Open a network that is cut or whole with what its file should tell, and the data if given.
+
+    The shape of an input is that of the data, or ``shape``, or what the network was made for.
+    """
+    split = None
+    if data is not None:
+        opened, split = open_with_data(spec, data, weights=weights, **reading)
+        example = split.test.example()
+    else:
+        opened = open_network(spec, weights)
+        example = example_for(opened, shape)
+    require_weights(opened)
+    if isinstance(opened.network, ExportedNetwork):
+        raise ValueError(f"{spec} is exported already. Pass the network that it was made from.")
+    if isinstance(opened.network, CutNetwork):
+        return opened.network, split
+    classes = opened.classes or (() if split is None else split.test.classes)
+    known = opened.preprocessing
+    if known is None and split is not None:
+        known = getattr(split.test, "preprocessing", None)  # only sources of images have one
+    told = None if known is None else known.to_dict()
+    record = Record("", input_fields(example), classes=classes, preprocessing=told)
+    return WholeNetwork(opened.network, record), split
 
 
 def open_cut(folder: str | Path, made_of: Opened | None = None) -> CutNetwork:

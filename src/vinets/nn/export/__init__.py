@@ -1,6 +1,16 @@
-"""Networks for other runtimes, one file a format: ONNX, and programs of :mod:`torch.export`."""
+"""Networks for other runtimes, one file a format: ONNX, OpenVINO, :mod:`torch.export`."""
 
 from vinets.nn.export.checked import ExportReport, export_network
-from vinets.nn.export.formats import EXPORT_FORMATS, ExportFormat, suffixes
+from vinets.nn.export.formats import EXPORT_FORMATS, ExportFormat, WholeNetwork, suffixes
+from vinets.nn.export.opened import ExportedNetwork, open_exported
 
-__all__ = ["EXPORT_FORMATS", "ExportFormat", "ExportReport", "export_network", "suffixes"]
+__all__ = [
+    "EXPORT_FORMATS",
+    "ExportFormat",
+    "ExportReport",
+    "ExportedNetwork",
+    "WholeNetwork",
+    "export_network",
+    "open_exported",
+    "suffixes",
+]

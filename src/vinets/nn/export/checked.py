@@ -1,4 +1,4 @@
-"""Write a network for another runtime, and keep the file only if it computes the same."""
+"""Write a network for another runtime, and keep the file only if it is as good as the network."""
 
 from __future__ import annotations
 
@@ -10,20 +10,31 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vinets.checks import one_of, optional_positive_int, parameter_error
-from vinets.nn.export.formats import EXPORT_FORMATS, ExportFormat, Runner, suffixes
-from vinets.nn.network import CutNetwork, example_inputs
+from vinets.data import DataSplit, ImageSource, Source
+from vinets.nn.export.formats import (
+    EXPORT_FORMATS,
+    ExportFormat,
+    Network,
+    Runner,
+    WholeNetwork,
+    suffixes,
+)
+from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
 from vinets.plain import as_plain
-from vinets.running import call, each, tensors_of
+from vinets.running import Inputs, call, each, tensors_of
 
 TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
-LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir")
+LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "root")  # the last: onnxruntime's
+TESTED_AT_ONCE = 256
+CALIBRATED_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -32,10 +43,15 @@ class ExportReport:
 
     path: Path
     format: str  # a key of EXPORT_FORMATS
-    size: int  # in bytes
-    largest_difference: float  # of the logits on random inputs, relative to the largest logit
+    precision: str  # of its numbers: float32, float16, int8
+    size: int  # in bytes, with the files beside it
+    largest_difference: float  # of the logits, relative to the largest logit
     batch_sizes: tuple[int, ...]  # that were compared
     opset: int | None  # version of the operators, where the format has versions
+    calibrated_on: int = 0  # training examples that ranges were taken from
+    tested_on: int = 0  # test examples; 0 where there was no data, and no accuracies
+    accuracy: float | None = None  # of the file on these, in [0, 1]
+    network_accuracy: float | None = None  # of the network on the same
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -43,52 +59,84 @@ class ExportReport:
 
 
 def export_network(
-    network: CutNetwork,
+    network: nn.Module,
     path: str | Path,
     *,
     format: str | None = None,
     opset: int | None = None,
+    data: DataSplit | None = None,
+    most_lost: float = 1.0,
+    calibration: int = 256,
+    example: Inputs | None = None,
     batch_sizes: Sequence[int] = (1, 2, 7),
     device: torch.device | str = "cpu",
     seed: int = 0,
 ) -> ExportReport:
-    """Fold ``network`` and write it to one file that takes batches of any size.
+    """Write a network to a file that takes batches of any size.
 
-    The inputs keep their names and their order; a single tensor is called ``input``, and the
-    output ``logits``. The file also holds the names of the classes and the preprocessing, as JSON:
-    in the metadata of an ONNX file, or in the extra file ``metadata.json`` of a program.
+    A cut network is folded. The inputs keep their names and their order; a single tensor is called
+    ``input``, and the output ``logits``. The file also holds the names of the classes and the
+    preprocessing, as JSON: in the metadata of an ONNX file, or in the extra file ``metadata.json``
+    of a program.
 
     A file that exists is replaced. ValueError is raised if the network cannot be exported, or the
-    file computes something else; then nothing is written.
+    file computes something else, or is wrong too often; then nothing is written.
 
     Parameters
     ----------
+    network : Module
+        A network of :func:`vinets.build`, or any other with ``data`` or an ``example``.
     format : str or None, default=None
-        A name of :data:`EXPORT_FORMATS`: ``"onnx"``, or ``"torch"`` for :func:`torch.export.load`,
-        whose program takes its inputs by position. None goes by the suffix, ``.onnx`` or ``.pt2``.
+        A name of :data:`EXPORT_FORMATS`: ``"onnx"``, ``"onnx-float16"``, ``"onnx-int8"``,
+        ``"openvino"``, or ``"torch"`` for :func:`torch.export.load`, whose program takes its inputs
+        by position. None goes by the suffix, ``.onnx``, ``.xml`` or ``.pt2``.
     opset : int or None, default=None
         Version of the ONNX operators; None is the exporter's own choice.
+    data : DataSplit or None, default=None
+        File and network are compared on its test part; formats that round need it.
+    most_lost : float, default=1.0
+        Percentage points of accuracy that the file may lose.
+    calibration : int, default=256
+        Training examples, drawn by ``seed``, from which ``"onnx-int8"`` takes the ranges of values.
+    example : Tensor, dict of Tensor or None, default=None
+        A batch of inputs of an uncut network, where there is no data.
     batch_sizes : sequence of int, default=(1, 2, 7)
-        Batches of random inputs on which file and network are compared.
+        Batches on which the logits of file and network are compared: random ones, or test examples
+        where the format rounds.
     device : str, default="cpu"
         Where the network runs for the comparison; the file runs on the CPU.
     """
-    if not isinstance(network, CutNetwork):
-        raise parameter_error("export_network", "network", "a CutNetwork", type(network).__name__)
     target, kind = Path(path), _format(Path(path), format)
+    known = _network(network, data, example)
     sizes = tuple(batch_sizes) if isinstance(batch_sizes, Sequence) else ()
     if not sizes or not all(type(size) is int and size > 0 for size in sizes):
         accepted = "a sequence of positive integers"
         raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
+    if isinstance(most_lost, bool) or not isinstance(most_lost, Real) or not 0 <= most_lost <= 100:
+        raise parameter_error("export_network", "most_lost", "a number from 0 to 100", most_lost)
+    if type(calibration) is not int or calibration < 1:
+        raise parameter_error("export_network", "calibration", "a positive integer", calibration)
     optional_positive_int("export_network", "opset", opset)
     if opset is not None and not kind.takes_opset:
         some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
         raise parameter_error("export_network", "opset", f"None unless the format is {some}", opset)
+    exact = kind.precision == "float32"
+    if data is None and not exact:
+        raise ValueError(
+            f"Export to {kind.title} rounds, so that its accuracy has to be measured. Pass data "
+            "(--data)."
+        )
     if target.is_dir():
         raise parameter_error("export_network", "path", "the name of a file", str(path))
+    if target.suffix.lower() in kind.beside:
+        accepted = f"a name that ends otherwise, for {target.suffix} is written beside it"
+        raise parameter_error("export_network", "path", accepted, str(path))
     kind.require()
+    if kind.calibrated and data is not None:
+        kind.examples = _drawn(data.train, calibration, seed)
     # A copy, since folding shares the backbone, and moving it to the CPU would move the network's.
-    plain = copy.deepcopy(network.folded()).cpu().eval()
+    folded = known.folded() if isinstance(known, CutNetwork) else known
+    plain = copy.deepcopy(folded).cpu().eval()
     target.parent.mkdir(parents=True, exist_ok=True)
     # Beside the target, for a file can be renamed into place on the same file system only.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as folder, _quiet():
@@ -97,24 +145,80 @@ def export_network(
             version = kind.write(plain, made, opset)
             run = kind.runner(made)
             reference = plain if str(device) == "cpu" else copy.deepcopy(plain).to(device)
-            difference = max(_difference(reference, run, size, device, seed) for size in sizes)
+            batches = (
+                _random(known, size, seed) if exact or data is None else data.test.example(size)
+                for size in sizes
+            )
+            difference = max(_difference(reference, run, batch, device) for batch in batches)
+            tested = (0, None, None) if data is None else _tested(reference, run, data.test, device)
         except Exception as error:  # exporters raise whatever comes to their minds
             raise _failed(kind, error) from error
-        if not difference <= TOLERANCE:  # also catches NaN
+        if exact and not difference <= TOLERANCE:  # also catches NaN
             raise ValueError(
                 f"The exported network differs from the network by {difference:.2g} of the largest "
                 f"logit, more than {TOLERANCE:g}. Nothing was written."
             )
-        report = ExportReport(target, kind.name, made.stat().st_size, difference, sizes, version)
-        os.replace(made, target)
-    return report
+        _, accuracy, expected = tested
+        if accuracy is not None and expected is not None:
+            lost = 100 * (expected - accuracy)
+            if lost > most_lost + 1e-9:  # the difference of two shares is rounded
+                raise ValueError(
+                    f"{kind.title} is right on {accuracy:.2%} of the test examples and the network "
+                    f"on {expected:.2%}, so that {lost:.2f} points are lost, more than "
+                    f"{most_lost:g}. Nothing was written; raise most_lost (--most-lost) to have "
+                    "the file all the same."
+                )
+        files = [made, *(made.with_suffix(suffix) for suffix in kind.beside)]
+        size = sum(file.stat().st_size for file in files)
+        for file in reversed(files):  # the one that is opened comes last
+            os.replace(file, target if file is made else target.with_suffix(file.suffix))
+    calibrated = sum(len(batch[0]) for batch in kind.examples)
+    return ExportReport(
+        target, kind.name, kind.precision, size, difference, sizes, version, calibrated, *tested
+    )
+
+
+def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None) -> Network:
+    """The network with what is known about it."""
+    if isinstance(network, CutNetwork | WholeNetwork):
+        return network
+    given = example if data is None else data.test.example()
+    if not isinstance(network, nn.Module) or given is None:
+        accepted = "a CutNetwork, or any network with data or an example"
+        raise parameter_error("export_network", "network", accepted, type(network).__name__)
+    classes = () if data is None else data.test.classes
+    source = None if data is None else data.test
+    preprocessing = source.preprocessing.to_dict() if isinstance(source, ImageSource) else None
+    record = Record("", input_fields(given), classes=classes, preprocessing=preprocessing)
+    return WholeNetwork(network, record)
+
+
+def _drawn(source: Source, count: int, seed: int) -> list[tuple[Tensor, ...]]:
+    """Inputs of training examples, in batches on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(source), generator=generator)[:count]
+    batches = source.batches(CALIBRATED_AT_ONCE, order=order)
+    return [tuple(tensors_of(inputs)) for inputs, _ in batches]
 
 
 @torch.no_grad()
-def _difference(
-    network: CutNetwork, run: Runner, size: int, device: torch.device | str, seed: int
-) -> float:
-    """Largest difference of the logits on a random batch, relative to the largest logit."""
+def _tested(
+    network: Network, run: Runner, source: Source, device: torch.device | str
+) -> tuple[int, float | None, float | None]:
+    """How many examples there are, and how often the file and the network are right."""
+    right = torch.zeros(2, dtype=torch.int64)
+    for inputs, labels in source.batches(TESTED_AT_ONCE):
+        expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
+        for index, logits in enumerate((run(tuple(tensors_of(inputs))), expected)):
+            # where one logit is NaN there is no answer, and none is counted as right
+            answered = logits.isfinite().all(1)
+            right[index] += ((logits.argmax(1) == labels) & answered).sum()
+    ours, theirs = right.tolist()
+    return len(source), ours / len(source), theirs / len(source)
+
+
+def _random(network: Network, size: int, seed: int) -> Inputs:
+    """A random batch."""
     generator = torch.Generator().manual_seed(seed + size)
 
     def drawn(like: Tensor) -> Tensor:
@@ -125,7 +229,12 @@ def _difference(
         values[(slice(None),) + (0,) * (like.ndim - 1)] = 1
         return values.to(like.dtype)
 
-    inputs = each(example_inputs(network.record.inputs, batch=size), drawn)
+    return each(example_inputs(network.record.inputs, batch=size), drawn)
+
+
+@torch.no_grad()
+def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.device | str) -> float:
+    """Largest difference of the logits on a batch, relative to the largest logit."""
     expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
     got = run(tuple(tensors_of(inputs)))
     if got.shape != expected.shape:

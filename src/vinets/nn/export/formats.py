@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from vinets.latent.cut import StoppedNetwork
 from vinets.latent.reader import first_tensor
 from vinets.models.libraries.base import imported
-from vinets.nn.network import CutNetwork, example_inputs
+from vinets.nn.network import CutNetwork, Record, example_inputs
 from vinets.registry import Registry
-from vinets.running import tensors_of
+from vinets.running import logits_of, tensors_of
+
+if TYPE_CHECKING:
+    from vinets.nn.export.opened import ExportedNetwork
 
 Runner: TypeAlias = Callable[[tuple[Tensor, ...]], Tensor]
 """From inputs by position, on the CPU, to logits."""
@@ -24,15 +27,39 @@ Runner: TypeAlias = Callable[[tuple[Tensor, ...]], Tensor]
 EXPORT_FORMATS: Registry[type[ExportFormat]] = Registry("export format", "vinets.nn.export")
 
 
+class WholeNetwork(nn.Module):
+    """An uncut network with the record that a cut one has; it returns logits."""
+
+    def __init__(self, model: nn.Module, record: Record) -> None:
+        super().__init__()
+        self.model, self.record = model, record
+
+    def forward(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
+        return logits_of(self.model(**named) if x is None else self.model(x))
+
+
+Network: TypeAlias = CutNetwork | WholeNetwork
+"""What can be exported."""
+
+
 class ExportFormat(ABC):
-    """A kind of file; a subclass with a ``name`` is known to ``export_network``."""
+    """A kind of file; a subclass with a ``name`` is known to ``export_network``.
+
+    Of formats with the same suffix, the one whose name comes first in the alphabet is taken where
+    none is named.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]  # in a sentence
     suffix: ClassVar[str]  # of its files, with the dot
+    beside: ClassVar[tuple[str, ...]] = ()  # suffixes of further files that belong to it
     packages: ClassVar[tuple[str, ...]] = ()  # that have to be installed,
     extra: ClassVar[str] = ""  # and the extra of this package that installs them
     takes_opset: ClassVar[bool] = False  # whether its operators have versions to choose from
+    precision: ClassVar[str] = "float32"  # others are judged by their accuracy on test data
+    calibrated: ClassVar[bool] = False  # whether it needs examples to choose its ranges
+
+    examples: Sequence[tuple[Tensor, ...]] = ()  # batches of training inputs, to calibrate on
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -40,7 +67,7 @@ class ExportFormat(ABC):
             EXPORT_FORMATS.add(cls.name, cls)
 
     @abstractmethod
-    def write(self, network: CutNetwork, path: Path, opset: int | None) -> int | None:
+    def write(self, network: Network, path: Path, opset: int | None) -> int | None:
         """Write a folded network in eval mode on the CPU; return the version of the operators.
 
         Whatever this raises becomes one sentence.
@@ -50,24 +77,33 @@ class ExportFormat(ABC):
     def runner(self, path: Path) -> Runner:
         """Read the file, and run it: what :meth:`write` wrote is checked by this."""
 
+    def open(self, path: Path) -> ExportedNetwork:
+        """A file that anybody may have written as a network; this must not run code from it."""
+        raise ValueError(
+            f"{path} is not opened, for a file of {self.title} may hold code. "
+            "Pass the folder that it was made from, or an ONNX file."
+        )
+
     def require(self) -> None:
         """Raise, with what to install, unless all packages are there."""
         for package in self.packages:
-            imported(package, f"Export to {self.title} needs", self.extra)
+            imported(package, f"{self.title} needs", self.extra)
 
 
 def suffixes() -> dict[str, str]:
     """Names of the formats by suffix, the same whichever file was imported first."""
-    return {EXPORT_FORMATS[name].suffix: name for name in sorted(EXPORT_FORMATS)}
+    backwards = sorted(EXPORT_FORMATS, reverse=True)  # the first of a suffix is written last
+    found = {EXPORT_FORMATS[name].suffix: name for name in backwards}
+    return dict(sorted(found.items(), key=lambda pair: pair[1]))
 
 
-def metadata_of(network: CutNetwork) -> dict[str, Any]:
+def metadata_of(network: Network) -> dict[str, Any]:
     """What a file should tell about the network: its classes and its preprocessing, for JSON."""
     record = network.record
     return {"classes": list(record.classes), "preprocessing": record.preprocessing}
 
 
-def program_of(network: CutNetwork) -> torch.export.ExportedProgram:
+def program_of(network: Network) -> torch.export.ExportedProgram:
     """The network as a graph of tensor operations, its inputs by position, of any batch size."""
     # Two examples, for a batch of one would be taken for a constant.
     inputs = tuple(tensors_of(example_inputs(network.record.inputs, batch=2)))
@@ -81,9 +117,15 @@ def program_of(network: CutNetwork) -> torch.export.ExportedProgram:
 class _Positional(nn.Module):
     """The network as a function of tensors."""
 
-    def __init__(self, network: CutNetwork, inputs: tuple[Tensor, ...]) -> None:
+    def __init__(self, network: Network, inputs: tuple[Tensor, ...]) -> None:
         super().__init__()
-        self.backbone: nn.Module = _Backbone(network.backbone, tuple(network.record.inputs))
+        names = tuple(network.record.inputs)
+        if isinstance(network, WholeNetwork):
+            self.backbone: nn.Module = _Backbone(network, names)
+            self.reader: nn.Module = nn.Identity()
+            self.head: nn.Module = nn.Identity()
+            return
+        self.backbone = _Backbone(network.backbone, names)
         if isinstance(network.backbone, StoppedNetwork):
             # Its pass is ended by an exception. Exporters keep a stack of the modules that they
             # are in, and would lose count, so they get the operations of one pass instead.
@@ -96,7 +138,8 @@ class _Positional(nn.Module):
         self.reader, self.head = network.reader, network.head
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        return self.head(self.reader(self.backbone(*inputs)))
+        logits: Tensor = self.head(self.reader(self.backbone(*inputs)))
+        return logits
 
 
 class _Backbone(nn.Module):

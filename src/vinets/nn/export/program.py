@@ -7,8 +7,7 @@ from pathlib import Path
 
 import torch
 
-from vinets.nn.export.formats import ExportFormat, Runner, metadata_of, program_of
-from vinets.nn.network import CutNetwork
+from vinets.nn.export.formats import ExportFormat, Network, Runner, metadata_of, program_of
 
 
 class Program(ExportFormat):
@@ -18,7 +17,7 @@ class Program(ExportFormat):
     title = "torch.export"
     suffix = ".pt2"
 
-    def write(self, network: CutNetwork, path: Path, opset: int | None) -> None:
+    def write(self, network: Network, path: Path, opset: int | None) -> None:
         metadata = {"metadata.json": json.dumps(metadata_of(network))}
         torch.export.save(program_of(network), str(path), extra_files=metadata)
 
