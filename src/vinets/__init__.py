@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vinets.pipeline.build import build
     from vinets.pipeline.collect import collect
     from vinets.pipeline.report import BuildReport
-    from vinets.search.compress import compress
+    from vinets.search.halving import compress
     from vinets.settings import Recipe
     from vinets.theory.networks import spectral_complexity
     from vinets.theory.studies import study
@@ -67,7 +67,7 @@ _HOME = {
     "build": "pipeline.build",
     "cache_latents": "training.feed",
     "collect": "pipeline.collect",
-    "compress": "search.compress",
+    "compress": "search.halving",
     "cut_points": "latent.cut",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",

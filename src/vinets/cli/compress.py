@@ -56,8 +56,8 @@ def compress(
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.report import print_table
     from vinets.search import parse_budget
-    from vinets.search.compress import Search
-    from vinets.search.compress import compress as search_for
+    from vinets.search.halving import Search
+    from vinets.search.halving import compress as search_for
     from vinets.search.page import plan_table
 
     wanted = parse_budget(budget)

@@ -62,7 +62,7 @@ def export(
 
     seeded(common.seed)
     there = resolve_device("vinets", common.device)
-    chosen = vars(reading) | {"data": data}
+    chosen = reading.keywords() | {"data": data}
     network, split = open_to_export(net, shape=integers("--shape", shape), **chosen)
     report = export_network(
         network,

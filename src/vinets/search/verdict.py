@@ -8,6 +8,7 @@ from vinets.search.budget import Budget
 from vinets.search.result import Tried, Uncut
 
 CLOSE = 0.2  # points, below which two networks are called level
+MUCH = 5.0  # points, above which a loss is spoken of
 
 
 def verdict(
@@ -19,6 +20,12 @@ def verdict(
     said = [_choice(uncut, chosen)]
     if not met:
         said.append(f"The budget, {budget}, was not met: this is the nearest.")
+    lost = 100 * (uncut.validation - chosen.accuracy)
+    if lost > MUCH:
+        said.append(
+            f"It loses {lost:.1f} points on the validation examples, which is much: try a larger "
+            "budget, more epochs, or more data."
+        )
     rival = _other_kind(tried, chosen)
     if rival is not None:
         said.append(_against(chosen, rival))

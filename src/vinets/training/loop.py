@@ -27,6 +27,10 @@ Criterion: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Recipe], Tensor]
 """The loss of logits and labels, given what the teacher says, if there is one."""
 
 
+class DivergedError(ValueError):
+    """The loss of a training is no longer a number."""
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """Parameters that are trained alike."""
@@ -168,7 +172,7 @@ def _epoch(step: _Step, advance: TrainingStep, feed: Feed, number: int, watch: P
         watch.advance(1, "")
     loss_mean = float(torch.stack(losses).mean())
     if not loss_mean < float("inf"):
-        raise ValueError(
+        raise DivergedError(
             f"the loss is {loss_mean} in epoch {number}: the training diverged. Lower "
             "learning_rate or pass clip=1.0."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,11 +35,13 @@ from vinets.search.result import SearchPlan, SearchResult, Tried, Uncut, frontie
 from vinets.search.signals import SIGNALS, Signals, look_at, rank_correlation
 from vinets.search.space import CUTS, Candidate, candidates_at, choose_cuts, start_trial
 from vinets.search.verdict import verdict
+from vinets.training.loop import DivergedError
 
 ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
 KEPT = 1 / 3  # of a round, for the next
 LEAST = 6  # that go on, where there are so many
 FINALISTS = 4
+RATES = (0.1, 0.02)  # of learning, of which the better one in a short training is taken
 WINDOWS = {"repeats": 5, "seconds": 0.1}
 
 
@@ -70,6 +72,7 @@ class _Known:
 
     costs: dict[str, Cost]
     signals: dict[str, Signals]
+    diverged: dict[str, str] = field(default_factory=dict)  # trials by name, and what they said
 
 
 class Search:
@@ -119,7 +122,7 @@ class Search:
 
     def prepare(self) -> None:
         """Costs of all candidates and signals of all cuts, measured or read back."""
-        path = self.store.folder / "search.json"
+        path = self._path
         self.store.claim([], {self.setup.name: self.setup.identity})
         if path.is_file():
             self.known = from_plain(_Known, read_json(path), str(path))
@@ -132,8 +135,15 @@ class Search:
                 self.known.signals[point.name] = look_at(
                     self.setup, point.name, self.seed, self.watch
                 )
-            write_json(path, as_plain(self.known))
-        write_json(path, as_plain(self.known))
+            self._remember()
+        self._remember()
+
+    @property
+    def _path(self) -> Path:
+        return self.store.folder / "search.json"
+
+    def _remember(self) -> None:
+        write_json(self._path, as_plain(self.known))
 
     def _costs(self) -> dict[str, Cost]:
         networks: dict[str, nn.Module] = {"uncut": self.setup.model}
@@ -184,11 +194,33 @@ class Search:
     def run(self) -> list[Tried]:
         """All rounds; what came of every candidate that took part."""
         left = self._feasible()
+        self._choose_rate(left)
         for epochs in self.rungs:
             self.train(left, epochs)
+            left = [one for one in left if epochs in self.tried(one).accuracies]
             left = self._best(left, max(LEAST, round(KEPT * len(left))))
         self._finals(left)
-        return [self.tried(one) for one in self.candidates if self.tried(one).accuracies]
+        tried = [self.tried(one) for one in self.candidates]
+        if not any(self.epochs in one.accuracies for one in tried):
+            raise ValueError(
+                "every network that was to be trained to the end diverged. Check how images are "
+                "normalised, and whether the uncut network is as accurate as it should be."
+            )
+        return [one for one in tried if one.accuracies]
+
+    def _choose_rate(self, candidates: Sequence[Candidate]) -> None:
+        """The learning rate that suits this network: one short training with each."""
+        plain = [one for one in candidates if one.head == "pooled"] or list(candidates)
+        probe = plain[len(plain) // 2]
+        epochs = self.rungs[0] if self.rungs else self.epochs
+        starts = [self.start.change(learning_rate=rate) for rate in RATES]
+        reached = []
+        for start in starts:
+            trial = probe.trial(start, epochs)
+            self._run(trial)
+            found = not self.store.missing([trial])
+            reached.append(self.store.read(trial).trained.accuracy if found else -1.0)
+        self.start = starts[reached.index(max(reached))]
 
     def _feasible(self) -> list[Candidate]:
         """Candidates within the limits; the nearest to them where there are none."""
@@ -201,8 +233,18 @@ class Search:
 
     def train(self, candidates: Sequence[Candidate], epochs: int) -> None:
         """Train candidates for so many epochs, those that have not been."""
-        trials = [self.trial(one, epochs) for one in candidates]
-        run_trials(trials, {"uncut": self.setup}, self.store, progress=self.watch)
+        for one in candidates:
+            self._run(self.trial(one, epochs))
+
+    def _run(self, trial: Trial) -> None:
+        """Carry out a trial; one that diverges is remembered, and the search goes on."""
+        if trial.name in self.known.diverged:
+            return
+        try:
+            run_trials([trial], {"uncut": self.setup}, self.store, progress=self.watch)
+        except DivergedError as error:
+            self.known.diverged[trial.name] = str(error)
+            self._remember()
 
     def trial(self, candidate: Candidate, epochs: int) -> Trial:
         """Of a candidate; those to the end are saved, and can be interrupted."""
@@ -248,7 +290,8 @@ class Search:
         while low <= high:  # accuracy grows along the row, so halving it finds the place
             middle = (low + high) // 2
             self.train([row[middle]], self.epochs)
-            if self.reaches(self.tried(row[middle]).accuracy):
+            done = self.tried(row[middle])
+            if self.epochs in done.accuracies and self.reaches(done.accuracy):
                 high = middle - 1
             else:
                 low = middle + 1

@@ -12,7 +12,7 @@ from vinets.models import digits_cnn
 from vinets.nn import CutNetwork
 from vinets.report import html
 from vinets.search import compress
-from vinets.search.compress import Search, parse_budget
+from vinets.search.halving import Search, parse_budget
 from vinets.search.page import finalists_table, frontier_figure, rounds_table, search_page
 from vinets.training import train_classifier
 
@@ -137,3 +137,44 @@ def test_polynomials_are_judged_by_a_rival_of_no_larger_size(found):
         rival = replace(plain, accuracies={4: right})
         said = verdict(result.budget, result.uncut, [ours, rival], ours, True)
         assert word in said
+
+
+def test_what_diverges_is_left_out_and_the_search_goes_on(model, data, tmp_path, monkeypatch):
+    from vinets.search import halving as module
+    from vinets.training.loop import DivergedError
+
+    run, asked = module.run_trials, []
+
+    def fails(trials, *given, **more):
+        (trial,) = trials
+        asked.append(trial.name)
+        if trial.head == "vi" or trial.recipe.learning_rate == 0.02:
+            raise DivergedError("the loss is nan")
+        run(trials, *given, **more)
+
+    monkeypatch.setattr(module, "run_trials", fails)
+    result = compress(model, data, "drop=50", out=tmp_path, **OPTIONS).result
+    assert result.choice.candidate.head != "vi"
+    assert all(one.candidate.head != "vi" for one in result.tried)
+    before = len(asked)
+    compress(model, data, "drop=50", out=tmp_path, **OPTIONS)
+    again = asked[before:]
+    assert not any("-vi-" in name for name in again)  # remembered
+    monkeypatch.setattr(module, "run_trials", lambda *given, **more: fails([replace_head(given)]))
+    with pytest.raises(ValueError, match="every network"):
+        compress(model, data, "drop=50", **OPTIONS)
+
+
+def replace_head(given):
+    ((trial,), *_) = given
+    return replace(trial, head="vi")
+
+
+def test_the_better_learning_rate_is_taken(model, data, tmp_path, monkeypatch):
+    from vinets.search import halving as module
+
+    monkeypatch.setattr(module, "RATES", (1e-6, 0.1))
+    search = Search(model, data, parse_budget("drop=1"), tmp_path, **OPTIONS)
+    search.prepare()
+    search._choose_rate(search.candidates)
+    assert search.start.recipe.learning_rate == 0.1
