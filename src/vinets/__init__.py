@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vinets.pipeline.report import BuildReport
     from vinets.search.halving import compress
     from vinets.settings import Recipe
+    from vinets.side_by_side import bench, compare, evaluate
     from vinets.theory.networks import spectral_complexity
     from vinets.theory.studies import study
     from vinets.training.feed import cache_latents
@@ -38,11 +39,14 @@ __all__ = [
     "VINet",
     "VanishingIdealClassifier",
     "baselines",
+    "bench",
     "build",
     "cache_latents",
     "collect",
+    "compare",
     "compress",
     "cut_points",
+    "evaluate",
     "fine_tune",
     "fit_class_ideals",
     "spectral_complexity",
@@ -66,9 +70,12 @@ _HOME = {
     "VanishingIdealClassifier": "estimators",
     "build": "pipeline.build",
     "cache_latents": "training.feed",
+    "bench": "side_by_side",
     "collect": "pipeline.collect",
+    "compare": "side_by_side",
     "compress": "search.halving",
     "cut_points": "latent.cut",
+    "evaluate": "side_by_side",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
     "baselines": "pipeline.baselines",

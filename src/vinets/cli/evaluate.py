@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, Common, Reading, option
 from vinets.cli.output import note_normalisation, print_json, seeded, watching
-
-if TYPE_CHECKING:
-    from vinets.measure import Evaluation
-    from vinets.report import Table
 
 
 @takes(reading=Reading, common=Common)
@@ -41,11 +37,11 @@ def evaluate(
     Example: vinets evaluate out/vinet@net.py:MyNet --data digits
     """
     from vinets.checks import one_of
-    from vinets.measure import evaluate as measured
     from vinets.pipeline.doubt import warn_of_doubt
     from vinets.pipeline.opening import open_with_data, require_weights
     from vinets.report import print_table
     from vinets.running import resolve_device
+    from vinets.side_by_side import evaluate as evaluated
 
     seeded(common.seed)
     one_of("vinets", "part", part, ("test", "train"))
@@ -56,32 +52,21 @@ def evaluate(
     source = split.test if part == "test" else split.train
     with watching(common.quiet) as progress:
         progress.start(f"evaluating {opened.name}", len(source))
-        batches = source.batches(batch_size, device=there)
-        found = measured(opened.network, batches, device=there, progress=progress)
         classes = list(opened.classes or source.classes)
+        tables = evaluated(
+            opened.network,
+            source,
+            device=there,
+            batch_size=batch_size,
+            classes=classes,
+            caption=f"{opened.name} on {split.name}, {part}",
+            progress=progress,
+        )
+        found = tables.evaluation
         warn_of_doubt(opened.name, found.accuracy, found.examples, len(classes), opened.stated)
     if common.json:
         facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
         print_json(facts | found.to_dict())
         return
-    for table in _tables(f"{opened.name} on {split.name}, {part}", classes, found):
-        print_table(table)
-
-
-def _tables(caption: str, classes: list[str], found: Evaluation) -> tuple[Table, Table]:
-    """The network as a whole, and class by class."""
-    from vinets.report import Column, Row, Table
-
-    columns = (
-        Column("examples", format=","),
-        Column("accuracy", format=".2%"),
-        *([Column("top5", "top 5", ".2%")] if found.top5 is not None else []),
-        Column("loss", format=".4f"),
-        Column("calibration_error", "calibration error", ".4f"),
-        Column("seconds", format=".2f"),
-    )
-    whole = Table("evaluation", caption, columns, (Row(found.to_dict()),))
-    counts, shares = found.confusion.sum(1).tolist(), found.per_class.tolist()
-    rows = zip(classes, counts, shares, strict=False)  # data may name more classes
-    by_class = [Column("class"), *columns[:2]]
-    return whole, Table.from_rows("classes", "Class by class", by_class, rows)
+    print_table(tables.table)
+    print_table(tables.by_class)

@@ -114,6 +114,11 @@ class Table:
             id, caption, made, tuple(Row(dict(zip(names, row, strict=True))) for row in rows)
         )
 
+    def __str__(self) -> str:
+        from vinets.report.terminal import markdown  # which is made of these values
+
+        return markdown(self)
+
     @property
     def is_compared(self) -> bool:
         """Whether the paper prints a value of a column, but for the first."""
