@@ -149,9 +149,8 @@ def carry_out(rival: Rival, setup: Setup, call: Call, watch: Until) -> str:
         history = train_classifier(
             network,
             setup.train,
-            recipe=replace(rival.recipe, seed=rival.seed),
+            recipe=replace(rival.recipe, seed=rival.seed, recorded=call.recorded),
             teacher=Lessons(setup.model, call.lessons / rival.given),
-            recorded=call.recorded,
             directory=checkpoints,
             device=setup.device,
             progress=watch,

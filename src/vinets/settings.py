@@ -240,6 +240,14 @@ class Recipe(Options):
     label_smoothing: float = option(0.0, real(0, 1), "Label smoothing, in [0, 1).")
     seed: int = option(0, whole(0), "Seed of the order, the augmentation and the held-out part.")
 
+    recorded: bool = option(
+        False,
+        flag(),
+        "On a GPU, record a step of training and replay it; faster for small networks.",
+        flag="--record",
+        result=False,
+    )
+
     def check(self, owner: str) -> None:
         super().check(owner)
         if not self.temperature:
@@ -320,13 +328,6 @@ class Tuning(Options):
     )
     compiled: bool = option(
         False, flag(), "Compile the network before it is tuned.", flag="--compile", result=False
-    )
-    recorded: bool = option(
-        False,
-        flag(),
-        "On a GPU, record a step of tuning and replay it; faster for small networks.",
-        flag="--record",
-        result=False,
     )
 
     @property
@@ -421,6 +422,35 @@ class Windows(Options):
     repeats: int = option(5, whole(), "Windows per network and batch size.")
     seconds: float = option(0.5, real(0), "Length of a window in seconds.")
     warmup: int = option(3, whole(0), "Forward passes before the first window.")
+
+
+@dataclass(frozen=True)
+class Searching(Options):
+    """How a small network is searched for."""
+
+    panel: ClassVar[str] = "Running"
+    epochs: int = option(24, whole(), "Of the last round.")
+    cuts: int = option(10, whole(), "How many are tried, at most.")
+    limit: int | None = option(
+        None, optional(whole()), "Training examples to use.", shown="all of them"
+    )
+
+
+@dataclass(frozen=True)
+class Exporting(Options):
+    """What is written for another runtime, and what it may lose."""
+
+    panel: ClassVar[str] = "Output"
+    format: str | None = option(
+        None, optional(text()), "{export formats}.", shown="by the end of the file"
+    )
+    most_lost: float = option(
+        1.0, real(0, 100, high_included=True), "Points of accuracy that the file may lose."
+    )
+    opset: int | None = option(
+        None, optional(whole()), "Operator set of ONNX.", shown="torch's choice"
+    )
+    calibration: int = option(256, whole(), "Training examples that int8 takes its ranges from.")
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,17 @@ from vinets.models import digits_cnn
 from vinets.nn import CutNetwork
 from vinets.report import html
 from vinets.search import compress
-from vinets.search.halving import Search, parse_budget
+from vinets.search.halving import Search, divided, parse_budget
 from vinets.search.page import finalists_table, frontier_figure, rounds_table, search_page
+from vinets.settings import Searching
 from vinets.training import train_classifier
 
 OPTIONS = {"epochs": 4, "cuts": 2, "device": "cpu", "progress": None}
+
+
+def searching(model, data, budget, folder, limit=None):
+    setup, final = divided(model, data, limit, device="cpu")
+    return Search(setup, final, parse_budget(budget), folder, Searching(epochs=4, cuts=2))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +100,7 @@ def test_a_budget_that_cannot_be_met_gets_the_nearest_and_a_sentence(model, data
 
 
 def test_latency_is_measured_for_all(model, data, tmp_path):
-    search = Search(model, data, parse_budget("latency=90%@cpu"), tmp_path, **OPTIONS)
+    search = searching(model, data, "latency=90%@cpu", tmp_path)
     search.prepare()
     costs = search.known.costs
     assert all(cost.latency > 0 for cost in costs.values())
@@ -102,7 +108,7 @@ def test_latency_is_measured_for_all(model, data, tmp_path):
 
 
 def test_a_plan_trains_nothing(model, data, tmp_path):
-    search = Search(model, data, parse_budget("drop=1"), tmp_path / "new", **OPTIONS)
+    search = searching(model, data, "drop=1", tmp_path / "new")
     plan = search.plan()
     assert not (tmp_path / "new").exists()
     assert plan.rounds[0] == (len(search.candidates), 1) and plan.rounds[-1][1] == 4
@@ -110,7 +116,7 @@ def test_a_plan_trains_nothing(model, data, tmp_path):
 
 
 def test_fewer_examples_on_demand(model, data, tmp_path):
-    search = Search(model, data, parse_budget("drop=1"), tmp_path, limit=100, **OPTIONS)
+    search = searching(model, data, "drop=1", tmp_path, limit=100)
     assert len(search.setup.train) == 100
 
 
@@ -174,7 +180,7 @@ def test_the_better_learning_rate_is_taken(model, data, tmp_path, monkeypatch):
     from vinets.search import halving as module
 
     monkeypatch.setattr(module, "RATES", (1e-6, 0.1))
-    search = Search(model, data, parse_budget("drop=1"), tmp_path, **OPTIONS)
+    search = searching(model, data, "drop=1", tmp_path)
     search.prepare()
     search._choose_rate(search.candidates)
     assert search.start.recipe.learning_rate == 0.1

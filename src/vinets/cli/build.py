@@ -103,6 +103,7 @@ def build(
     """
     from vinets.pipeline.compare import compare_heads
     from vinets.pipeline.opening import open_uncut, require_weights
+    from vinets.pipeline.setup import Origin
     from vinets.report import comparison_table, print_table
 
     model, trial, backbone = _chosen(preset, model, cut, settings, common.seed)
@@ -123,8 +124,7 @@ def build(
             out,
             baselines=baselines,
             device=common.device,
-            stated=opened.stated,
-            command=["vinets", *sys.argv[1:]],
+            origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
             progress=progress,
         )
     if common.json:

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, TrainingData, opened_again, option
+from vinets.cli.options import OUTPUT, RUNNING, Common, TrainingData, opened_again, option
 from vinets.cli.output import note, note_normalisation, print_json, watching
+from vinets.settings import Searching
 
 
-@takes(reading=TrainingData, common=Common)
+@takes(searching=Searching, reading=TrainingData, common=Common)
 def compress(
     *,
     model: Annotated[
@@ -30,11 +31,7 @@ def compress(
         ),
     ],
     out: Annotated[Path, option(OUTPUT, "Folder for the network, results and the page.")],
-    limit: Annotated[
-        int | None, option(DATA, "Use so many training examples.", min=1, show_default="all")
-    ] = None,
-    epochs: Annotated[int, option(RUNNING, "Of the last round.", min=1)] = 24,
-    cuts: Annotated[int, option(RUNNING, "How many are tried, at most.", min=1)] = 10,
+    searching: Searching,
     dry_run: Annotated[
         bool, option(RUNNING, "Say what would be tried, and how long it would take.", "--dry-run")
     ] = False,
@@ -54,9 +51,10 @@ def compress(
     latency=50%@cpu --out out/small
     """
     from vinets.pipeline.opening import open_uncut, require_weights
+    from vinets.pipeline.setup import Origin
     from vinets.report import print_table
     from vinets.search import parse_budget
-    from vinets.search.halving import Search
+    from vinets.search.halving import Search, divided
     from vinets.search.halving import compress as search_for
     from vinets.search.page import plan_table
 
@@ -66,15 +64,15 @@ def compress(
     assert split is not None  # --data is required
     note_normalisation(opened, split, common.quiet)
     network = opened.network
-    settings: dict[str, Any] = {"limit": limit, "epochs": epochs, "cuts": cuts}
-    settings |= {"seed": common.seed, "device": common.device}
+    chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
     with watching(common.quiet) as progress:
         if dry_run:
-            plan = Search(network, split, wanted, out, progress=progress, **settings).plan()
+            parts = divided(network, split, searching.limit, **chosen)
+            plan = Search(*parts, wanted, out, searching, common.seed, progress).plan()
         else:
-            command = ["vinets", *sys.argv[1:]]
-            settings |= {"out": out, "command": command, "stated": opened.stated}
-            found = search_for(network, split, wanted, progress=progress, **settings)
+            origin = Origin(("vinets", *sys.argv[1:]), opened.stated)
+            chosen |= {"searching": searching, "out": out, "origin": origin}
+            found = search_for(network, split, wanted, progress=progress, **chosen)
     if common.json:
         print_json(plan if dry_run else found.result)
     elif dry_run:

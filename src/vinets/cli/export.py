@@ -10,12 +10,14 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, Common, Reading, Shape, integers, option
 from vinets.cli.output import print_json, seeded
+from vinets.settings import Exporting
 
 if TYPE_CHECKING:
     from vinets.nn.export import ExportReport
     from vinets.report import Table
 
 
+@takes(exporting=Exporting)
 @takes(("quiet", "data"), reading=Reading(data=""), common=Common)
 def export(
     *,
@@ -24,15 +26,7 @@ def export(
         typer.Argument(help="A folder of vinets build or vinets train, or a name with --weights."),
     ],
     out: Annotated[Path, option(OUTPUT, "File to write; it ends in {export suffixes}.")],
-    format: Annotated[
-        str | None, option(OUTPUT, "{export formats}.", show_default="by the end of the file")
-    ] = None,
-    most_lost: Annotated[
-        float, option(OUTPUT, "Points of accuracy that the file may lose.", min=0, max=100)
-    ] = 1.0,
-    opset: Annotated[
-        int | None, option(OUTPUT, "Operator set of ONNX.", show_default="torch's choice")
-    ] = None,
+    exporting: Exporting,
     data: Annotated[
         str | None,
         option(
@@ -42,9 +36,6 @@ def export(
     ] = None,
     shape: Shape = None,
     reading: Reading,
-    calibration: Annotated[
-        int, option(DATA, "Training examples that int8 takes its ranges from.", min=1)
-    ] = 256,
     common: Common,
 ) -> None:
     """Write a network, cut or whole, for other runtimes: ONNX, OpenVINO or torch.export.
@@ -67,11 +58,8 @@ def export(
     report = export_network(
         network,
         out,
-        format=format,
-        opset=opset,
+        exporting=exporting,
         data=split,
-        most_lost=most_lost,
-        calibration=calibration,
         device=there,
         seed=common.seed,
     )

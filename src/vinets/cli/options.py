@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,8 +81,15 @@ class Reading:
 
     def keywords(self) -> dict[str, Any]:
         """What :func:`vinets.pipeline.opening.open_with_data` takes."""
-        read = {"mean": numbers("--mean", self.mean), "std": numbers("--std", self.std)}
-        return vars(self) | read
+        from vinets.pipeline.opening import Imaging
+
+        given = vars(self) | {
+            "mean": numbers("--mean", self.mean),
+            "std": numbers("--std", self.std),
+        }
+        names = [one.name for one in fields(Imaging)]
+        images = Imaging(**{name: given.pop(name) for name in names if name in given})
+        return given | {"images": images}
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,8 @@ def train(
 
     chosen = replace(recipe_for(model), **recipe, seed=common.seed)
     split = load_data(reading.data, seed=reading.split_seed, size=reading.size)
-    told = reading.keywords()
-    split = normalise_by(split, told["mean"], told["std"])
-    split = augment_by(split, reading.flip, reading.crop)
+    images = reading.keywords()["images"]
+    split = augment_by(normalise_by(split, images.mean, images.std), images.flip, images.crop)
     with watching(common.quiet) as progress:
         run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
     if common.json:

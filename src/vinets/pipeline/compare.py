@@ -16,7 +16,7 @@ from vinets.measure import machine
 from vinets.nn.heads import HEADS
 from vinets.pipeline.baselines import kinds_beside
 from vinets.pipeline.comparison import Comparison, NetworkResult, Speed
-from vinets.pipeline.setup import Setup
+from vinets.pipeline.setup import Origin, Setup
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import TrainingFacts, Trial, TrialResult
 from vinets.pipeline.trials import run_trials
@@ -47,8 +47,7 @@ def compare_heads(
     *,
     baselines: bool = False,
     device: torch.device | str = "auto",
-    stated: float | None = None,
-    command: Sequence[str] = (),
+    origin: Origin = Origin(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
 ) -> BuildResult:
     """Build a VI-Net, train it, and compare it with the uncut network.
@@ -71,20 +70,18 @@ def compare_heads(
         Train and measure the other heads on the same latents as well.
     device : str or torch.device, default="auto"
         Where to work.
-    stated : float or None, default=None
-        Accuracy that the network is known to have; there is a warning if it is far below.
-    command : sequence of str
-        Kept in the results, for the record.
+    origin : Origin
+        For the record, and for a warning where the network is less accurate than it was.
     """
     on = resolve_device("compare_heads", device)
     setup, store = Setup(UNCUT, model, data, on), Store(out)
-    setup.warn_of_doubt(stated)
+    setup.warn_of_doubt(origin.stated)
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
     found = {name: [store.read(each)] for name, each in heads.items()}
     comparison = comparison_of(found, store.read(timed), [setup])
-    result = BuildResult(tuple(command), machine(on), data.name, trial.seed, comparison)
+    result = BuildResult(origin.command, machine(on), data.name, trial.seed, comparison)
     write_json(store.folder / "results.json", as_plain(result))
     return result
 

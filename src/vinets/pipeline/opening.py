@@ -30,6 +30,16 @@ from vinets.plain import as_plain
 from vinets.running import call, evaluating, logits_of, tensors_of
 
 
+@dataclass(frozen=True)
+class Imaging:
+    """How images are normalised and augmented; None is what is known of network and data."""
+
+    mean: tuple[float, ...] | None = None  # of pixels in [0, 1], one a channel or one for all
+    std: tuple[float, ...] | None = None
+    flip: bool | None = None  # see vinets.data.images.augment_by
+    crop: float | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Opened:
     """A network in eval mode on the CPU, and what is known about it."""
@@ -146,14 +156,11 @@ def open_with_data(
     weights: str | Path | None = None,
     split_seed: int = 0,
     size: Size = None,
-    mean: tuple[float, ...] | None = None,
-    std: tuple[float, ...] | None = None,
-    flip: bool | None = None,
-    crop: float | None = None,
+    images: Imaging = Imaging(),  # noqa: B008 - frozen
 ) -> tuple[Opened, DataSplit]:
     """Open a network and the data it is used on, and check that they fit.
 
-    Images are normalised by ``mean`` and ``std``, else as the network knows it from its training,
+    Images are normalised as ``images`` say, else as the network knows it from its training,
     else as the library of a network with weights tells, else by the statistics of this data.
 
     Parameters
@@ -166,10 +173,8 @@ def open_with_data(
         Seed of the test split, where the data has none of its own.
     size : (H, W), int or None, default=None
         Size of the images in a folder.
-    mean, std : tuple of float or None, default=None
-        Of pixels in [0, 1], one number a channel or one for all.
-    flip, crop
-        As for :func:`vinets.data.images.augment_by`.
+    images : Imaging
+        How images are normalised and augmented.
 
     Raises
     ------
@@ -177,7 +182,7 @@ def open_with_data(
         If the network has other classes, does not take such inputs, or was trained on another
         split of this data.
     """
-    split = load_data(data, seed=split_seed, size=size)
+    split, mean, std = load_data(data, seed=split_seed, size=size), images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)
     opened = open_network(spec, weights, count, channel_count(example))
@@ -202,7 +207,7 @@ def open_with_data(
             if mean is None and std is None:
                 opened = replace(opened, told_by=str(spec).partition(":")[0])
             mean, std = mean or told[0], std or told[1]
-    split = augment_by(normalise_by(split, mean, std), flip, crop)
+    split = augment_by(normalise_by(split, mean, std), images.flip, images.crop)
     check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
     return opened, split
 

@@ -24,6 +24,14 @@ CHUNK = 2_000  # examples at once where nothing is trained
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a run comes from: for the record, and to notice what is wrong."""
+
+    command: tuple[str, ...] = ()  # that started it
+    stated: float | None = None  # accuracy of the uncut network when it was saved
+
+
+@dataclass(frozen=True)
 class Identity:
     """What results belong to, by content."""
 

@@ -19,8 +19,9 @@ from vinets.files import read_json, write_json, write_text
 from vinets.latent.cut import cut_points
 from vinets.measure import compare, evaluate, machine
 from vinets.nn.network import CutNetwork
+from vinets.options import flat
 from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import Setup
+from vinets.pipeline.setup import Origin, Setup
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
@@ -33,8 +34,9 @@ from vinets.search.expect import expected
 from vinets.search.page import finalists_table, frontier_figure, search_page
 from vinets.search.result import SearchPlan, SearchResult, Tried, Uncut, frontier, layers_of
 from vinets.search.signals import SIGNALS, Signals, look_at, rank_correlation
-from vinets.search.space import CUTS, Candidate, candidates_at, choose_cuts, start_trial
+from vinets.search.space import Candidate, candidates_at, choose_cuts, start_trial
 from vinets.search.verdict import verdict
+from vinets.settings import Searching
 from vinets.training.loop import DivergedError
 
 ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
@@ -80,43 +82,31 @@ class Search:
 
     def __init__(
         self,
-        model: nn.Module,
-        data: DataSplit,
+        setup: Setup,
+        final: Source,
         budget: Budget,
         folder: Path,
-        *,
-        validation: Source | None = None,
-        limit: int | None = None,
-        epochs: int = 24,
-        cuts: int = CUTS,
+        searching: Searching = Searching(),  # noqa: B008 - frozen
         seed: int = 0,
-        device: torch.device | str = "auto",
-        progress: Progress | str | None = "auto",
+        progress: Progress | str | None = None,
     ) -> None:
-        self.budget, self.epochs, self.seed = budget, epochs, seed
+        """Of ``setup`` the test part is what to choose by; ``final`` is looked at once."""
+        self.setup, self.final, self.budget = setup, final, budget
+        self.epochs, self.seed = searching.epochs, seed
         self.watch = progress_of(progress)
-        held, self.final = validation, data.test
-        if held is None:
-            # examples that nobody trained on: training images flatter a network that knows them
-            held, self.final = split_source(data.test, 0.5, seed)
-        train = data.train
-        if limit is not None:
-            most = max(1, limit // len(train.classes))
-            train = train.subset(choose_per_class(train.labels, most, seed))
-        on = resolve_device("compress", device)
-        self.setup = Setup("uncut", model, DataSplit(data.name, train, held, data.reading), on)
         self.store = Store(folder)
-        self.start = start_trial(len(train), seed)
-        example = each(data.train.example(), lambda tensor: tensor.to(on))
-        points = cut_points(self.setup.model, example)
-        self.cuts = choose_cuts(points, self.setup.parameters, cuts)
+        self.start = start_trial(len(setup.train), seed)
+        example = each(setup.train.example(), lambda tensor: tensor.to(setup.device))
+        points = cut_points(setup.model, example)
+        self.cuts = choose_cuts(points, setup.parameters, searching.cuts)
         self.candidates = [
             candidate
             for point in self.cuts
-            for candidate in candidates_at(point, self.setup.parameters, len(data.train.classes))
+            for candidate in candidates_at(point, setup.parameters, len(setup.train.classes))
         ]
         self.known = _Known({}, {})
-        self.rungs = sorted({max(1, round(share * epochs)) for share in ROUNDS} - {epochs})
+        rungs = {max(1, round(share * self.epochs)) for share in ROUNDS}
+        self.rungs = sorted(rungs - {self.epochs})
 
     # --- what is known before anything is trained ---------------------------------------------
 
@@ -368,20 +358,39 @@ class Search:
         }
 
 
+def divided(
+    model: nn.Module,
+    data: DataSplit,
+    limit: int | None = None,
+    *,
+    validation: Source | None = None,
+    seed: int = 0,
+    device: torch.device | str = "auto",
+) -> tuple[Setup, Source]:
+    """The network with what to train on and what to choose by, and what to test on at the end."""
+    train, held, final = data.train, validation, data.test
+    if held is None:
+        # examples that nobody trained on: training images flatter a network that knows them
+        held, final = split_source(data.test, 0.5, seed)
+    if limit is not None:
+        most = max(1, limit // len(train.classes))
+        train = train.subset(choose_per_class(train.labels, most, seed))
+    on = resolve_device("compress", device)
+    return Setup("uncut", model, replace(data, train=train, test=held), on), final
+
+
+@flat(searching=Searching)
 def compress(
     model: nn.Module,
     data: DataSplit,
     budget: str | Iterable[str] | Budget,
     *,
+    searching: Searching,
     out: str | Path | None = None,
     validation: Source | None = None,
-    limit: int | None = None,
-    epochs: int = 24,
-    cuts: int = CUTS,
     seed: int = 0,
     device: torch.device | str = "auto",
-    stated: float | None = None,
-    command: Sequence[str] = (),
+    origin: Origin = Origin(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
 ) -> Compressed:
     """Find a small network that does what ``model`` does, within a budget.
@@ -405,14 +414,11 @@ def compress(
     validation : data source or None, default=None
         Examples to choose by, which the network was not trained on; None takes half of the test
         part, and tests on the other half.
-    limit : int or None, default=None
-        Training examples to use; None is all.
-    epochs : int, default=24
-        Of the last round.
-    cuts : int, default=10
-        How many are tried, at most.
-    stated : float or None, default=None
-        Accuracy that the network is known to have; there is a warning if it is far below.
+    searching : Searching
+        Or its fields as keywords: ``epochs`` of the last round, 24; how many ``cuts`` are tried at
+        most, 10; a ``limit`` on the training examples.
+    origin : Origin
+        For the record, and for a warning where the network is less accurate than it was.
 
     Returns
     -------
@@ -423,20 +429,11 @@ def compress(
     wanted = parse_budget(budget)
     with ExitStack() as stack:
         folder = Path(out if out is not None else stack.enter_context(TemporaryDirectory()))
-        search = Search(
-            model,
-            data,
-            wanted,
-            folder,
-            validation=validation,
-            limit=limit,
-            epochs=epochs,
-            cuts=cuts,
-            seed=seed,
-            device=device,
-            progress=progress,
+        setup, final = divided(
+            model, data, searching.limit, validation=validation, seed=seed, device=device
         )
-        search.setup.warn_of_doubt(stated)
+        setup.warn_of_doubt(origin.stated)
+        search = Search(setup, final, wanted, folder, searching, seed, progress)
         search.prepare()
         tried, uncut = search.finish(search.run())
         chosen, met = search.choose(tried)
@@ -452,7 +449,7 @@ def compress(
             tested=len(search.final),
             correlations=search.correlations(tried),
             seconds=time.perf_counter() - begin,
-            command=tuple(command),
+            command=origin.command,
             machine=machine(search.setup.device),
         )
         write_json(folder / "results.json", as_plain(result))

@@ -79,7 +79,6 @@ def fit(
     groups: Sequence[Group] | None = None,
     criterion: Criterion | None = None,
     compiled: bool = False,
-    recorded: bool = False,
     directory: str | Path | None = None,
     device: torch.device | str = "cpu",
     stage: str = "training",
@@ -89,33 +88,17 @@ def fit(
 
     Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
     written there after every epoch, and training goes on from one that is there. The result is the
-    same as without the interruption. ``recorded`` is for GPUs, see :class:`Replay`.
+    same as without the interruption.
     """
     device = torch.device(device)
-    recorded = recorded and device.type == "cuda"
+    recorded = recipe.recorded and device.type == "cuda"
     groups = [Group(module.parameters())] if groups is None else groups
-    trained = [[p for p in group.parameters if p.requires_grad] for group in groups]
-    optimizer = SGD(
-        [
-            {
-                "params": p,
-                "share": group.rate,
-                # a recorded step reads it from the device
-                "lr": torch.tensor(recipe.learning_rate, device=device) if recorded else 0.0,
-                "weight_decay": recipe.decay if group.decay is None else group.decay,
-            }
-            for p, group in zip(trained, groups, strict=True)
-            if p
-        ],
-        momentum=recipe.momentum,
-        weight_decay=recipe.decay,
-        nesterov=recipe.nesterov,
-        fused=recorded or None,
-    )
+    optimizer = _optimizer(groups, recipe, device, recorded)
+    trained = [p for group in optimizer.param_groups for p in group["params"]]
     steps = feed.steps(recipe.batch_size)
-    facts = asdict(recipe) | {
+    facts = _told(recipe) | {
         "steps": steps,
-        "numbers": sum(p.numel() for group in trained for p in group),
+        "numbers": sum(p.numel() for p in trained),
         "groups": [[group.rate, group.decay] for group in groups],
         "data": feed.fingerprint(),
     }
@@ -141,6 +124,34 @@ def fit(
     module.load_state_dict(state.best_state)
     module.eval()
     return History(tuple(state.epochs), state.best_epoch, recipe)
+
+
+def _told(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as a checkpoint has it: what does not change the result is left out."""
+    return {k: v for k, v in asdict(recipe).items() if k != "recorded"}
+
+
+def _optimizer(
+    groups: Sequence[Group], recipe: Recipe, device: torch.device, recorded: bool
+) -> SGD:
+    trained = [[p for p in group.parameters if p.requires_grad] for group in groups]
+    return SGD(
+        [
+            {
+                "params": p,
+                "share": group.rate,
+                # a recorded step reads it from the device
+                "lr": torch.tensor(recipe.learning_rate, device=device) if recorded else 0.0,
+                "weight_decay": recipe.decay if group.decay is None else group.decay,
+            }
+            for p, group in zip(trained, groups, strict=True)
+            if p
+        ],
+        momentum=recipe.momentum,
+        weight_decay=recipe.decay,
+        nesterov=recipe.nesterov,
+        fused=recorded or None,
+    )
 
 
 @contextmanager

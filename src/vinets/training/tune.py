@@ -140,7 +140,6 @@ def _tune_backbone(
             groups=groups,
             criterion=_criterion(network.head, recipe),
             compiled=tuning.compiled,
-            recorded=tuning.recorded,
             **options,
         )
     finally:
@@ -208,7 +207,6 @@ def train_classifier(
     recipe: Recipe = BACKBONE,
     teacher: nn.Module | Lessons | None = None,
     memory_format: str = "auto",
-    recorded: bool = False,
     directory: str | Path | None = None,
     device: torch.device | str = "cpu",
     progress: Progress | str | None = "auto",
@@ -228,8 +226,6 @@ def train_classifier(
         do not change. As :class:`Lessons`, it is asked once for several networks.
     memory_format : {"auto", "contiguous", "channels_last"}, default="auto"
         Layout of images in training; auto is channels_last on a GPU.
-    recorded : bool, default=False
-        On a GPU, record a step and replay it.
     directory : path or None, default=None
         For a checkpoint after every epoch; an interrupted training goes on from there.
     """
@@ -243,7 +239,6 @@ def train_classifier(
         _distilling(recipe, teacher, teacher is not None),
         memory_format=memory_format,
         teacher=teacher,
-        recorded=recorded,
         device=torch.device(device),
         directory=directory,
         stage="training the backbone",

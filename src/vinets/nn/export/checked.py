@@ -10,14 +10,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import one_of, optional_positive_int, parameter_error
+from vinets.checks import one_of, parameter_error
 from vinets.data import DataSplit, ImageSource, Source
 from vinets.nn.export.formats import (
     EXPORT_FORMATS,
@@ -28,8 +27,10 @@ from vinets.nn.export.formats import (
     suffixes,
 )
 from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
+from vinets.options import flat
 from vinets.plain import as_plain
 from vinets.running import Inputs, call, each, tensors_of
+from vinets.settings import Exporting
 
 TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
 LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "root")  # the last: onnxruntime's
@@ -58,15 +59,13 @@ class ExportReport:
         return dict(as_plain(self))
 
 
+@flat(exporting=Exporting)
 def export_network(
     network: nn.Module,
     path: str | Path,
     *,
-    format: str | None = None,
-    opset: int | None = None,
+    exporting: Exporting,
     data: DataSplit | None = None,
-    most_lost: float = 1.0,
-    calibration: int = 256,
     example: Inputs | None = None,
     batch_sizes: Sequence[int] = (1, 2, 7),
     device: torch.device | str = "cpu",
@@ -86,18 +85,15 @@ def export_network(
     ----------
     network : Module
         A network of :func:`vinets.build`, or any other with ``data`` or an ``example``.
-    format : str or None, default=None
-        A name of :data:`EXPORT_FORMATS`: ``"onnx"``, ``"onnx-float16"``, ``"onnx-int8"``,
-        ``"openvino"``, or ``"torch"`` for :func:`torch.export.load`, whose program takes its inputs
-        by position. None goes by the suffix, ``.onnx``, ``.xml`` or ``.pt2``.
-    opset : int or None, default=None
-        Version of the ONNX operators; None is the exporter's own choice.
+    exporting : Exporting
+        Or its fields as keywords. ``format``, a name of :data:`EXPORT_FORMATS`: ``"onnx"``,
+        ``"onnx-float16"``, ``"onnx-int8"``, ``"openvino"``, or ``"torch"`` for
+        :func:`torch.export.load`, whose program takes its inputs by position; None goes by the
+        suffix, ``.onnx``, ``.xml`` or ``.pt2``. ``opset``, the version of the ONNX operators.
+        ``most_lost``, points of accuracy that the file may lose, 1. ``calibration``, how many
+        training examples, drawn by ``seed``, ``"onnx-int8"`` takes the ranges of values from, 256.
     data : DataSplit or None, default=None
         File and network are compared on its test part; formats that round need it.
-    most_lost : float, default=1.0
-        Percentage points of accuracy that the file may lose.
-    calibration : int, default=256
-        Training examples, drawn by ``seed``, from which ``"onnx-int8"`` takes the ranges of values.
     example : Tensor, dict of Tensor or None, default=None
         A batch of inputs of an uncut network, where there is no data.
     batch_sizes : sequence of int, default=(1, 2, 7)
@@ -106,43 +102,26 @@ def export_network(
     device : str, default="cpu"
         Where the network runs for the comparison; the file runs on the CPU.
     """
-    target, kind = Path(path), _format(Path(path), format)
+    target, kind = Path(path), _format(Path(path), exporting.format)
     known = _network(network, data, example)
     sizes = tuple(batch_sizes) if isinstance(batch_sizes, Sequence) else ()
     if not sizes or not all(type(size) is int and size > 0 for size in sizes):
         accepted = "a sequence of positive integers"
         raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
-    if isinstance(most_lost, bool) or not isinstance(most_lost, Real) or not 0 <= most_lost <= 100:
-        raise parameter_error("export_network", "most_lost", "a number from 0 to 100", most_lost)
-    if type(calibration) is not int or calibration < 1:
-        raise parameter_error("export_network", "calibration", "a positive integer", calibration)
-    optional_positive_int("export_network", "opset", opset)
-    if opset is not None and not kind.takes_opset:
-        some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
-        raise parameter_error("export_network", "opset", f"None unless the format is {some}", opset)
-    exact = kind.precision == "float32"
-    if data is None and not exact:
-        raise ValueError(
-            f"Export to {kind.title} rounds, so that its accuracy has to be measured. Pass data "
-            "(--data)."
-        )
-    if target.is_dir():
-        raise parameter_error("export_network", "path", "the name of a file", str(path))
-    if target.suffix.lower() in kind.beside:
-        accepted = f"a name that ends otherwise, for {target.suffix} is written beside it"
-        raise parameter_error("export_network", "path", accepted, str(path))
+    _check(target, kind, exporting, data)
     kind.require()
     if kind.calibrated and data is not None:
-        kind.examples = _drawn(data.train, calibration, seed)
+        kind.examples = _drawn(data.train, exporting.calibration, seed)
     # A copy, since folding shares the backbone, and moving it to the CPU would move the network's.
     folded = known.folded() if isinstance(known, CutNetwork) else known
     plain = copy.deepcopy(folded).cpu().eval()
+    exact = kind.precision == "float32"
     target.parent.mkdir(parents=True, exist_ok=True)
     # Beside the target, for a file can be renamed into place on the same file system only.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as folder, _quiet():
         made = Path(folder) / f"network{kind.suffix}"
         try:
-            version = kind.write(plain, made, opset)
+            version = kind.write(plain, made, exporting.opset)
             run = kind.runner(made)
             reference = plain if str(device) == "cpu" else copy.deepcopy(plain).to(device)
             batches = (
@@ -158,24 +137,54 @@ def export_network(
                 f"The exported network differs from the network by {difference:.2g} of the largest "
                 f"logit, more than {TOLERANCE:g}. Nothing was written."
             )
-        _, accuracy, expected = tested
-        if accuracy is not None and expected is not None:
-            lost = 100 * (expected - accuracy)
-            if lost > most_lost + 1e-9:  # the difference of two shares is rounded
-                raise ValueError(
-                    f"{kind.title} is right on {accuracy:.2%} of the test examples and the network "
-                    f"on {expected:.2%}, so that {lost:.2f} points are lost, more than "
-                    f"{most_lost:g}. Nothing was written; raise most_lost (--most-lost) to have "
-                    "the file all the same."
-                )
-        files = [made, *(made.with_suffix(suffix) for suffix in kind.beside)]
-        size = sum(file.stat().st_size for file in files)
-        for file in reversed(files):  # the one that is opened comes last
-            os.replace(file, target if file is made else target.with_suffix(file.suffix))
+        _refuse_loss(kind, exporting.most_lost, *tested[1:])
+        size = _put(made, target, kind)
     calibrated = sum(len(batch[0]) for batch in kind.examples)
     return ExportReport(
         target, kind.name, kind.precision, size, difference, sizes, version, calibrated, *tested
     )
+
+
+def _check(target: Path, kind: ExportFormat, exporting: Exporting, data: DataSplit | None) -> None:
+    """Raise for what does not go together, before any work is done."""
+    if exporting.opset is not None and not kind.takes_opset:
+        some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
+        accepted = f"None unless the format is {some}"
+        raise parameter_error("export_network", "opset", accepted, exporting.opset)
+    if data is None and kind.precision != "float32":
+        raise ValueError(
+            f"Export to {kind.title} rounds, so that its accuracy has to be measured. Pass data "
+            "(--data)."
+        )
+    if target.is_dir():
+        raise parameter_error("export_network", "path", "the name of a file", str(target))
+    if target.suffix.lower() in kind.beside:
+        accepted = f"a name that ends otherwise, for {target.suffix} is written beside it"
+        raise parameter_error("export_network", "path", accepted, str(target))
+
+
+def _refuse_loss(
+    kind: ExportFormat, most_lost: float, accuracy: float | None, expected: float | None
+) -> None:
+    """Raise for a file that is wrong too often."""
+    if accuracy is None or expected is None:
+        return
+    lost = 100 * (expected - accuracy)
+    if lost > most_lost + 1e-9:  # the difference of two shares is rounded
+        raise ValueError(
+            f"{kind.title} is right on {accuracy:.2%} of the test examples and the network on "
+            f"{expected:.2%}, so that {lost:.2f} points are lost, more than {most_lost:g}. Nothing "
+            "was written; raise most_lost (--most-lost) to have the file all the same."
+        )
+
+
+def _put(made: Path, target: Path, kind: ExportFormat) -> int:
+    """Move what was made into place; its bytes."""
+    files = [made, *(made.with_suffix(suffix) for suffix in kind.beside)]
+    size = sum(file.stat().st_size for file in files)
+    for file in reversed(files):  # the one that is opened comes last
+        os.replace(file, target if file is made else target.with_suffix(file.suffix))
+    return size
 
 
 def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None) -> Network:
