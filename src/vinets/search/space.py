@@ -45,7 +45,7 @@ class Candidate:
 def start_trial(examples: int, seed: int) -> Trial:
     """What all trials have in common, for so many training examples."""
     batch = 64 if examples < SMALL_DATA else BEST.recipe.batch_size
-    trial = Trial(**vars(BEST)).change(network="uncut", batch_size=batch, recorded=True)
+    trial = Trial(**vars(BEST)).change(network="uncut", batch_size=batch)
     return replace(trial, seed=seed, checkpoints=False)
 
 
