@@ -356,7 +356,7 @@ def render_search(name: str) -> str:
     """Networks that a search trained to the end, and its verdict."""
     path = RESULTS / "search" / f"{SEARCHES[name]}.json"
     result = from_plain(SearchResult, read_json(path), path.name)
-    more = f", {result.seconds:.0f} s with other work on the machine"
+    more = f", {result.seconds:.0f} s"
     shown = _with_source(
         finalists_table(result), [shlex.join(result.command)], result.machine, more
     )
