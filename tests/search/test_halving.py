@@ -184,3 +184,19 @@ def test_the_better_learning_rate_is_taken(model, data, tmp_path, monkeypatch):
     search.prepare()
     search._choose_rate(search.candidates)
     assert search.start.recipe.learning_rate == 0.1
+
+
+def test_latencies_of_another_batch_are_measured_anew(model, data, tmp_path, monkeypatch):
+    from vinets.search import halving as module
+
+    asked = []
+    measure = module.compare
+
+    def compare(networks, example, *, batch_sizes, **more):
+        asked.append(batch_sizes)
+        return measure(networks, example, batch_sizes=batch_sizes, **more)
+
+    monkeypatch.setattr(module, "compare", compare)
+    for budget in ("latency=90%@cpu", "latency=90%@cpu", "latency=90%@cpu,batch=8"):
+        searching(model, data, budget, tmp_path).prepare()
+    assert asked == [(1,), (8,)]

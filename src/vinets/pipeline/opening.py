@@ -212,6 +212,21 @@ def open_with_data(
     return opened, split
 
 
+def _open(
+    spec: str | Path,
+    data: str | Path | None,
+    shape: tuple[int, ...] | None,
+    weights: str | Path | None,
+    reading: Mapping[str, Any],
+) -> tuple[Opened, Inputs, DataSplit | None]:
+    """A network with an example of its inputs: of data, which come along, of ``shape``, its own."""
+    if data is not None:
+        opened, split = open_with_data(spec, data, weights=weights, **reading)
+        return opened, split.train.example(), split
+    opened = open_network(spec, weights)
+    return opened, example_for(opened, shape), None
+
+
 def open_uncut(
     spec: str | Path,
     data: str | Path | None = None,
@@ -224,13 +239,7 @@ def open_uncut(
 
     The data comes along; it takes the ``reading`` that :func:`open_with_data` takes.
     """
-    split = None
-    if data is not None:
-        opened, split = open_with_data(spec, data, weights=weights, **reading)
-        example = split.train.example()
-    else:
-        opened = open_network(spec, weights)
-        example = example_for(opened, shape)
+    opened, example, split = _open(spec, data, shape, weights, reading)
     if isinstance(opened.network, CutNetwork):
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
     if isinstance(opened.network, ExportedNetwork):
@@ -250,13 +259,7 @@ def open_to_export(
 
     The shape of an input is that of the data, or ``shape``, or what the network was made for.
     """
-    split = None
-    if data is not None:
-        opened, split = open_with_data(spec, data, weights=weights, **reading)
-        example = split.test.example()
-    else:
-        opened = open_network(spec, weights)
-        example = example_for(opened, shape)
+    opened, example, split = _open(spec, data, shape, weights, reading)
     require_weights(opened)
     if isinstance(opened.network, ExportedNetwork):
         raise ValueError(f"{spec} is exported already. Pass the network that it was made from.")

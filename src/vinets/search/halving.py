@@ -17,7 +17,7 @@ from vinets.data.labels import choose_per_class
 from vinets.data.sources import split_source
 from vinets.files import read_json, write_json, write_text
 from vinets.latent.cut import cut_points
-from vinets.measure import compare, evaluate, machine
+from vinets.measure import Throughput, compare, evaluate, machine
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
 from vinets.pipeline.context import CutContext
@@ -68,13 +68,19 @@ class Compressed:
         return self.result.verdict
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Known:
     """What the folder keeps beside the trials, so that a search that goes on decides alike."""
 
     costs: dict[str, Cost]
     signals: dict[str, Signals]
+    timed: str = ""  # device and batch of the latencies among the costs
     diverged: dict[str, str] = field(default_factory=dict)  # trials by name, and what they said
+
+
+def _kept(count: int) -> int:
+    """How many of a round go on."""
+    return min(count, max(LEAST, round(KEPT * count)))
 
 
 class Search:
@@ -112,21 +118,26 @@ class Search:
 
     def prepare(self) -> None:
         """Costs of all candidates and signals of all cuts, measured or read back."""
-        path = self._path
         self.store.claim([], {self.setup.name: self.setup.identity})
-        if path.is_file():
-            self.known = from_plain(_Known, read_json(path), str(path))
-        missing = [one for one in self.candidates if one.name not in self.known.costs]
-        timed = self.budget.latency is not None
-        if missing or (timed and self.known.costs["uncut"].latency is None):
-            self.known.costs.update(self._costs())
+        if self._path.is_file():
+            self.known = from_plain(_Known, read_json(self._path), str(self._path))
+        costs, wanted = self.known.costs, self._timing
+        new = any(one.name not in costs for one in self.candidates)
+        if new or (wanted and wanted != self.known.timed):
+            costs.update(self._costs())
+            self.known.timed = wanted
+            self._remember()
         for point in self.cuts:
             if point.name not in self.known.signals:
-                self.known.signals[point.name] = look_at(
-                    self.setup, point.name, self.seed, self.watch
-                )
-            self._remember()
-        self._remember()
+                found = look_at(self.setup, point.name, self.seed, self.watch)
+                self.known.signals[point.name] = found
+                self._remember()
+
+    @property
+    def _timing(self) -> str:
+        """Where and how latency is measured; empty if no budget asks for it."""
+        where = self.budget.where or self.setup.device
+        return f"{where}, batch {self.budget.batch}" if self.budget.latency else ""
 
     @property
     def _path(self) -> Path:
@@ -136,7 +147,7 @@ class Search:
         write_json(self._path, as_plain(self.known))
 
     def _costs(self) -> dict[str, Cost]:
-        networks: dict[str, nn.Module] = {"uncut": self.setup.model}
+        networks: dict[str, nn.Module] = {"uncut": self.setup.model}  # those to be timed
         self.watch.start("sizes", len(self.candidates))
         sizes = {"uncut": self.setup.parameters}
         for point in self.cuts:
@@ -144,37 +155,35 @@ class Search:
             context = CutContext(self.setup, trial, progress_of(None))
             for one in (c for c in self.candidates if c.cut == point.name):
                 made, _ = context.network(one.trial(self.start, self.epochs))
-                networks[one.name] = made.folded()
-                sizes[one.name] = sum(made.folded().parts().values())
+                folded = made.folded()
+                sizes[one.name] = sum(folded.parts().values())
+                if self.budget.latency:
+                    networks[one.name] = folded
                 self.watch.advance()
-        if self.budget.latency is None:
+        if not self.budget.latency:
             return {name: Cost(size) for name, size in sizes.items()}
-        waits = self.latencies(networks)
-        return {name: Cost(size, waits[name]) for name, size in sizes.items()}
+        timed = self._timed(networks, self.budget.batch)
+        return {name: Cost(size, timed[name].latency_ms / 1e3) for name, size in sizes.items()}
 
-    def latencies(self, networks: dict[str, nn.Module]) -> dict[str, float]:
-        """Seconds of a forward pass as the budget has it, measured in turns."""
-        self.watch.start("latency", 1)
+    def _timed(self, networks: dict[str, nn.Module], batch: int) -> dict[str, Throughput]:
+        """How fast networks are where the budget says, in turns."""
+        self.watch.start("timing", 1)
         where = self.budget.where or self.setup.device
-        found = compare(
-            networks,
-            self.setup.test.example(self.budget.batch),
-            batch_sizes=(self.budget.batch,),
-            device=where,
-            **WINDOWS,
-        )
+        example = self.setup.test.example(batch)
+        found = compare(networks, example, batch_sizes=(batch,), device=where, **WINDOWS)
         self.watch.advance()
-        return {name: one[0].latency_ms / 1e3 for name, one in found.items()}
+        return {name: one for name, (one,) in found.items()}
 
     def plan(self) -> SearchPlan:
         """What would be tried, and what it would take."""
         self.known.costs.update(self._costs())
-        left, rounds = len(self._feasible()), []
+        feasible, rounds = self._feasible(), []
+        left = len(feasible)
         for epochs in self.rungs:
             rounds.append((left, epochs))
-            left = min(left, max(LEAST, round(KEPT * left)))
+            left = _kept(left)
         rounds.append((min(left, FINALISTS), self.epochs))
-        tried = tuple(Tried(one, self.known.costs[one.name], {}) for one in self._feasible())
+        tried = tuple(Tried(one, self.known.costs[one.name], {}) for one in feasible)
         macs = {point.name: point.macs for point in self.cuts}
         seconds, memory = expected(self.setup, self.start, self.candidates, macs, rounds)
         return SearchPlan(tried, tuple(rounds), seconds, memory)
@@ -188,7 +197,7 @@ class Search:
         for epochs in self.rungs:
             self.train(left, epochs)
             left = [one for one in left if epochs in self.tried(one).accuracies]
-            left = self._best(left, max(LEAST, round(KEPT * len(left))))
+            left = self._best(left, _kept(len(left)))
         self._finals(left)
         tried = [self.tried(one) for one in self.candidates]
         if not any(self.epochs in one.accuracies for one in tried):
@@ -320,18 +329,13 @@ class Search:
         right = {}
         self.watch.start("testing", len(networks))
         for name, network in networks.items():
-            batches = self.final.batches(512, device=self.setup.device)
-            right[name] = evaluate(network, batches, device=self.setup.device).accuracy
+            right[name] = evaluate(network, self.final, device=self.setup.device).accuracy
             self.watch.advance()
         batch = self.budget.batch if self.budget.latency else self.start.timing.batch
-        where = self.budget.where or self.setup.device
-        example = self.setup.test.example(batch)
-        measured = compare(networks, example, batch_sizes=(batch,), device=where, **WINDOWS)
-        speeds = {name: one[0].median for name, one in measured.items()}
-        names = {one.candidate.name for one in done}
+        speeds = {name: one.median for name, one in self._timed(networks, batch).items()}
         finished = [
-            replace(one, test=right[one.candidate.name], speed=speeds[one.candidate.name])
-            if one.candidate.name in names
+            replace(one, test=right[name], speed=speeds[name])
+            if (name := one.candidate.name) in networks
             else one
             for one in tried
         ]
@@ -341,7 +345,7 @@ class Search:
         return finished, uncut
 
     def correlations(self, tried: Sequence[Tried]) -> dict[str, float | None]:
-        """How well signals of a cut rank what its best head reached in the last common round."""
+        """How well signals of a cut rank what its best head reached in the first round."""
         rung = self.rungs[0] if self.rungs else self.epochs
         reached: dict[str, float] = {}
         for one in tried:

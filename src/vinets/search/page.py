@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Sequence
 
 from vinets.report.values import (
     Axis,
@@ -71,39 +72,40 @@ def _row(result: SearchResult, one: Tried) -> Row:
 
 def plan_table(plan: SearchPlan) -> Table:
     """What would be tried."""
-    columns = [Column("network"), Column("cut"), Column("parameters", format=",")]
-    if any(one.cost.latency is not None for one in plan.candidates):
-        columns.append(Column("latency", "ms", ".3f"))
-    rows = []
-    for one in plan.candidates:
-        values: dict[str, Value] = {"network": one.candidate.label, "cut": one.candidate.cut}
-        values["parameters"] = one.cost.parameters
-        if one.cost.latency is not None:
-            values["latency"] = 1e3 * one.cost.latency
-        rows.append(Row(values))
-    return Table("plan", "What would be tried", tuple(columns), tuple(rows))
+    rows = tuple(Row(_facts(one)) for one in plan.candidates)
+    return Table("plan", "What would be tried", tuple(_columns(plan.candidates)), rows)
 
 
 def rounds_table(result: SearchResult) -> Table:
     """Everything that was tried, on the validation examples, by the epochs of every round."""
     epochs = sorted({count for one in result.tried for count in one.accuracies})
-    columns = [Column("network"), Column("cut"), Column("parameters", format=",", short="params")]
-    if any(one.cost.latency is not None for one in result.tried):
-        columns.append(Column("latency", "ms", ".3f"))
+    columns = _columns(result.tried)
     columns += [
         Column(str(n), f"{n} epoch{'s' if n > 1 else ''}, %", ".2f", short=f"{n} ep.")
         for n in epochs
     ]
     rows = []
     for one in sorted(result.tried, key=lambda one: one.cost.parameters):
-        values: dict[str, Value] = {"network": one.candidate.label, "cut": one.candidate.cut}
-        values["parameters"] = one.cost.parameters
-        if one.cost.latency is not None:
-            values["latency"] = 1e3 * one.cost.latency
-        values |= {str(count): 100 * right for count, right in one.accuracies.items()}
-        rows.append(Row(values, marked=one.candidate.name == result.chosen))
+        reached = {str(count): 100 * right for count, right in one.accuracies.items()}
+        rows.append(Row(_facts(one) | reached, marked=one.candidate.name == result.chosen))
     caption = "All that was tried, on the validation examples"
     return Table("rounds", caption, tuple(columns), tuple(rows))
+
+
+def _columns(tried: Sequence[Tried]) -> list[Column]:
+    columns = [Column("network"), Column("cut"), Column("parameters", format=",", short="params")]
+    if any(one.cost.latency is not None for one in tried):
+        columns.append(Column("latency", "ms", ".3f"))
+    return columns
+
+
+def _facts(one: Tried) -> dict[str, Value]:
+    """What a candidate is, and what it costs."""
+    facts: dict[str, Value] = {"network": one.candidate.label, "cut": one.candidate.cut}
+    facts["parameters"] = one.cost.parameters
+    if one.cost.latency is not None:
+        facts["latency"] = 1e3 * one.cost.latency
+    return facts
 
 
 def frontier_figure(result: SearchResult) -> Figure:
