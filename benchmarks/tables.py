@@ -20,7 +20,7 @@ from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
-from benchmarks.tuning import choice_table, start_table
+from benchmarks.tuning import choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
 from vinets.pipeline.compare import BuildResult
@@ -250,6 +250,8 @@ BUILDS: dict[str, dict[str, str]] = {
 # Tables of stores of trials: how it is made, the plan, the folder, and what else is to be said.
 TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str, str]] = {
     "tuning_choices": (choice_table, "choices", "held", "one seed, 5,000 held-out images"),
+    "tuning_second": (second_table, "second", "held", "2 seeds, 5,000 held-out images"),
+    "tuning_rates": (rate_table, "rates", "held", "one seed, 5,000 held-out images"),
     "tuning_starts": (start_table, "digits", "digits", "5 seeds, mean and deviation"),
     "tuning_early": (early_table, "early", "test", "3 seeds, mean and deviation"),
     "tuning_short": (short_table, "early", "test", "3 seeds, mean and deviation"),

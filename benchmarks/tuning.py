@@ -40,7 +40,7 @@ from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.run import write_list
-from vinets.settings import BACKBONE, BEST, SMALL, Collecting
+from vinets.settings import BACKBONE, BEST, SMALL, Collecting, Recipe
 from vinets.training import train_classifier
 
 if TYPE_CHECKING:
@@ -104,10 +104,9 @@ def choices() -> list[Trial]:
     ]
 
 
-AGAIN = (  # cuts where factors and temperature are looked at with three seeds
+AGAIN = (  # cuts where factors and temperature are looked at with several seeds
     (("resnet18", "layer1.1.bn2"), 250_000),
     (("resnet18", "layer2.0.bn2"), 180_000),
-    (("resnet18", "layer2.1.bn2"), 180_000),
     (("resnet18", "layer2.1.bn2"), 500_000),
     (("resnet34", "layer2.1.bn2"), 250_000),
 )
@@ -123,51 +122,69 @@ SECOND: dict[str, tuple[str, dict[str, Any]]] = {
 TRIED_RATES = (0.02, 0.05, 0.1)  # of heads that a rate chosen for products may not suit
 
 
-def second(seeds: int = 3) -> list[Trial]:
-    """Factors and temperature once more, with three seeds."""
+def again(network: str, cut: str, budget: int, label: str, seed: int) -> Trial:
+    """One of the second choices."""
+    head, changed = SECOND[label]
+    start = START.change(network=network, cut=cut, head=head, head_parameters=budget)
+    return start.change(seed=seed, **changed)
+
+
+def second(seeds: int = 2) -> list[Trial]:
+    """Factors and temperature once more, with several seeds."""
     return [
-        START.change(network=network, cut=cut, head=head, head_parameters=budget, seed=seed, **more)
+        again(network, cut, budget, label, seed)
         for seed in range(seeds)
         for (network, cut), budget in AGAIN
-        for head, more in SECOND.values()
+        for label in SECOND
     ]
+
+
+def rate(network: str, cut: str, head: str, learning_rate: float) -> Trial:
+    """One of the learning rates that are tried with another head."""
+    start = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
+    return start.change(head=head, learning_rate=learning_rate)
 
 
 def rates() -> list[Trial]:
     """Learning rates of the other heads."""
     return [
-        START.change(
-            network=network,
-            cut=cut,
-            head=head,
-            head_parameters=EARLY[network, cut],
-            learning_rate=rate,
-        )
+        rate(network, cut, head, tried)
         for network, cut in EARLIEST
-        for head in ("pooled", "linear", "mlp", "simkd")
-        for rate in TRIED_RATES
+        for head in OTHERS
+        for tried in TRIED_RATES
     ]
 
 
+OTHERS = ("pooled", "linear", "mlp", "simkd")
 HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")
-RATES: dict[str, float] = {}  # of heads for which held-out images say another than the recipe's
+# What held-out images say of a network, other than the recipe: of its products, of all its heads,
+# and of one head.
+FACTORS = {"resnet18": 3}
+TEMPERATURES = {"resnet18": 4.0}
+RATES = {("resnet18", "linear"): 0.02}
+
+
+def recipe_of(network: str, cut: str, head: str) -> Recipe:
+    """The recipe of a head behind one of the cuts of :func:`early` and :func:`variants`."""
+    if (network, cut) in EARLY:
+        rate = RATES.get((network, head), JOINT.learning_rate)
+        temperature = TEMPERATURES.get(network, JOINT.temperature)
+        return replace(JOINT, learning_rate=rate, temperature=temperature)
+    presets = (p for p in PRESETS.values() if (p.backbone, p.cut) == (network, cut))
+    return next((variant(preset, 0).recipe for preset in presets), JOINT)
 
 
 def early(seeds: int = 3) -> list[Trial]:
     """All heads of equal size behind the early cuts, each at its own learning rate."""
-    return [
-        START.change(
-            network=network,
-            cut=cut,
-            head=head,
-            head_parameters=budget,
-            learning_rate=RATES.get(head, JOINT.learning_rate),
-            seed=seed,
-        )
-        for seed in range(seeds)
-        for (network, cut), budget in EARLY.items()
-        for head in HEADS
-    ]
+    made = []
+    for seed in range(seeds):
+        for (network, cut), budget in EARLY.items():
+            for head in HEADS:
+                recipe = recipe_of(network, cut, head)
+                trial = replace(START, network=network, cut=cut, head=head, recipe=recipe)
+                factors = FACTORS.get(network, 2) if head == "vi" else 2
+                made.append(trial.change(head_parameters=budget, factors=factors, seed=seed))
+    return made
 
 
 def variants(head: str = "vi", seeds: int = 3) -> list[Trial]:
@@ -178,8 +195,9 @@ def variants(head: str = "vi", seeds: int = 3) -> list[Trial]:
 def variant(preset: Preset, seed: int, head: str = "vi") -> Trial:
     """One of them; ``--preset best-tiny`` on a GPU trains the same."""
     start = start_of(size_of_best(preset), preset.backbone)
-    trial = START.change(network=preset.backbone, cut=start.cut, shaping=start.settings.shaping)
-    return trial.change(head=head, seed=seed)
+    recipe = replace(start.settings.recipe, precision=JOINT.precision)
+    trial = replace(START, network=preset.backbone, cut=start.cut, recipe=recipe)
+    return trial.change(head=head, shaping=start.settings.shaping, seed=seed)
 
 
 def size_of_best(preset: Preset) -> str:
@@ -273,6 +291,50 @@ def choice_table(folder: Path) -> tuple[Table, dict[str, Any]]:
         if len(row) > 1:
             rows.append(Row(row))
     return Table("choices", "Choices on held-out images", tuple(columns), tuple(rows)), machine
+
+
+def second_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """Factors and temperatures on held-out images, over the seeds that there are."""
+    from vinets.report import Column, Row, Table
+
+    store = Store(folder)
+    columns = [Column("network"), Column("cut"), Column("budget", "in the head, at most", ",")]
+    columns += [Column(label, f"{label}, %", ".2f", f"{label} std") for label in SECOND]
+    rows, machine = [], {}
+    for (network, cut), budget in AGAIN:
+        row: dict[str, Any] = {"network": network, "cut": cut, "budget": budget}
+        for label in SECOND:
+            trials = [again(network, cut, budget, label, seed) for seed in range(2)]
+            records = [store.record(trial) for trial in trials if not store.missing([trial])]
+            if records:
+                found = [100 * record.result.trained.accuracy for record in records]
+                row[label] = fmean(found)
+                row[f"{label} std"] = stdev(found) if len(found) > 1 else None
+                machine = dict(records[0].machine)
+        rows.append(Row(row))
+    return Table("second", "Factors and temperature", tuple(columns), tuple(rows)), machine
+
+
+def rate_table(folder: Path) -> tuple[Table, dict[str, Any]]:
+    """Learning rates of the other heads on held-out images."""
+    from vinets.nn.heads import HEADS as KINDS
+    from vinets.report import Column, Row, Table
+
+    store = Store(folder)
+    columns = [Column("network"), Column("cut"), Column("head")]
+    columns += [Column(str(tried), f"learning rate {tried}, %", ".2f") for tried in TRIED_RATES]
+    rows, machine = [], {}
+    for network, cut in EARLIEST:
+        for head in OTHERS:
+            row: dict[str, Any] = {"network": network, "cut": cut, "head": KINDS[head].label}
+            for tried in TRIED_RATES:
+                trial = rate(network, cut, head, tried)
+                if not store.missing([trial]):
+                    record = store.record(trial)
+                    row[str(tried)] = 100 * record.result.trained.accuracy
+                    machine = dict(record.machine)
+            rows.append(Row(row))
+    return Table("rates", "Learning rates of other heads", tuple(columns), tuple(rows)), machine
 
 
 def start_table(folder: Path) -> tuple[Table, dict[str, Any]]:

@@ -43,6 +43,7 @@ PUBLIC = {  # github.com/chenyaofo/pytorch-cifar-models: from scratch, 200 epoch
     "resnet44": (660_000, 94.01),
 }
 PUBLIC_EPOCHS = 200
+HEADED = ("vi-net", "other head")  # kinds that stand behind a cut
 CLASSIC_TITLES = {name: f"ResNet-{name.removeprefix('resnet')}" for name in PUBLIC}
 
 
@@ -56,10 +57,12 @@ def results() -> list[Path]:
 def compared(paths: Iterable[Path]) -> list[Found]:
     """Rows that stand beside each other: recipes as planned, all images; public ones as well.
 
-    Those that were measured only have no accuracy.
+    Rivals that were measured only have no accuracy. Heads always have: others are of an earlier
+    plan.
     """
     every = rows(paths)
-    found = [row for row in every if not row.get("recipe")]
+    trained = [row for row in every if row.get("accuracy") or row["kind"] not in HEADED]
+    found = [row for row in trained if not row.get("recipe")]
     measured = {(row["given"], row["network"]): row for row in every}
     given = "resnet18"  # on CIFAR-10
     for name, (parameters, accuracy) in PUBLIC.items():
@@ -91,7 +94,7 @@ def frontier(found: Iterable[Found], cost: Cost) -> list[Found]:
 def name_of(row: Found) -> str:
     """What a network is called in tables and pictures."""
     name: str = row["network"]
-    if row["kind"] in ("vi-net", "other head"):
+    if row["kind"] in HEADED:
         cut, head = name.split(",")[0].split(" ")
         return cut if row["kind"] == "vi-net" else f"{cut}, {HEADS[head].label}"
     if row["kind"] == "public":

@@ -35,9 +35,11 @@ RECIPES = {
 SCRATCH_CHOICES: dict[str, dict[str, Any]] = {
     **{f"learning rate {rate}": {"learning_rate": rate} for rate in (0.1, 0.2, 0.4, 0.8)},
     "0.2, standardised logits": {"standardize": True},
+    "0.4, temperature 4": {"learning_rate": 0.4, "temperature": 4.0},
 }
 PRUNED_CHOICES: dict[str, dict[str, Any]] = {
-    f"learning rate {rate}": {"learning_rate": rate} for rate in (0.05, 0.1, 0.2)
+    **{f"learning rate {rate}": {"learning_rate": rate} for rate in (0.05, 0.1, 0.2)},
+    "0.1, temperature 4": {"learning_rate": 0.1, "temperature": 4.0},
 }
 
 

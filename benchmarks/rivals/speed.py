@@ -33,7 +33,7 @@ from vinets.training import fine_tune, train_classifier
 
 CLASSES = {"resnet18": 10, "resnet34": 100}
 LATENTS = 16  # random images of a class that are enough to build heads
-WARMUP = 1  # epochs before training is timed
+WARMUP = 1  # epochs before the one that is timed; steps are recorded there
 RIVALS = ("uncut", "classic", "narrow", "pruned")
 PARTS = ("device", "cpu", "training")
 """Where speed is measured: in use on the device, in use on one thread of the CPU, in training."""
@@ -100,24 +100,24 @@ def entries(
 
 
 def _training(rival: Rival, network: nn.Module, setup: Setup) -> Callable[[ImageSource], float]:
-    recipe = replace(rival.recipe, epochs=1)
+    recipe = replace(rival.recipe, epochs=1 + WARMUP, recorded=True)
     options: dict[str, Any] = {"device": setup.device, "progress": None}
 
     def train(data: ImageSource) -> float:
         history = train_classifier(network, data, recipe=recipe, teacher=setup.model, **options)
-        return history.seconds
+        return history.epochs[-1].seconds
 
     return train
 
 
 def _tuning(trial: Trial, network: CutNetwork, setup: Setup) -> Callable[[ImageSource], float]:
-    recipe = replace(trial.recipe, epochs=1)
+    recipe = replace(trial.recipe, epochs=1 + WARMUP, recorded=True)
     taught = recipe.distill or network.head.matches_features
 
     def train(data: ImageSource) -> float:
-        teacher = setup.model if taught else None
-        options: dict[str, Any] = {"teacher": teacher, "progress": None}
-        return fine_tune(network, data, recipe=recipe, tuning=trial.tuning, **options).seconds
+        options: dict[str, Any] = {"teacher": setup.model if taught else None, "progress": None}
+        history = fine_tune(network, data, recipe=recipe, tuning=trial.tuning, **options)
+        return history.epochs[-1].seconds
 
     return train
 
@@ -174,22 +174,25 @@ def measure(
         }
         for one in every
     }
-    if "device" in parts:
-        options: dict[str, Any] = {"batch_sizes": (batch,), "device": device, **formats}
-        for name, found in compare(networks, example, **options, **windows).items():
-            rows[name]["device"] = _speed(found[0].rates)
-    if "cpu" in parts:
-        for name, rates in thread_rates(networks, example[:1], **windows).items():
-            rows[name]["cpu"] = _speed(rates)
-    if "training" in parts:
-        data = random_images(steps * JOINT.batch_size, classes).to(device)
-        for name, rate in training_rates(every, data).items():
-            rows[name]["training"] = rate
     facts = {"batch": batch, "steps": steps, "windows": windows, "formats": formats}
     record = {"given": given, "command": command, "machine": machine(device), **facts}
-    own = "" if set(parts) == set(PARTS) else f"-{'-'.join(sorted(parts))}"
-    path = write_json(out / f"speed-{given}{own}.json", record | {"speeds": list(rows.values())})
-    print(f"{len(rows)} networks in {path.name}")
+
+    def write(part: str, found: Mapping[str, Any]) -> None:
+        """Every part at once, in a file of its own: none is lost with the next."""
+        speeds = [rows[name] | {part: value} for name, value in found.items()]
+        path = write_json(out / f"speed-{given}-{part}.json", record | {"speeds": speeds})
+        print(f"{len(speeds)} networks in {path.name}", flush=True)
+
+    if "device" in parts:
+        options: dict[str, Any] = {"batch_sizes": (batch,), "device": device, **formats}
+        timed = compare(networks, example, **options, **windows)
+        write("device", {name: _speed(one[0].rates) for name, one in timed.items()})
+    if "cpu" in parts:
+        rates = thread_rates(networks, example[:1], **windows)
+        write("cpu", {name: _speed(one) for name, one in rates.items()})
+    if "training" in parts:
+        data = random_images(steps * JOINT.batch_size, classes).to(device)
+        write("training", training_rates(every, data))
 
 
 def thread_rates(
@@ -215,14 +218,12 @@ def thread_rates(
     return rates
 
 
-def training_rates(every: Sequence[Entry], data: ImageSource, rounds: int = 3) -> dict[str, float]:
+def training_rates(every: Sequence[Entry], data: ImageSource, rounds: int = 2) -> dict[str, float]:
     """Images per second of every training, alone on its device and in turns; the medians."""
     seconds: dict[str, list[float]] = {one.architecture: [] for one in every}
-    for number in range(WARMUP + rounds):
+    for _ in range(rounds):
         for one in every:
-            took = one.train(data)
-            if number >= WARMUP:
-                seconds[one.architecture].append(took)
+            seconds[one.architecture].append(one.train(data))
     return {name: len(data) / statistics.median(times) for name, times in seconds.items()}
 
 

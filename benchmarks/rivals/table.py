@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.rivals.plan import RECIPES, TRIED, choice
 from benchmarks.rivals.speed import CLASSES, PARTS, vinet_architecture, vinet_kind
 from benchmarks.rivals.train import FOLDER, RivalRecord
-from benchmarks.tuning import JOINT, RATES
+from benchmarks.tuning import recipe_of
 from vinets.files import read_json
 from vinets.pipeline.store import TrialRecord
 from vinets.plain import as_plain, changes, from_plain
@@ -85,7 +85,7 @@ def _of_rival(record: RivalRecord) -> Run:
 
 def _of_trial(record: TrialRecord) -> Run:
     trial, result = record.trial, record.result.trained
-    usual = replace(JOINT, learning_rate=RATES.get(trial.head, JOINT.learning_rate))
+    usual = recipe_of(trial.network, str(trial.cut), trial.head)
     notes = _differences(trial.recipe, usual) | changes(trial.tuning) | _sample(trial)
     notes = {"tune": "head"} | notes | _start(trial.shaping)
     if notes["tune"] == "all":

@@ -31,14 +31,15 @@ def planned():
 
 
 def test_a_head_is_shown_at_the_rate_that_is_planned(tmp_path, monkeypatch):
+    monkeypatch.delitem(tuning.RATES, (CUT[0], "linear"))
     write(tmp_path, planned())
-    monkeypatch.setitem(tuning.RATES, "linear", 0.02)
+    monkeypatch.setitem(tuning.RATES, (CUT[0], "linear"), 0.03)
     write(tmp_path, planned(), shift=0.05)
     rows = {row.values["head"]: row.values for row in early_table(tmp_path)[0].rows}
     assert set(rows) == {"linear, flat", "products"}
     linear = rows["linear, flat"]
-    assert linear["rate"] == 0.02 and linear["accuracy"] == pytest.approx(86)
-    monkeypatch.delitem(tuning.RATES, "linear")
+    assert linear["rate"] == 0.03 and linear["accuracy"] == pytest.approx(86)
+    monkeypatch.delitem(tuning.RATES, (CUT[0], "linear"))
     rows = {row.values["head"]: row.values for row in early_table(tmp_path)[0].rows}
     linear = rows["linear, flat"]
     assert linear["rate"] == 0.1 and linear["accuracy"] == pytest.approx(81)
