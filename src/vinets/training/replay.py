@@ -16,12 +16,16 @@ TrainingStep: TypeAlias = Callable[[Inputs, Tensor, Tensor | None], tuple[Tensor
 EAGER = 3  # steps before the recording, in which libraries choose their kernels
 
 
+class RecordingError(ValueError):
+    """A network whose steps cannot be recorded."""
+
+
 class Replay:
     """Runs a step as a CUDA graph, after a few as it is.
 
     A small network takes longer to launch than to compute. A replay launches all kernels at once.
-    What Python decides in a step is decided when it is recorded: all batches have one shape, and
-    learning rates are tensors that change in place.
+    What Python decides in a step is decided when it is recorded. Learning rates are tensors that
+    change in place, and a batch of another shape than the recorded one runs as it is.
     """
 
     def __init__(self, step: TrainingStep) -> None:
@@ -40,7 +44,10 @@ class Replay:
         if self.graph is None:
             self._record(inputs, labels, taught)
         assert self.graph is not None and self._results is not None
-        for kept, new in zip(self._given, _flat(inputs, labels, taught), strict=True):
+        given = _flat(inputs, labels, taught)
+        if [kept.shape for kept in self._given] != [new.shape for new in given]:
+            return self._aside(inputs, labels, taught)
+        for kept, new in zip(self._given, given, strict=True):
             kept.copy_(new)
         self.graph.replay()
         loss, hits = self._results
@@ -67,7 +74,7 @@ class Replay:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._results = self.step(*kept)
         except RuntimeError as error:
-            raise ValueError(
+            raise RecordingError(
                 "this network cannot be recorded, for it asks the GPU for values in every step: "
                 f"train it with recorded=False. ({error})"
             ) from error
