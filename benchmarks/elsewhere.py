@@ -31,8 +31,8 @@ import struct
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,8 @@ class Place:
     start: Trial
     training: Recipe
     adam: bool = False  # transformers hardly train from scratch without it
+    factors: int = 2  # of products
+    rates: Mapping[str, float] = field(default_factory=dict)  # of heads that want another
 
 
 # Tokens are positions: their mean would leave nothing local to look at.
@@ -83,8 +85,11 @@ PLACES = {
     "fashion": Place(
         "resnet18",
         (("layer1.1.bn2", 120_000), ("layer2.0.bn2", 120_000)),
-        tuning.START.change(epochs=12),
+        # as chosen for the same network on CIFAR-10, which has as many classes
+        tuning.START.change(epochs=12, temperature=tuning.TEMPERATURES["resnet18"]),
         replace(BACKBONE, epochs=20, precision="bfloat16"),
+        factors=tuning.FACTORS["resnet18"],
+        rates={"linear": tuning.RATES["resnet18", "linear"]},
     ),
     "vit": Place(
         "vit",
@@ -238,14 +243,16 @@ def with_adam(network: nn.Module, source: Source, recipe: Recipe, device: torch.
 def trials(place: str, seeds: int, heads: Sequence[str] = HEADS, **changes: Any) -> list[Trial]:
     """Heads of equal size behind every cut."""
     here = PLACES[place]
-    return [
-        here.start.change(
-            network=place, cut=cut, head=head, head_parameters=budget, seed=seed, **changes
-        )
-        for seed in range(seeds)
-        for cut, budget in here.cuts
-        for head in heads
-    ]
+    made = []
+    for seed in range(seeds):
+        for cut, budget in here.cuts:
+            for head in heads:
+                own: dict[str, Any] = {"factors": here.factors} if head == "vi" else {}
+                if head in here.rates:
+                    own["learning_rate"] = here.rates[head]
+                trial = here.start.change(network=place, cut=cut, head=head, head_parameters=budget)
+                made.append(trial.change(seed=seed, **(own | changes)))
+    return made
 
 
 def table(folders: list[Path]) -> str:

@@ -29,8 +29,10 @@ def test_a_plan_has_every_head_at_every_cut_with_one_budget(place, tmp_path):
         assert [trial.head for trial in here if trial.seed == 1] == list(HEADS)
         assert {trial.shaping.head_parameters for trial in here} == {budget}
         assert {trial.placing.placement for trial in here} == {"products"}
-        # the seed and the head are all that they differ in
-        assert len({trial.change(head="vi", seed=0) for trial in here}) == 1
+        # the seed, the head and what was chosen for it are all that they differ in
+        same = {"head": "vi", "seed": 0, "factors": 2, "learning_rate": 0.1}
+        assert len({trial.change(**same) for trial in here}) == 1
+        assert {t.shaping.factors for t in here if t.head == "vi"} == {PLACES[place].factors}
 
 
 def test_held_out_images_are_cut_from_the_training_part(tmp_path):
