@@ -223,11 +223,11 @@ class Chart {
     this.node("path", { d, class: isBand ? "band" : "bars", style: `--color:${color(look)}` });
   }
 
-  drawSeries({ name, index, look, dashed, points }) {
+  drawSeries({ name, index, look, dashed, joined, points }) {
     const kind = `series${look === 0 ? " ours" : ""}`;
     const group = this.node("g", { class: kind, style: `--color:${color(look)}` });
     const places = points.map((p) => [this.x.at(p.x), this.y.at(p.y)]);
-    if (this.data.kind === "lines" && points.length > 1) {
+    if (joined && points.length > 1) {
       const d = places.map(([x, y], i) => {
         const isGap = i === 0 || points[i].index !== points[i - 1].index + 1;
         return `${isGap ? "M" : "L"}${x} ${y}`;

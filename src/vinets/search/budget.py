@@ -79,8 +79,9 @@ class Budget:
         if self.size:
             found.append(cost.size / self.size.of(uncut.size))
         if self.latency:
-            assert cost.latency is not None and uncut.latency is not None
-            found.append(cost.latency / self.latency.of(uncut.latency))
+            assert uncut.latency is not None
+            # what is beyond other limits is not timed
+            found.append((cost.latency or math.inf) / self.latency.of(uncut.latency))
         return max(found)
 
     def __str__(self) -> str:
