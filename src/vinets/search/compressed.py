@@ -156,7 +156,7 @@ def compress(
             tested=len(final),
             int8=found.int8,
             batch=found.batch,
-            elsewhere=search.known.machine,
+            elsewhere=_elsewhere(search),
             notes=found.notes,
             correlations=search.correlations(tried),
             seconds=time.perf_counter() - begin,
@@ -170,6 +170,13 @@ def compress(
         if out is not None and isinstance(net, CutNetwork):
             net.save_pretrained(folder)
         return Compressed(net, result)
+
+
+def _elsewhere(search: Search) -> dict[str, object]:
+    """What is known of the device that latencies were read for."""
+    if search.pricing.timings is None:
+        return {}
+    return {"timings": search.pricing.timings.name, **search.known.machine}
 
 
 def with_commands(
@@ -214,4 +221,4 @@ def write_to_time(
         model, data, searching.limit, validation=validation, seed=seed, device=device
     )
     search = Search(setup, wanted, Path(folder), searching, seed, progress)
-    return search.pricing.write_files(Path(folder))
+    return search.pricing.write_files(Path(folder), searching.int8)

@@ -17,9 +17,9 @@ from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup
 from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
-from vinets.running import Inputs, each
+from vinets.running import Inputs, resolve_device
 from vinets.search.budget import Budget, Cost
-from vinets.search.elsewhere import file_names, read_timings, write_files
+from vinets.search.elsewhere import INT8, file_names, read_timings, write_files
 from vinets.search.space import Candidate
 
 NEAREST = 6  # to the limits, where nothing is within
@@ -51,6 +51,11 @@ class Pricing:
         self.setup, self.start, self.candidates = setup, start, candidates
         self.budget, self.watch = budget, progress
         self.timings = None if timings is None else Path(timings)
+        if timings is not None and not budget.latency:
+            raise ValueError(
+                "Timings are for a budget on latency. Pass one, such as latency=2ms@pi,batch=1, or "
+                "leave them out."
+            )
 
     @property
     def where(self) -> torch.device | str:
@@ -61,6 +66,9 @@ class Pricing:
     def update(self, known: Priced) -> bool:
         """Add what is missing; whether anything was."""
         wanted = self._wanted()
+        if not wanted:  # latencies of another budget say nothing here
+            known.costs = {k: replace(cost, latency=None) for k, cost in known.costs.items()}
+            known.timed, known.machine = "", {}
         if all(one.name in known.costs for one in self.candidates):
             timed = [known.costs[name].latency for name in self._names(known.costs)]
             if not wanted or (wanted == known.timed and None not in timed):
@@ -70,21 +78,26 @@ class Pricing:
         if wanted:
             names = self._names(known.costs)
             if self.timings:
-                files = {name: file for name, file in self._files().items() if name in names}
+                needed = {*names, INT8}
+                files = {name: file for name, file in self._files().items() if name in needed}
                 told = read_timings(self.timings, files, self.budget.batch)
                 seconds, known.machine = told.seconds, dict(told.machine)
+                known.costs[INT8] = known.costs["uncut"]
             else:
                 those = {name: networks[name] for name in names}
                 example = self.setup.test.example(self.budget.batch)
                 found = in_turns(those, example, self.budget.batch, self.where, self.watch)
                 seconds = {name: one.latency_ms / 1e3 for name, one in found.items()}
-            for name in names:
+            for name in seconds:
                 known.costs[name] = replace(known.costs[name], latency=seconds[name])
         known.timed = wanted
         return True
 
-    def write_files(self, folder: Path) -> list[Path]:
-        """Write what another device has to time for the budget; nothing is trained."""
+    def write_files(self, folder: Path, int8: bool) -> list[Path]:
+        """Write what another device has to time for the budget; nothing is trained.
+
+        With ``int8``, the uncut network is written in int8 as well, where that is possible.
+        """
         if not self.budget.latency:
             raise ValueError(
                 "Nothing has to be timed without a budget on latency. Pass one, such as "
@@ -92,17 +105,26 @@ class Pricing:
             )
         networks, costs = self._untrained()
         files, those = self._files(), {name: networks[name] for name in self._names(costs)}
-        example = each(self.setup.test.example(2), lambda tensor: tensor.cpu())
-        write_files(folder, those, files, example, self.budget.batch, self.watch)
-        return [folder / files[name] for name in those]
+        if int8:
+            those[INT8] = self.setup.model
+        return write_files(folder, those, files, self.setup.data, self.budget.batch, self.watch)
 
     def _wanted(self) -> str:
         """Where the latencies come from; empty if no budget asks for them."""
         if not self.budget.latency:
             return ""
-        where = str(self.where)
         if self.timings:
             where = hashlib.sha256(self.timings.read_bytes()).hexdigest()
+        else:
+            where = str(self.where)
+            try:
+                resolve_device("compress", where)
+            except ValueError:
+                raise ValueError(
+                    f"There is no device {where!r} here to measure the latency on. Pass cpu or "
+                    "cuda, or --timings with figures of that device; --to-time writes what is to "
+                    "be measured there."
+                ) from None
         return f"{where}, batch {self.budget.batch}"
 
     def _untrained(self) -> tuple[dict[str, nn.Module], dict[str, Cost]]:
@@ -123,7 +145,7 @@ class Pricing:
 
     def _files(self) -> dict[str, str]:
         """What the files for another device are called."""
-        names = ["uncut", *(one.name for one in self.candidates)]
+        names = ["uncut", *(one.name for one in self.candidates), INT8]
         return file_names(names, self.setup.identity.weights, self.setup.test.example())
 
 

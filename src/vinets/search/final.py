@@ -74,7 +74,7 @@ def finish(
     timed = in_turns(everything, example, batch, where, search.watch)
 
     def latency(name: str) -> float | None:
-        if search.pricing.timings and search.budget.latency:
+        if search.pricing.timings:
             return search.known.costs[name].latency if name in search.known.costs else None
         return timed[name].latency_ms / 1e3 if name in timed else None
 

@@ -180,7 +180,7 @@ def latency_figure(result: SearchResult) -> Figure | None:
 
     Before training, all are timed if a budget asks for it; the finalists always, at the end.
     """
-    early = result.uncut.cost.latency is not None
+    early = result.budget.latency is not None
     own: float | None = result.uncut.cost.latency if early else result.uncut.latency
     timed = [(one.cost.latency if early else one.latency, one) for one in result.tried]
     points = [(1e3 * seconds, one) for seconds, one in timed if seconds is not None]
@@ -207,11 +207,12 @@ def _against(
     knee = knee_of([(cost[one.candidate.name], one.accuracy, one) for one in front])
     chosen = next((one for one in tried if one.candidate.name == result.chosen), None)
     plain = [one for one in tried if one is not chosen and one is not knee]
+    both = chosen is not None and chosen is knee
     groups = {
+        "chosen, at the knee" if both else "chosen": [chosen] if chosen else [],
+        "knee": [knee] if knee and not both else [],
         "VI-Net": [one for one in plain if one.candidate.head == "vi"],
         "other heads": [one for one in plain if one.candidate.head != "vi"],
-        "knee" if knee is not chosen else "chosen, at the knee": [knee] if knee else [],
-        "chosen": [chosen] if chosen and chosen is not knee else [],
     }
 
     def series(name: str, found: Sequence[Tried], **look: Any) -> Series:
@@ -223,11 +224,10 @@ def _against(
             **look,
         )
 
-    drawn = [series(name, found) for name, found in groups.items() if found]
     right = 100 * result.uncut.validation
+    drawn = [series("frontier", front, joined=True, marks=())]
     drawn.append(Series("uncut", (uncut,), (right,), labels=("the uncut network",)))
-    if len(front) > 1:
-        drawn.append(series("frontier", front, joined=True, dashed=True, marks=()))
+    drawn += [series(name, found) for name, found in groups.items() if found]
     return Figure(
         id,
         title,
@@ -249,10 +249,13 @@ def _point(one: Tried) -> str:
 def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
     """Of (cost, gain, thing), where a frontier bends most: farthest above the line of its ends.
 
+    The cost counts by its logarithm. None where nothing lies above that line.
+
     Examples
     --------
     >>> knee_of([(1, 0.1, "a"), (10, 0.9, "b"), (100, 1.0, "c")])
     'b'
+    >>> knee_of([(1, 0.1, "a"), (10, 0.2, "b"), (100, 1.0, "c")])
     """
     if len(front) < 3:
         return None
@@ -260,7 +263,8 @@ def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
     ys = [gain for _, gain, _ in front]
     wide, high = xs[-1] - xs[0], ys[-1] - ys[0]
     above = [(y - ys[0]) / high - (x - xs[0]) / wide for x, y in zip(xs, ys, strict=True)]
-    return front[max(range(len(front)), key=above.__getitem__)][2]
+    best = max(range(len(front)), key=above.__getitem__)
+    return front[best][2] if above[best] > 1e-9 else None
 
 
 def signal_sentences(result: SearchResult) -> tuple[str, ...]:

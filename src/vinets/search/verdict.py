@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vinets.checks import format_bytes
-from vinets.search.result import Quantised, SearchResult, Tried, Uncut
+from vinets.search.result import Quantised, SearchResult, Tried
 
 CLOSE = 0.2  # points, below which two networks are called level
 MUCH = 5.0  # points, above which a loss is spoken of
@@ -19,7 +19,7 @@ def verdict(result: SearchResult) -> str:
     uncut, chosen = result.uncut, result.choice
     if chosen is None:
         return "Nothing smaller was found: the network has no cut that saves anything."
-    said = [_choice(uncut, chosen)]
+    said = [_choice(result, chosen)]
     if not result.met:
         said.append(f"The budget, {result.budget}, was not met: this is the nearest.")
     lost = 100 * (uncut.validation - chosen.accuracy)
@@ -76,13 +76,20 @@ def _in_int8(result: SearchResult, chosen: Tried, whole: Quantised) -> str:
     return said
 
 
-def _choice(uncut: Uncut, chosen: Tried) -> str:
+def _choice(result: SearchResult, chosen: Tried) -> str:
+    uncut, budget = result.uncut, result.budget
     share = chosen.cost.parameters / uncut.cost.parameters
     text = (
         f"{chosen.candidate.label} behind {chosen.candidate.cut} has "
         f"{chosen.cost.parameters:,} parameters, {share:.1%} of the uncut network"
     )
-    if chosen.speed and uncut.speed:
+    if budget.latency and chosen.latency and uncut.latency:
+        text += (
+            f", takes {1e3 * chosen.latency:.3g} ms a pass at batch {budget.batch} on "
+            f"{budget.where or 'this device'}, where the uncut one takes "
+            f"{1e3 * uncut.latency:.3g} ms"
+        )
+    elif chosen.speed and uncut.speed:
         text += f", runs {chosen.speed / uncut.speed:.2f} times as fast"
     if chosen.test is not None and uncut.test is not None:
         points = 100 * (chosen.test - uncut.test)
