@@ -81,7 +81,8 @@ class Budget:
         if self.latency:
             assert uncut.latency is not None
             # what is beyond other limits is not timed
-            found.append((cost.latency or math.inf) / self.latency.of(uncut.latency))
+            took = math.inf if cost.latency is None else cost.latency
+            found.append(took / self.latency.of(uncut.latency))
         return max(found)
 
     def __str__(self) -> str:

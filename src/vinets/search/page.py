@@ -40,7 +40,9 @@ def finalists_table(result: SearchResult) -> Table:
 
     A row has the ``command`` that makes its network again, which is no column.
     """
-    timed = f"ms at batch {result.batch}" + " elsewhere" * bool(result.elsewhere)
+    caption = "Trained to the end, on the test examples"
+    if result.elsewhere:
+        caption += "; latency as it was measured elsewhere"
     columns = [
         Column("network"),
         Column("cut"),
@@ -49,7 +51,7 @@ def finalists_table(result: SearchResult) -> Table:
         Column("parameters", format=",", better="lower", short="params"),
         Column("share", "of the uncut", ".1%", short="share"),
         Column("size", "MB", ".3f"),
-        Column("latency", timed, ".3g", better="lower", short="ms"),
+        Column("latency", f"ms at batch {result.batch}", ".3g", better="lower", short="ms"),
         Column("speed", "examples/s", ",.0f", better="higher", short="ex/s"),
         Column("faster", "", ".2f×"),
         Column("seconds", "trained, s", ".0f", short="s"),
@@ -62,7 +64,7 @@ def finalists_table(result: SearchResult) -> Table:
         rows += _int8_rows(result, candidate.name, candidate.label, one)
     known = {name for row in rows for name in row.values}
     shown = tuple(column for column in columns if column.name in known)
-    return Table("finalists", "Trained to the end, on the test examples", shown, tuple(rows))
+    return Table("finalists", caption, shown, tuple(rows))
 
 
 def _row(result: SearchResult, one: Tried | Uncut, name: str, cut: str) -> Row:
@@ -210,9 +212,9 @@ def _against(
     both = chosen is not None and chosen is knee
     groups = {
         "chosen, at the knee" if both else "chosen": [chosen] if chosen else [],
-        "knee": [knee] if knee and not both else [],
         "VI-Net": [one for one in plain if one.candidate.head == "vi"],
         "other heads": [one for one in plain if one.candidate.head != "vi"],
+        "knee": [knee] if knee and not both else [],
     }
 
     def series(name: str, found: Sequence[Tried], **look: Any) -> Series:
