@@ -38,6 +38,15 @@ def test_a_command_makes_the_same_network_again(call, found, head):
     assert right > 0.3 * sum(halves)  # chance would be no evidence
 
 
+def test_a_person_reads_table_verdict_frontier_and_commands(call, base, tmp_path):
+    options = [*SMALL, "--no-int8", "--limit", 200, "--out", tmp_path / "out"]
+    printed = call("compress", base, *options, "--budget", "params=90%").out
+    assert printed.index("accuracy on the validation examples, %") < printed.index("parameters; ")
+    assert "@ VI-Net" in printed or "x chosen" in printed
+    assert printed.count("vinets build ") == printed.count("--cut ") >= 2
+    assert f"vinets evaluate {base} --data digits --device cpu" in printed
+
+
 def test_a_command_says_all_that_was_said():
     reading = TrainingData("folder", weights="w.safetensors", size=8, mean="0.5", flip=False)
     words = reading.words()

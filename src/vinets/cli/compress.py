@@ -73,6 +73,7 @@ def compress(
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
     from vinets.report import print_table
+    from vinets.report.terminal import as_plot
     from vinets.search import Written, parse_budget, write_to_time
     from vinets.search import compress as search_for
     from vinets.search.compressed import divided
@@ -116,6 +117,7 @@ def compress(
     else:
         print_table(found.table)
         typer.echo(str(found))
+        typer.echo(f"\n{as_plot(found.frontier)}")
         for line in found.result.notes:
             note(line, common.quiet)
         typer.echo("\nTo make each again:")

@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
 from torch import nn
 
 from vinets.data.interface import DataSplit, Source
 from vinets.measure import evaluate
 from vinets.nn.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
+from vinets.running import resolve_device
 from vinets.search.costs import in_turns
 from vinets.search.halving import Search
 from vinets.search.repeat import Written
@@ -67,7 +67,7 @@ def finish(
                 found[name] = made
     batch = search.budget.batch if search.budget.latency else search.start.timing.batch
     everything = dict(networks)
-    where = torch.device(search.pricing.where)
+    where = resolve_device("compress", search.pricing.where)
     if where.type == "cpu":  # where the files run
         everything |= {f"{name} in int8": file for name, (file, _) in found.items()}
     example = search.setup.test.example(batch)
