@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vinets.pipeline.build import build
     from vinets.pipeline.collect import collect
     from vinets.pipeline.report import BuildReport
-    from vinets.search.halving import compress
+    from vinets.search.compressed import compress
     from vinets.settings import Recipe
     from vinets.side_by_side import bench, compare, evaluate
     from vinets.theory.networks import spectral_complexity
@@ -73,7 +73,7 @@ _HOME = {
     "bench": "side_by_side",
     "collect": "pipeline.collect",
     "compare": "side_by_side",
-    "compress": "search.halving",
+    "compress": "search.compressed",
     "cut_points": "latent.cut",
     "evaluate": "side_by_side",
     "fine_tune": "training.tune",

@@ -434,6 +434,17 @@ class Searching(Options):
     limit: int | None = option(
         None, optional(whole()), "Training examples to use.", shown="all of them"
     )
+    int8: bool = option(
+        True,
+        flag(),
+        "Measure the uncut and the chosen network in int8, too, where onnxruntime is installed.",
+    )
+    timings: str | Path | None = option(
+        None,
+        path(),
+        "Latencies of another device: what vinets bench --json printed of the files of --to-time.",
+        shown="measured here",
+    )
 
 
 @dataclass(frozen=True)

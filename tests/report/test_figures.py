@@ -9,7 +9,8 @@ import pytest
 
 from vinets.palette import INK, OURS
 from vinets.report.figures import can_draw, draw_figure, save_figure, svg
-from vinets.report.values import Axis, Drawing, Figure, ReferenceLine, Series
+from vinets.report.html import html
+from vinets.report.values import Axis, Drawing, Figure, Page, ReferenceLine, Series
 
 pytest.importorskip("matplotlib")
 
@@ -65,6 +66,15 @@ def test_a_scatter_plot_has_bars_and_no_lines():
     assert {line.get_linestyle() for line in ax.get_lines()[:3]} == {"None"}
     ends = [tuple(map(tuple, path.vertices)) for c in ax.collections for path in c.get_paths()]
     assert ((10, 90), (10, 92)) in ends
+
+
+def test_series_may_be_joined_or_not_whatever_the_kind():
+    line = Series("frontier", (10, 20), (90, 91), joined=True, marks=())
+    dots = Series("others", (10, 20), (80, 81), joined=False)
+    for kind in ("lines", "scatter"):
+        ax = drawn(figure(kind=kind, series=(line, dots), levels=()))
+        assert [one.get_linestyle() for one in ax.get_lines()] == ["-", "None"]
+        assert '"joined": true' in html(Page("t", (figure(kind=kind, series=(line,)),), ()))
 
 
 def test_logarithmic_axes_leave_out_what_they_cannot_show():

@@ -16,6 +16,7 @@ from vinets.cli.options import (
     OUTPUT,
     RUNNING,
     Common,
+    Limit,
     TrainingData,
     cut_of,
     opened_again,
@@ -78,6 +79,15 @@ def build(
             show_default="paper with --placement global or local, else best",
         ),
     ] = None,
+    head: Annotated[
+        str,
+        option(
+            RUNNING,
+            "What stands behind the cut: vi for polynomials, or a plain head to compare with, "
+            "trained alike: {heads}.",
+        ),
+    ] = "vi",
+    limit: Limit = None,
     baselines: Baselines = False,
     common: Common,
 ) -> None:
@@ -98,15 +108,20 @@ def build(
     Example: vinets build out/base --data digits --cut pool --preset paper --components 32 --keep 16
     --out out/paper
 
+    With --head, another head is trained in their place, in the same way.
+
     Example: vinets build --preset VI-Net18-Small --weights resnet18.safetensors --data cifar10:data
     --out out/small
     """
-    from vinets.pipeline.compare import compare_heads
+    from vinets.data.sources import limit_source
+    from vinets.pipeline.compare import compare_heads, head_trials
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
     from vinets.report import comparison_table, print_table
 
     model, trial, backbone = _chosen(preset, model, cut, settings, common.seed)
+    trial = replace(trial, head=head)
+    head_trials(trial, baselines=baselines)  # complains before any work
     opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened)
     assert split is not None  # --data is required
@@ -119,7 +134,7 @@ def build(
     with watching(common.quiet) as progress:
         result = compare_heads(
             opened.network,
-            split,
+            replace(split, train=limit_source(split.train, limit, common.seed)),
             trial,
             out,
             baselines=baselines,
@@ -130,7 +145,8 @@ def build(
     if common.json:
         print_json(result)
         return
-    note(str(result.comparison.build), common.quiet)
+    if result.comparison.build is not None:
+        note(str(result.comparison.build), common.quiet)
     print_table(comparison_table(result.comparison))
     again = opened_again(out, model)
     note(f"Saved in {out}. Next: vinets evaluate {again} --data {reading.data}", common.quiet)

@@ -9,7 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import OUTPUT, RUNNING, Common, TrainingData, opened_again, option
+from vinets.cli.options import (
+    OUTPUT,
+    RUNNING,
+    Common,
+    Reading,
+    TrainingData,
+    opened_again,
+    option,
+)
 from vinets.cli.output import note, note_normalisation, print_json, watching
 from vinets.settings import Searching
 
@@ -35,6 +43,14 @@ def compress(
     dry_run: Annotated[
         bool, option(RUNNING, "Say what would be tried, and how long it would take.", "--dry-run")
     ] = False,
+    to_time: Annotated[
+        Path | None,
+        option(
+            RUNNING,
+            "Train nothing, and write into this folder the networks whose latency has to be "
+            "measured on another device, as ONNX files.",
+        ),
+    ] = None,
     common: Common,
 ) -> None:
     """Find a small network that does what this one does, within a budget.
@@ -49,14 +65,20 @@ def compress(
 
     Example: vinets compress out/resnet18 --data cifar10:data --budget params=10% --budget
     latency=50%@cpu --out out/small
+
+    Latency on another device is measured there, and read from a file: write the networks with
+    --to-time FOLDER, run vinets bench FOLDER --batch-sizes 1 --json > timings.json on that device,
+    and pass --timings timings.json with the same budget.
     """
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
     from vinets.report import print_table
-    from vinets.search import parse_budget
-    from vinets.search.halving import Search, divided
-    from vinets.search.halving import compress as search_for
-    from vinets.search.page import plan_table
+    from vinets.report.terminal import as_plot
+    from vinets.search import Written, parse_budget, write_to_time
+    from vinets.search import compress as search_for
+    from vinets.search.compressed import divided
+    from vinets.search.halving import Search
+    from vinets.search.page import command_lines, plan_table
 
     wanted = parse_budget(budget)
     opened, _, split = open_uncut(model, **reading.keywords())
@@ -65,13 +87,27 @@ def compress(
     note_normalisation(opened, split, common.quiet)
     network = opened.network
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
+    if to_time is not None:
+        with watching(common.quiet) as progress:
+            chosen |= {"searching": searching, "progress": progress}
+            files = write_to_time(network, split, wanted, to_time, **chosen)
+        _say_what_to_time(files, to_time, wanted.batch, common)
+        return
     with watching(common.quiet) as progress:
         if dry_run:
-            parts = divided(network, split, searching.limit, **chosen)
-            plan = Search(*parts, wanted, out, searching, common.seed, progress).plan()
+            setup, _ = divided(network, split, searching.limit, **chosen)
+            plan = Search(setup, wanted, out, searching, common.seed, progress).plan()
         else:
             origin = Origin(("vinets", *sys.argv[1:]), opened.stated)
-            chosen |= {"searching": searching, "out": out, "origin": origin}
+            written = Written(
+                model=model,
+                data=reading.words(Reading),
+                augment=reading.words()[len(reading.words(Reading)) :],
+                device=() if common.device == "auto" else ("--device", common.device),
+                out=str(out),
+                made=opened_again(out, model),
+            )
+            chosen |= {"searching": searching, "out": out, "origin": origin, "written": written}
             found = search_for(network, split, wanted, progress=progress, **chosen)
     if common.json:
         print_json(plan if dry_run else found.result)
@@ -81,5 +117,25 @@ def compress(
     else:
         print_table(found.table)
         typer.echo(str(found))
+        typer.echo(f"\n{as_plot(found.frontier)}")
+        for line in found.result.notes:
+            note(line, common.quiet)
+        typer.echo("\nTo make each again:")
+        for line in command_lines(found.result):
+            typer.echo(line)
         next_one = f"vinets evaluate {opened_again(out, model)} --data {reading.data}"
         note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
+
+
+def _say_what_to_time(files: list[Path], folder: Path, batch: int, common: Common) -> None:
+    if common.json:
+        print_json({"files": files, "batch": batch})
+        return
+    for file in files:
+        typer.echo(str(file))
+    note(
+        f"Take {folder} to the other device, and run there: vinets bench {folder.name} "
+        f"--batch-sizes {batch} --device cpu --json > timings.json. Then run this command with "
+        "--timings timings.json in place of --to-time.",
+        common.quiet,
+    )

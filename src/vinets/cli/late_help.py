@@ -16,6 +16,7 @@ LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "{export formats}": ("vinets.nn.export", lambda m: " or ".join(sorted(m.EXPORT_FORMATS))),
     "{export suffixes}": ("vinets.nn.export", lambda m: " or ".join(m.suffixes())),
     "{baselines}": ("vinets.pipeline.baselines", lambda m: ", ".join(m.labels())),
+    "{heads}": ("vinets.pipeline.baselines", lambda m: ", ".join(m.kinds())),
     "{experiments}": (
         "vinets.experiments.reproduce",
         lambda m: ", ".join(one.name for one in m.chosen_experiments(["all"])),

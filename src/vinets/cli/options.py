@@ -25,6 +25,10 @@ Shape = Annotated[
         DATA, "Shape of one input, such as 3,32,32.", show_default="what the network was made for"
     ),
 ]
+Limit = Annotated[
+    int | None,
+    option(DATA, "Training examples to use.", show_default="all of them", min=1),
+]
 KNOWN = "that of the network where it is known, else that of the training images"
 CUT = "Name or index of a cut (see vinets cuts), or a share: 50%."
 
@@ -90,6 +94,20 @@ class Reading:
         names = [one.name for one in fields(Imaging)]
         images = Imaging(**{name: given.pop(name) for name in names if name in given})
         return given | {"images": images}
+
+    def words(self, kind: type[Reading] | None = None) -> tuple[str, ...]:
+        """The options as they are written, as far as they differ from their defaults.
+
+        With ``kind``, those that a command with fewer options takes, too.
+        """
+        found: list[str] = []
+        for one in fields(kind or type(self)):
+            value, flag = getattr(self, one.name), one.name.replace("_", "-")
+            if isinstance(value, bool):
+                found.append(f"--{flag}" if value else f"--no-{flag}")
+            elif value != one.default:
+                found += [f"--{flag}", str(value)]
+        return tuple(found)
 
 
 @dataclass(frozen=True)

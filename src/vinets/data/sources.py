@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from vinets.checks import parameter_error
 from vinets.data.interface import Batches, CheckedSource, Chunks, Device, Source
-from vinets.data.labels import as_labels, class_names, split_positions
+from vinets.data.labels import as_labels, choose_per_class, class_names, split_positions
 from vinets.running import Inputs, each, tensors_of
 
 
@@ -185,6 +185,14 @@ def draw_from(source: Source, count: int, seed: int) -> Source:
         return source
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
     return source.subset(order[:count].sort().values)
+
+
+def limit_source(source: Source, limit: int | None, seed: int) -> Source:
+    """At most so many examples, as many of each class, one of it at least; None keeps all."""
+    if limit is None:
+        return source
+    most = max(1, limit // len(source.classes))
+    return source.subset(choose_per_class(source.labels, most, seed))
 
 
 def _can_be_reread(loader: DataLoader[Any]) -> bool:

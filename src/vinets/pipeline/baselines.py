@@ -133,10 +133,15 @@ def kinds_beside(placement: str) -> list[str]:
     ]
 
 
+def kinds() -> list[str]:
+    """Kinds of all heads that a VI head of some placement is compared with, by rank."""
+    found = {kind for placement in PLACEMENTS for kind in kinds_beside(placement)}
+    return [head.kind for head in _ranked() if head.kind in found]
+
+
 def labels() -> list[str]:
-    """Labels of all heads that a VI head of some placement is compared with, by rank."""
-    kinds = {kind for placement in PLACEMENTS for kind in kinds_beside(placement)}
-    return list(dict.fromkeys(head.label for head in _ranked() if head.kind in kinds))
+    """Their labels."""
+    return list(dict.fromkeys(HEADS[kind].label for kind in kinds()))
 
 
 def _ranked() -> list[type[Head]]:

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from vinets.checks import parameter_error
 from vinets.data.interface import DataSplit
 from vinets.files import slug, write_json
+from vinets.latent.cut import resolve_cut
 from vinets.measure import machine
 from vinets.nn.heads import HEADS
 from vinets.pipeline.baselines import kinds_beside
@@ -22,7 +24,7 @@ from vinets.pipeline.trial import TrainingFacts, Trial, TrialResult
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress
-from vinets.running import resolve_device
+from vinets.running import each, resolve_device
 from vinets.settings import Caching
 
 UNCUT, OURS = "uncut", "VI-Net"
@@ -63,11 +65,12 @@ def compare_heads(
     data : DataSplit
         What to train and what to test on.
     trial : Trial
-        Where to cut, and every setting; ``Trial(cut="relu2")`` takes the paper's.
+        Where to cut, and every setting; ``Trial(cut="relu2")`` takes the paper's. Its head may be
+        another than ``"vi"``, which then stands in place of the VI-Net.
     out : path
         Folder for the results.
     baselines : bool, default=False
-        Train and measure the other heads on the same latents as well.
+        Train and measure the other heads on the same latents as well; for a VI-Net.
     device : str or torch.device, default="auto"
         Where to work.
     origin : Origin
@@ -79,20 +82,29 @@ def compare_heads(
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
-    found = {name: [store.read(each)] for name, each in heads.items()}
-    comparison = comparison_of(found, store.read(timed), [setup])
+    found = {name: [store.read(one)] for name, one in heads.items()}
+    cut = resolve_cut(model, trial.cut, each(setup.train.example(), lambda t: t.to(on)))
+    comparison = comparison_of(found, store.read(timed), [setup], cut)
     result = BuildResult(origin.command, machine(on), data.name, trial.seed, comparison)
     write_json(store.folder / "results.json", as_plain(result))
     return result
 
 
 def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str, Trial]:
-    """The trial of a VI head, and of every baseline beside it, by the label of the head."""
+    """The trial of a head, and of every baseline beside a VI head, by the label of the head."""
     # an empty save means none, and "." is the folder of the store itself
-    mine = replace(trial, head="vi", detailed=True, save=folder or ".")
+    mine = replace(trial, detailed=True, save=folder or ".")
+    kinds = kinds_beside(mine.placing.placement)
+    if mine.head != "vi":
+        if mine.head not in kinds:
+            accepted = f"'vi', or one that stands beside these polynomials: {', '.join(kinds)}"
+            raise parameter_error("build", "head", accepted, mine.head)
+        if baselines:
+            raise ValueError("Baselines stand beside a VI-Net. Leave out the head, or them.")
+        return {HEADS[mine.head].label: mine}
     trials = {OURS: mine}
     if baselines:
-        for kind in kinds_beside(mine.placing.placement):
+        for kind in kinds:
             label = HEADS[kind].label
             if label in trials:  # heads from elsewhere may bring a label that is taken
                 label = f"{label} ({kind})"
@@ -118,12 +130,16 @@ def speed_trial(heads: Mapping[str, Trial]) -> Trial:
 
 
 def comparison_of(
-    found: Mapping[str, Sequence[TrialResult]], timed: TrialResult, setups: Sequence[Setup]
+    found: Mapping[str, Sequence[TrialResult]],
+    timed: TrialResult,
+    setups: Sequence[Setup],
+    cut: str = "",
 ) -> Comparison:
     """Put results of heads side by side.
 
     By the label of the head, the VI-Net first, ``found`` has a result for every seed; ``setups``
-    are the uncut networks of these seeds. The speeds are those of the first one.
+    are the uncut networks of these seeds. The speeds are those of the first one. The ``cut`` is
+    named where no VI-Net tells it.
     """
     first = setups[0]
     speeds = timed.timed.speeds
@@ -141,9 +157,9 @@ def comparison_of(
         _network(name, [one.trained for one in results], speeds[name])
         for name, results in found.items()
     )
+    assert ours.shape is not None  # of a trial with a cut
     report = ours.trained.build
-    assert report is not None  # of a detailed trial
-    return Comparison(report.cut, report.latent_shape, uncut, networks, report)
+    return Comparison(report.cut if report else cut, ours.shape, uncut, networks, report)
 
 
 def _network(name: str, results: Sequence[TrainingFacts], speed: Speed) -> NetworkResult:

@@ -58,5 +58,5 @@ class Comparison:
     cut: str  # where the network was cut
     shape: tuple[int, int]  # channels and positions of the latents
     uncut: NetworkResult  # the network that was given
-    networks: tuple[NetworkResult, ...]  # the VI-Net first, then the baselines
-    build: BuildReport  # of the VI-Net of the first seed
+    networks: tuple[NetworkResult, ...]  # the VI-Net first, then the baselines; or another head
+    build: BuildReport | None = None  # of the VI-Net of the first seed

@@ -305,8 +305,10 @@ def open_side_by_side(
     """Open networks that take the same inputs, with an example of these.
 
     The ``shape`` is that of one input; None takes that of the first network that knows its own.
-    The networks are told by name, or by the whole of ``specs`` where names are the same.
+    The networks are told by name, or by the whole of ``specs`` where names are the same. A folder
+    of exported files stands for all of them.
     """
+    specs = [one for spec in specs for one in _files_in(spec)]
     if len(set(specs)) < len(specs):
         raise ValueError("The same network is given twice. Pass each one once.")
     opened = [open_network(spec) for spec in specs]
@@ -317,6 +319,15 @@ def open_side_by_side(
     names = [network.name for network in opened]
     keys = names if len(set(names)) == len(names) else specs
     return dict(zip(keys, opened, strict=True)), example
+
+
+def _files_in(spec: str) -> list[str]:
+    """The exported files of a folder that holds no network itself, by name; else what is given."""
+    folder = Path(spec).expanduser()
+    if not folder.is_dir() or any((folder / file).is_file() for file in (CONFIG, DESCRIPTION)):
+        return [spec]
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in suffixes())
+    return [str(file) for file in files] or [spec]
 
 
 def channel_count(example: Inputs) -> int | None:

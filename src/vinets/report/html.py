@@ -199,7 +199,13 @@ def _figure(figure: Figure, prefix: str) -> str:
         "x": {"label": figure.x.label, "log": figure.x.log, "names": figure.x.names},
         "y": {"label": figure.y.label, "log": figure.y.log},
         "series": [
-            {"name": one.name, "look": look, "dashed": one.dashed, "points": _points(figure, one)}
+            {
+                "name": one.name,
+                "look": look,
+                "dashed": one.dashed,
+                "joined": figure.joins(one),
+                "points": _points(figure, one),
+            }
             for one, look in zip(figure.series, styles, strict=True)
         ],
         "levels": [

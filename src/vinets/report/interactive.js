@@ -104,7 +104,7 @@ class Chart {
   }
 
   addLegend(legend) {
-    const { series, levels, kind } = this.data;
+    const { series, levels } = this.data;
     [...series, ...levels].forEach((one, index) => {
       const button = legend.appendChild(document.createElement("button"));
       button.type = "button";
@@ -114,8 +114,9 @@ class Chart {
       const isLevel = index >= series.length;
       if (!isLevel) swatch.style.setProperty("--color", color(one.look));
       const line = isLevel ? "level" : one.dashed ? "line dashed" : "line";
-      if (isLevel || kind === "lines") this.node("path", { d: "M-13 0H13", class: line }, swatch);
-      if (!isLevel) this.node("path", { d: mark(one.look), class: "mark" }, swatch);
+      if (isLevel || one.joined) this.node("path", { d: "M-13 0H13", class: line }, swatch);
+      const isMarked = !isLevel && (!one.joined || one.points.some((p) => p.marked));
+      if (isMarked) this.node("path", { d: mark(one.look), class: "mark" }, swatch);
       button.append(isLevel ? `${one.name} (${one.text})` : one.name);
       button.addEventListener("click", () => {
         const isHidden = this.hidden.has(index);
@@ -223,11 +224,11 @@ class Chart {
     this.node("path", { d, class: isBand ? "band" : "bars", style: `--color:${color(look)}` });
   }
 
-  drawSeries({ name, index, look, dashed, points }) {
+  drawSeries({ name, index, look, dashed, joined, points }) {
     const kind = `series${look === 0 ? " ours" : ""}`;
     const group = this.node("g", { class: kind, style: `--color:${color(look)}` });
     const places = points.map((p) => [this.x.at(p.x), this.y.at(p.y)]);
-    if (this.data.kind === "lines" && points.length > 1) {
+    if (joined && points.length > 1) {
       const d = places.map(([x, y], i) => {
         const isGap = i === 0 || points[i].index !== points[i - 1].index + 1;
         return `${isGap ? "M" : "L"}${x} ${y}`;

@@ -173,8 +173,9 @@ class Series:
 
     There are as many ``x`` as ``y``, which is None where there is no value, and as many ``labels``
     (names of points, such as cuts) and ``std`` (standard deviations of y), where there are any.
-    ``marks`` are the positions of the points that get a mark on the line, None for all. The first
-    series whose name begins with "VI-Net" stands out.
+    ``marks`` are the positions of the points that get a mark on the line, None for all. Points are
+    ``joined`` by a line or not; None leaves that to the kind of the figure. The first series whose
+    name begins with "VI-Net" stands out.
     """
 
     name: str
@@ -184,6 +185,7 @@ class Series:
     std: tuple[Number | None, ...] | None = None
     dashed: bool = False
     marks: tuple[int, ...] | None = None
+    joined: bool | None = None
 
     def __post_init__(self) -> None:
         count = len(self.x)
@@ -213,6 +215,10 @@ class Figure:
     kind: str = "lines"
     levels: tuple[ReferenceLine, ...] = ()
     caption: str = ""
+
+    def joins(self, series: Series) -> bool:
+        """Whether the points of a series are joined by a line."""
+        return self.kind == "lines" if series.joined is None else series.joined
 
     def __post_init__(self) -> None:
         _check_identifier("id", self.id)

@@ -1,7 +1,16 @@
 """The best small network within a budget."""
 
 from vinets.search.budget import Budget, parse_budget
-from vinets.search.halving import Compressed, compress
+from vinets.search.compressed import Compressed, compress, write_to_time
+from vinets.search.repeat import Written
 from vinets.search.result import SearchResult
 
-__all__ = ["Budget", "Compressed", "SearchResult", "compress", "parse_budget"]
+__all__ = [
+    "Budget",
+    "Compressed",
+    "SearchResult",
+    "Written",
+    "compress",
+    "parse_budget",
+    "write_to_time",
+]

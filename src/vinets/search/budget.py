@@ -79,8 +79,10 @@ class Budget:
         if self.size:
             found.append(cost.size / self.size.of(uncut.size))
         if self.latency:
-            assert cost.latency is not None and uncut.latency is not None
-            found.append(cost.latency / self.latency.of(uncut.latency))
+            assert uncut.latency is not None
+            # what is beyond other limits is not timed
+            took = math.inf if cost.latency is None else cost.latency
+            found.append(took / self.latency.of(uncut.latency))
         return max(found)
 
     def __str__(self) -> str:

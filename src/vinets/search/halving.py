@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import torch
-from torch import nn
-
-from vinets.data.interface import DataSplit, Source
-from vinets.data.labels import choose_per_class
-from vinets.data.sources import split_source
-from vinets.files import read_json, write_json, write_text
+from vinets.files import read_json, write_json
 from vinets.latent.cut import cut_points
-from vinets.measure import Throughput, compare, evaluate, machine
 from vinets.nn.network import CutNetwork
-from vinets.options import flat
-from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import Origin, Setup
+from vinets.pipeline.setup import Setup
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain, from_plain
 from vinets.progress import Progress, progress_of
-from vinets.report import Figure, Table, html
-from vinets.running import each, resolve_device
-from vinets.search.budget import Budget, Cost, parse_budget
+from vinets.running import each
+from vinets.search.budget import Budget
+from vinets.search.costs import Priced, Pricing, within
 from vinets.search.expect import expected
-from vinets.search.page import finalists_table, frontier_figure, search_page
-from vinets.search.result import SearchPlan, SearchResult, Tried, Uncut, frontier, layers_of
+from vinets.search.result import SearchPlan, Tried, frontier, layers_of
 from vinets.search.signals import SIGNALS, Signals, look_at, rank_correlation
 from vinets.search.space import Candidate, candidates_at, choose_cuts, start_trial
-from vinets.search.verdict import verdict
 from vinets.settings import Searching
 from vinets.training.loop import DivergedError
 
@@ -44,37 +30,13 @@ KEPT = 1 / 3  # of a round, for the next
 LEAST = 6  # that go on, where there are so many
 FINALISTS = 4
 RATES = (0.1, 0.02)  # of learning, of which the better one in a short training is taken
-WINDOWS = {"repeats": 5, "seconds": 0.1}
-
-
-@dataclass(frozen=True)
-class Compressed:
-    """A network within a budget, and why it is that one."""
-
-    net: nn.Module  # folded, in eval mode; the uncut network where nothing is smaller
-    result: SearchResult
-
-    @property
-    def table(self) -> Table:
-        """Networks that were trained to the end, on the test examples."""
-        return finalists_table(self.result)
-
-    @property
-    def frontier(self) -> Figure:
-        """All that was tried: accuracy against size."""
-        return frontier_figure(self.result)
-
-    def __str__(self) -> str:
-        return self.result.verdict
 
 
 @dataclass
-class _Known:
+class _Known(Priced):
     """What the folder keeps beside the trials, so that a search that goes on decides alike."""
 
-    costs: dict[str, Cost]
-    signals: dict[str, Signals]
-    timed: str = ""  # device and batch of the latencies among the costs
+    signals: dict[str, Signals] = field(default_factory=dict)
     diverged: dict[str, str] = field(default_factory=dict)  # trials by name, and what they said
 
 
@@ -89,16 +51,15 @@ class Search:
     def __init__(
         self,
         setup: Setup,
-        final: Source,
         budget: Budget,
         folder: Path,
         searching: Searching = Searching(),  # noqa: B008 - frozen
         seed: int = 0,
         progress: Progress | str | None = None,
     ) -> None:
-        """Of ``setup`` the test part is what to choose by; ``final`` is looked at once."""
-        self.setup, self.final, self.budget = setup, final, budget
-        self.epochs, self.seed = searching.epochs, seed
+        """Of ``setup`` the test part is what to choose by."""
+        self.setup, self.budget, self.seed = setup, budget, seed
+        self.epochs = searching.epochs
         self.watch = progress_of(progress)
         self.store = Store(folder)
         self.start = start_trial(len(setup.train), seed)
@@ -110,7 +71,10 @@ class Search:
             for point in self.cuts
             for candidate in candidates_at(point, setup.parameters, len(setup.train.classes))
         ]
-        self.known = _Known({}, {})
+        self.known = _Known()
+        self.pricing = Pricing(
+            setup, self.start, self.candidates, budget, searching.timings, self.watch
+        )
         rungs = {max(1, round(share * self.epochs)) for share in ROUNDS}
         self.rungs = sorted(rungs - {self.epochs})
 
@@ -121,11 +85,7 @@ class Search:
         self.store.claim([], {self.setup.name: self.setup.identity})
         if self._path.is_file():
             self.known = from_plain(_Known, read_json(self._path), str(self._path))
-        costs, wanted = self.known.costs, self._timing
-        new = any(one.name not in costs for one in self.candidates)
-        if new or (wanted and wanted != self.known.timed):
-            costs.update(self._costs())
-            self.known.timed = wanted
+        if self.pricing.update(self.known):
             self._remember()
         for point in self.cuts:
             if point.name not in self.known.signals:
@@ -134,49 +94,15 @@ class Search:
                 self._remember()
 
     @property
-    def _timing(self) -> str:
-        """Where and how latency is measured; empty if no budget asks for it."""
-        where = self.budget.where or self.setup.device
-        return f"{where}, batch {self.budget.batch}" if self.budget.latency else ""
-
-    @property
     def _path(self) -> Path:
         return self.store.folder / "search.json"
 
     def _remember(self) -> None:
         write_json(self._path, as_plain(self.known))
 
-    def _costs(self) -> dict[str, Cost]:
-        networks: dict[str, nn.Module] = {"uncut": self.setup.model}  # those to be timed
-        self.watch.start("sizes", len(self.candidates))
-        sizes = {"uncut": self.setup.parameters}
-        for point in self.cuts:
-            trial = replace(self.start, cut=point.name)
-            context = CutContext(self.setup, trial, progress_of(None))
-            for one in (c for c in self.candidates if c.cut == point.name):
-                made, _ = context.network(one.trial(self.start, self.epochs))
-                folded = made.folded()
-                sizes[one.name] = sum(folded.parts().values())
-                if self.budget.latency:
-                    networks[one.name] = folded
-                self.watch.advance()
-        if not self.budget.latency:
-            return {name: Cost(size) for name, size in sizes.items()}
-        timed = self._timed(networks, self.budget.batch)
-        return {name: Cost(size, timed[name].latency_ms / 1e3) for name, size in sizes.items()}
-
-    def _timed(self, networks: dict[str, nn.Module], batch: int) -> dict[str, Throughput]:
-        """How fast networks are where the budget says, in turns."""
-        self.watch.start("timing", 1)
-        where = self.budget.where or self.setup.device
-        example = self.setup.test.example(batch)
-        found = compare(networks, example, batch_sizes=(batch,), device=where, **WINDOWS)
-        self.watch.advance()
-        return {name: one for name, (one,) in found.items()}
-
     def plan(self) -> SearchPlan:
         """What would be tried, and what it would take."""
-        self.known.costs.update(self._costs())
+        self.pricing.update(self.known)
         feasible, rounds = self._feasible(), []
         left = len(feasible)
         for epochs in self.rungs:
@@ -223,12 +149,7 @@ class Search:
 
     def _feasible(self) -> list[Candidate]:
         """Candidates within the limits; the nearest to them where there are none."""
-        costs, uncut = self.known.costs, self.known.costs["uncut"]
-        within = [one for one in self.candidates if self.budget.allows(costs[one.name], uncut)]
-        if within:
-            return within
-        near = sorted(self.candidates, key=lambda one: self.budget.excess(costs[one.name], uncut))
-        return near[:LEAST]
+        return within(self.budget, self.candidates, self.known.costs)
 
     def train(self, candidates: Sequence[Candidate], epochs: int) -> None:
         """Train candidates for so many epochs, those that have not been."""
@@ -305,12 +226,12 @@ class Search:
         """Of those that were trained to the end, the one; and whether it is within the budget."""
         done = [one for one in tried if self.epochs in one.accuracies]
         uncut = self.known.costs["uncut"]
-        within = [one for one in done if self.budget.allows(one.cost, uncut)]
-        good = [one for one in within if self.reaches(one.accuracy)]
+        small = [one for one in done if self.budget.allows(one.cost, uncut)]
+        good = [one for one in small if self.reaches(one.accuracy)]
         if good and self.budget.drop is not None:
             return min(good, key=lambda one: one.cost.parameters), True
-        if within:
-            return max(good or within, key=lambda one: one.accuracy), bool(good)
+        if small:
+            return max(good or small, key=lambda one: one.accuracy), bool(good)
         nearest = min(done, key=lambda one: self.budget.excess(one.cost, uncut), default=None)
         return nearest, False
 
@@ -320,29 +241,6 @@ class Search:
         whole = self.setup.model  # whose class may be the user's own
         made = CutNetwork.from_pretrained(folder, backbone=whole)
         return made.to(self.setup.device).folded().eval()
-
-    def finish(self, tried: Sequence[Tried]) -> tuple[list[Tried], Uncut]:
-        """Test the finalists and the uncut network, once, and time them in turns."""
-        done = [one for one in tried if self.epochs in one.accuracies]
-        networks: dict[str, nn.Module] = {"uncut": self.setup.model}
-        networks |= {one.candidate.name: self.network(one.candidate) for one in done}
-        right = {}
-        self.watch.start("testing", len(networks))
-        for name, network in networks.items():
-            right[name] = evaluate(network, self.final, device=self.setup.device).accuracy
-            self.watch.advance()
-        batch = self.budget.batch if self.budget.latency else self.start.timing.batch
-        speeds = {name: one.median for name, one in self._timed(networks, batch).items()}
-        finished = [
-            replace(one, test=right[name], speed=speeds[name])
-            if (name := one.candidate.name) in networks
-            else one
-            for one in tried
-        ]
-        uncut = Uncut(
-            self.known.costs["uncut"], self.setup.accuracy, right["uncut"], speeds["uncut"]
-        )
-        return finished, uncut
 
     def correlations(self, tried: Sequence[Tried]) -> dict[str, float | None]:
         """How well signals of a cut rank what its best head reached in the first round."""
@@ -360,105 +258,3 @@ class Search:
             )
             for name in SIGNALS
         }
-
-
-def divided(
-    model: nn.Module,
-    data: DataSplit,
-    limit: int | None = None,
-    *,
-    validation: Source | None = None,
-    seed: int = 0,
-    device: torch.device | str = "auto",
-) -> tuple[Setup, Source]:
-    """The network with what to train on and what to choose by, and what to test on at the end."""
-    train, held, final = data.train, validation, data.test
-    if held is None:
-        # examples that nobody trained on: training images flatter a network that knows them
-        held, final = split_source(data.test, 0.5, seed)
-    if limit is not None:
-        most = max(1, limit // len(train.classes))
-        train = train.subset(choose_per_class(train.labels, most, seed))
-    on = resolve_device("compress", device)
-    return Setup("uncut", model, replace(data, train=train, test=held), on), final
-
-
-@flat(searching=Searching)
-def compress(
-    model: nn.Module,
-    data: DataSplit,
-    budget: str | Iterable[str] | Budget,
-    *,
-    searching: Searching,
-    out: str | Path | None = None,
-    validation: Source | None = None,
-    seed: int = 0,
-    device: torch.device | str = "auto",
-    origin: Origin = Origin(),  # noqa: B008 - frozen
-    progress: Progress | str | None = "auto",
-) -> Compressed:
-    """Find a small network that does what ``model`` does, within a budget.
-
-    Cuts of the network and heads behind them are tried in rounds: for a twelfth of the epochs, a
-    third of them for a quarter, and the last few to the end. Plain heads take part like polynomial
-    ones. Everything is tuned, with the network itself as the teacher.
-
-    Parameters
-    ----------
-    model : Module
-        The pretrained classifier. It is moved to ``device``, and its weights do not change.
-    data : DataSplit
-        What to train on, and what to test on.
-    budget : str, list of str or Budget
-        What it may lose and cost: ``"drop=0.5"`` (points), ``"params=1e6"``, ``"size=4MB"``,
-        ``"latency=2ms@cpu,batch=1"``; shares of what the network has, such as ``"params=10%"``.
-        With a drop, the smallest network that keeps to it is wanted; without, the most accurate.
-    out : path or None, default=None
-        Folder for everything, from which the same call goes on where it was interrupted.
-    validation : data source or None, default=None
-        Examples to choose by, which the network was not trained on; None takes half of the test
-        part, and tests on the other half.
-    searching : Searching
-        Or its fields as keywords: ``epochs`` of the last round, 24; how many ``cuts`` are tried at
-        most, 10; a ``limit`` on the training examples.
-    origin : Origin
-        For the record, and for a warning where the network is less accurate than it was.
-
-    Returns
-    -------
-    Compressed
-        The network, and the :class:`~vinets.search.result.SearchResult`.
-    """
-    begin = time.perf_counter()
-    wanted = parse_budget(budget)
-    with ExitStack() as stack:
-        folder = Path(out if out is not None else stack.enter_context(TemporaryDirectory()))
-        setup, final = divided(
-            model, data, searching.limit, validation=validation, seed=seed, device=device
-        )
-        setup.warn_of_doubt(origin.stated)
-        search = Search(setup, final, wanted, folder, searching, seed, progress)
-        search.prepare()
-        tried, uncut = search.finish(search.run())
-        chosen, met = search.choose(tried)
-        result = SearchResult(
-            data=data.name,
-            budget=wanted,
-            uncut=uncut,
-            tried=tuple(tried),
-            chosen=None if chosen is None else chosen.candidate.name,
-            met=met,
-            verdict=verdict(wanted, uncut, tried, chosen, met),
-            validation=len(search.setup.test),
-            tested=len(search.final),
-            correlations=search.correlations(tried),
-            seconds=time.perf_counter() - begin,
-            command=origin.command,
-            machine=machine(search.setup.device),
-        )
-        write_json(folder / "results.json", as_plain(result))
-        write_text(folder / "report.html", html(search_page(result)))
-        net = search.setup.model if chosen is None else search.network(chosen.candidate)
-        if out is not None and isinstance(net, CutNetwork):
-            net.save_pretrained(folder)
-        return Compressed(net, result)

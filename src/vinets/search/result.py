@@ -25,8 +25,12 @@ class Tried:
         On the test examples, of a network that was trained to the end.
     speed : float or None
         Examples per second, measured in turns with the others that were trained to the end.
+    latency : float or None
+        Seconds of a forward pass, measured like the speed, or as it was told for another device.
     seconds : float
         Of all its trainings.
+    command : tuple of str
+        Makes the network again, as it is after its longest training.
     """
 
     candidate: Candidate
@@ -34,7 +38,9 @@ class Tried:
     accuracies: Mapping[int, float]
     test: float | None = None
     speed: float | None = None
+    latency: float | None = None
     seconds: float = 0.0
+    command: tuple[str, ...] = ()
 
     @property
     def epochs(self) -> int:
@@ -55,6 +61,21 @@ class Uncut:
     validation: float  # its accuracy on the validation examples
     test: float | None = None
     speed: float | None = None
+    latency: float | None = None
+    command: tuple[str, ...] = ()  # that tests it again
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A network in int8, in a file of ONNX that onnxruntime runs on the CPU."""
+
+    of: str  # name of the candidate, or "uncut"
+    size: int  # bytes of the file
+    validation: float
+    test: float
+    speed: float | None = None  # where the others were measured on the CPU, too
+    latency: float | None = None
+    command: tuple[str, ...] = ()  # that writes and tests the file again
 
 
 @dataclass(frozen=True)
@@ -91,6 +112,14 @@ class SearchResult:
         Name of the candidate that was chosen; None if there is nothing smaller.
     met : bool
         Whether it is within the budget.
+    int8 : tuple of Quantised
+        The uncut and the chosen network in int8; empty where that was not asked for.
+    batch : int
+        Examples in a forward pass, where speed and latency were measured.
+    elsewhere : dict of str to object
+        The machine that latencies were measured on, if it was another; its name in the budget.
+    notes : tuple of str
+        What could not be measured, and why.
     correlations : dict of str to float
         Rank correlation of what was known of a cut early with the accuracy of its best head after
         the second round.
@@ -105,6 +134,10 @@ class SearchResult:
     verdict: str
     validation: int  # examples on which was chosen
     tested: int  # examples that were looked at once, at the end
+    int8: tuple[Quantised, ...] = ()
+    batch: int = 0
+    elsewhere: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     correlations: Mapping[str, float | None] = field(default_factory=dict)
     seconds: float = 0.0
     command: tuple[str, ...] = ()

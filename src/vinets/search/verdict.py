@@ -4,41 +4,92 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vinets.search.budget import Budget
-from vinets.search.result import Tried, Uncut
+from vinets.checks import format_bytes
+from vinets.search.result import Quantised, SearchResult, Tried
 
 CLOSE = 0.2  # points, below which two networks are called level
 MUCH = 5.0  # points, above which a loss is spoken of
 
 
-def verdict(
-    budget: Budget, uncut: Uncut, tried: Sequence[Tried], chosen: Tried | None, met: bool
-) -> str:
-    """Which network it is, what it gains and loses, and whether polynomials earned their place."""
+def verdict(result: SearchResult) -> str:
+    """Which network it is, what it gains and loses, whether polynomials earned their place.
+
+    And whether the uncut network in int8 would do better.
+    """
+    uncut, chosen = result.uncut, result.choice
     if chosen is None:
         return "Nothing smaller was found: the network has no cut that saves anything."
-    said = [_choice(uncut, chosen)]
-    if not met:
-        said.append(f"The budget, {budget}, was not met: this is the nearest.")
+    said = [_choice(result, chosen)]
+    if not result.met:
+        said.append(f"The budget, {result.budget}, was not met: this is the nearest.")
     lost = 100 * (uncut.validation - chosen.accuracy)
     if lost > MUCH:
         said.append(
             f"It loses {lost:.1f} points on the validation examples, which is much: try a larger "
             "budget, more epochs, or more data."
         )
-    rival = _other_kind(tried, chosen)
+    rival = _other_kind(result.tried, chosen)
     if rival is not None:
         said.append(_against(chosen, rival))
+    whole = next((one for one in result.int8 if one.of == "uncut"), None)
+    if whole is not None and int8_is_better(result, chosen, whole):
+        said.append(_in_int8(result, chosen, whole))
     return " ".join(said)
 
 
-def _choice(uncut: Uncut, chosen: Tried) -> str:
+def int8_is_better(result: SearchResult, chosen: Tried, whole: Quantised) -> bool:
+    """Whether the uncut network in int8 has more of what the budget asks for than the choice.
+
+    It has to be within the limits, in bytes of its file and in time as it was measured. With a
+    drop, what takes fewer bytes is better; without, what is more accurate.
+    """
+    budget, cost = result.budget, result.uncut.cost
+    kept = budget.parameters is None or cost.parameters <= budget.parameters.of(cost.parameters)
+    if budget.size:
+        kept &= whole.size <= budget.size.of(cost.size)
+    if budget.latency and cost.latency:
+        kept &= whole.latency is not None and whole.latency <= budget.latency.of(cost.latency)
+    if budget.drop is not None:
+        kept &= whole.validation >= result.uncut.validation - budget.drop / 100
+    if not kept or not result.met:
+        return kept
+    if budget.drop is not None:
+        return whole.size < chosen.cost.size
+    return 100 * (whole.validation - chosen.accuracy) >= CLOSE
+
+
+def _in_int8(result: SearchResult, chosen: Tried, whole: Quantised) -> str:
+    facts = f"{format_bytes(whole.size)}, {whole.test:.2%} right on the test examples"
+    if whole.latency is not None and chosen.latency is not None:
+        facts += f", {1e3 * whole.latency:.3g} ms a pass"
+    ours = format_bytes(chosen.cost.size)
+    if chosen.test is not None:
+        ours += f", {chosen.test:.2%}"
+    if whole.latency is not None and chosen.latency is not None:
+        ours += f", {1e3 * chosen.latency:.3g} ms"
+    said = f"The uncut network in int8 does better by this budget: {facts}, against {ours}."
+    small = next((one for one in result.int8 if one.of == result.chosen), None)
+    if small is not None:
+        said += (
+            f" In int8, this one takes {format_bytes(small.size)} and is right on {small.test:.2%}."
+        )
+    return said
+
+
+def _choice(result: SearchResult, chosen: Tried) -> str:
+    uncut, budget = result.uncut, result.budget
     share = chosen.cost.parameters / uncut.cost.parameters
     text = (
         f"{chosen.candidate.label} behind {chosen.candidate.cut} has "
         f"{chosen.cost.parameters:,} parameters, {share:.1%} of the uncut network"
     )
-    if chosen.speed and uncut.speed:
+    if budget.latency and chosen.latency and uncut.latency:
+        text += (
+            f", takes {1e3 * chosen.latency:.3g} ms a pass at batch {budget.batch} on "
+            f"{budget.where or 'this device'}, where the uncut one takes "
+            f"{1e3 * uncut.latency:.3g} ms"
+        )
+    elif chosen.speed and uncut.speed:
         text += f", runs {chosen.speed / uncut.speed:.2f} times as fast"
     if chosen.test is not None and uncut.test is not None:
         points = 100 * (chosen.test - uncut.test)

@@ -1,0 +1,186 @@
+"""What candidates cost before any is trained: what they store, how long a forward pass takes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vinets.measure import Throughput, compare
+from vinets.nn.network import CutNetwork
+from vinets.pipeline.context import CutContext
+from vinets.pipeline.setup import Setup
+from vinets.pipeline.trial import Trial
+from vinets.progress import Progress, progress_of
+from vinets.running import Inputs, resolve_device
+from vinets.search.budget import Budget, Cost
+from vinets.search.elsewhere import INT8, file_names, read_timings, write_files
+from vinets.search.space import Candidate
+
+NEAREST = 6  # to the limits, where nothing is within
+WINDOWS = {"repeats": 5, "seconds": 0.1}
+
+
+@dataclass
+class Priced:
+    """What is known of costs."""
+
+    costs: dict[str, Cost] = field(default_factory=dict)  # by the name of a candidate, or "uncut"
+    timed: str = ""  # device and batch of the latencies among them, or the file they are from
+    machine: dict[str, Any] = field(default_factory=dict)  # of these, if that is another one
+
+
+class Pricing:
+    """Finds out what candidates cost, as far as a budget asks for it."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        start: Trial,
+        candidates: Sequence[Candidate],
+        budget: Budget,
+        timings: str | Path | None,
+        progress: Progress,
+    ) -> None:
+        """Latencies are measured, or read from the file of ``timings``."""
+        self.setup, self.start, self.candidates = setup, start, candidates
+        self.budget, self.watch = budget, progress
+        self.timings = None if timings is None else Path(timings)
+        if timings is not None and not budget.latency:
+            raise ValueError(
+                "Timings are for a budget on latency. Pass one, such as latency=2ms@pi,batch=1, or "
+                "leave them out."
+            )
+
+    @property
+    def where(self) -> torch.device | str:
+        """Where networks are timed on this machine."""
+        told = "" if self.timings else self.budget.where  # which may be any name then
+        return told or self.setup.device
+
+    def update(self, known: Priced) -> bool:
+        """Add what is missing; whether anything was."""
+        wanted = self._wanted()
+        if not wanted:  # latencies of another budget say nothing here
+            known.costs = {k: replace(cost, latency=None) for k, cost in known.costs.items()}
+            known.timed, known.machine = "", {}
+        if all(one.name in known.costs for one in self.candidates):
+            timed = [known.costs[name].latency for name in self._names(known.costs)]
+            if not wanted or (wanted == known.timed and None not in timed):
+                return False
+        networks, known.costs = self._untrained()
+        known.machine = {}
+        if wanted:
+            names = self._names(known.costs)
+            if self.timings:
+                needed = {*names, INT8}
+                files = {name: file for name, file in self._files().items() if name in needed}
+                told = read_timings(self.timings, files, self.budget.batch)
+                seconds, known.machine = told.seconds, dict(told.machine)
+                known.costs[INT8] = known.costs["uncut"]
+            else:
+                those = {name: networks[name] for name in names}
+                example = self.setup.test.example(self.budget.batch)
+                found = in_turns(those, example, self.budget.batch, self.where, self.watch)
+                seconds = {name: one.latency_ms / 1e3 for name, one in found.items()}
+            for name in seconds:
+                known.costs[name] = replace(known.costs[name], latency=seconds[name])
+        known.timed = wanted
+        return True
+
+    def write_files(self, folder: Path, int8: bool) -> list[Path]:
+        """Write what another device has to time for the budget; nothing is trained.
+
+        With ``int8``, the uncut network is written in int8 as well, where that is possible.
+        """
+        if not self.budget.latency:
+            raise ValueError(
+                "Nothing has to be timed without a budget on latency. Pass one, such as "
+                "latency=2ms@pi,batch=1."
+            )
+        networks, costs = self._untrained()
+        files, those = self._files(), {name: networks[name] for name in self._names(costs)}
+        if int8:
+            those[INT8] = self.setup.model
+        return write_files(folder, those, files, self.setup.data, self.budget.batch, self.watch)
+
+    def _wanted(self) -> str:
+        """Where the latencies come from; empty if no budget asks for them."""
+        if not self.budget.latency:
+            return ""
+        if self.timings:
+            where = hashlib.sha256(self.timings.read_bytes()).hexdigest()
+        else:
+            where = str(self.where)
+            try:
+                resolve_device("compress", where)
+            except ValueError:
+                raise ValueError(
+                    f"There is no device {where!r} here to measure the latency on. Pass cpu or "
+                    "cuda, or --timings with figures of that device; --to-time writes what is to "
+                    "be measured there."
+                ) from None
+        return f"{where}, batch {self.budget.batch}"
+
+    def _untrained(self) -> tuple[dict[str, nn.Module], dict[str, Cost]]:
+        """The uncut network and those of all candidates, with what they store."""
+        networks: dict[str, nn.Module] = {"uncut": self.setup.model}
+        costs = {"uncut": Cost(self.setup.parameters)}
+        self.watch.start("sizes", len(self.candidates))
+        for one, network in untrained(self.setup, self.start, self.candidates):
+            networks[one.name] = network
+            costs[one.name] = Cost(sum(network.parts().values()))
+            self.watch.advance()
+        return networks, costs
+
+    def _names(self, costs: Mapping[str, Cost]) -> list[str]:
+        """Networks whose latency counts: the uncut one, and those within the other limits."""
+        others = within(replace(self.budget, latency=None), self.candidates, costs)
+        return ["uncut", *(one.name for one in others)]
+
+    def _files(self) -> dict[str, str]:
+        """What the files for another device are called."""
+        names = ["uncut", *(one.name for one in self.candidates), INT8]
+        return file_names(names, self.setup.identity.weights, self.setup.test.example())
+
+
+def untrained(
+    setup: Setup, start: Trial, candidates: Sequence[Candidate]
+) -> Iterator[tuple[Candidate, CutNetwork]]:
+    """Networks of candidates, folded, with the weights that they start from."""
+    for cut in dict.fromkeys(one.cut for one in candidates):
+        context = CutContext(setup, replace(start, cut=cut), progress_of(None))
+        for one in (candidate for candidate in candidates if candidate.cut == cut):
+            made, _ = context.network(one.trial(start, 1))
+            yield one, made.folded()
+
+
+def within(
+    budget: Budget, candidates: Sequence[Candidate], costs: Mapping[str, Cost]
+) -> list[Candidate]:
+    """Candidates within the limits; the nearest to them where there are none."""
+    uncut = costs["uncut"]
+    found = [one for one in candidates if budget.allows(costs[one.name], uncut)]
+    if found:
+        return found
+    near = sorted(candidates, key=lambda one: budget.excess(costs[one.name], uncut))
+    return near[:NEAREST]
+
+
+def in_turns(
+    networks: Mapping[str, nn.Module],
+    example: Inputs,
+    batch: int,
+    where: torch.device | str,
+    progress: Progress,
+) -> dict[str, Throughput]:
+    """How fast networks are at a batch size."""
+    progress.start("timing", 1)
+    found = compare(networks, example, batch_sizes=(batch,), device=where, **WINDOWS)
+    progress.advance()
+    return {name: one for name, (one,) in found.items()}
