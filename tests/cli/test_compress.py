@@ -54,7 +54,7 @@ def test_a_command_says_all_that_was_said():
     assert words[-1] == "--no-flip" and "--crop" not in words and "--split-seed" not in words
     written = Written("a b.py:Net", reading.words(Reading), words[-1:], ("--device", "cpu"), "out")
     point = CutPoint(7, "3", (4, 2, 2), 10, 10, 0.5)
-    trial = Candidate("3", "pooled", 99).trial(start_trial(100, seed=2), 5)
+    trial = Candidate("3", "pooled", 99).trial(start_trial(100, 10, seed=2), 5)
     command = written.build(Candidate("3", "pooled", 99), point, trial, 50)
     pairs = dict(pairwise(command))
     assert pairs["--cut"] == "7"  # a number would be read as an index

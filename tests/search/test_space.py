@@ -34,7 +34,7 @@ def test_heads_of_both_kinds_are_tried_and_no_linear_one_that_is_too_large():
     assert {"vi", "relu-units", "pooled"} <= {one.head for one in found}
     assert len({one.name for one in found}) == len(found)
     assert "linear" not in {one.head for one in candidates_at(points["relu1"], 20_000, 10)}
-    trial = found[0].trial(start_trial(1_000, seed=3), epochs=5)
+    trial = found[0].trial(start_trial(1_000, 10, seed=3), epochs=5)
     assert (trial.cut, trial.recipe.epochs, trial.seed) == ("relu1", 5, 3)
     assert trial.tuning.tune == "all" and trial.recipe.batch_size == 64
 

@@ -24,6 +24,7 @@ from vinets.search.signals import SIGNALS, Signals, look_at, rank_correlation
 from vinets.search.space import Candidate, candidates_at, choose_cuts, start_trial
 from vinets.settings import Searching
 from vinets.training.loop import DivergedError
+from vinets.training.replay import RecordingError
 
 ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
 KEPT = 1 / 3  # of a round, for the next
@@ -62,7 +63,8 @@ class Search:
         self.epochs = searching.epochs
         self.watch = progress_of(progress)
         self.store = Store(folder)
-        self.start = start_trial(len(setup.train), seed)
+        self.recorded = True  # whether a GPU records steps; until one cannot be
+        self.start = start_trial(len(setup.train), len(setup.train.classes), seed)
         example = each(setup.train.example(), lambda tensor: tensor.to(setup.device))
         points = cut_points(setup.model, example)
         self.cuts = choose_cuts(points, setup.parameters, searching.cuts)
@@ -123,7 +125,7 @@ class Search:
         for epochs in self.rungs:
             self.train(left, epochs)
             left = [one for one in left if epochs in self.tried(one).accuracies]
-            left = self._best(left, _kept(len(left)))
+            left = self._best(left, epochs)
         self._finals(left)
         tried = [self.tried(one) for one in self.candidates]
         if not any(self.epochs in one.accuracies for one in tried):
@@ -160,8 +162,13 @@ class Search:
         """Carry out a trial; one that diverges is remembered, and the search goes on."""
         if trial.name in self.known.diverged:
             return
+        if not self.recorded:
+            trial = trial.change(recorded=False)
         try:
             run_trials([trial], {"uncut": self.setup}, self.store, progress=self.watch)
+        except RecordingError:  # slower, and the same result
+            self.recorded = False
+            self._run(trial)
         except DivergedError as error:
             self.known.diverged[trial.name] = str(error)
             self._remember()
@@ -185,27 +192,31 @@ class Search:
                 seconds += facts.seconds
         return Tried(candidate, self.known.costs[candidate.name], found, seconds=seconds)
 
-    def _best(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-        """The ones to go on with: the most accurate under a limit, else those on frontiers."""
+    def _points(
+        self, candidates: Sequence[Candidate], epochs: int
+    ) -> list[tuple[float, float, Candidate]]:
+        """Size and accuracy after so many epochs, whatever was reached later."""
         tried = [self.tried(one) for one in candidates]
+        return [(one.cost.parameters, one.accuracies[epochs], one.candidate) for one in tried]
+
+    def _best(self, candidates: Sequence[Candidate], epochs: int) -> list[Candidate]:
+        """The ones to go on with: the most accurate under a limit, else those on frontiers."""
+        points, count = self._points(candidates, epochs), _kept(len(candidates))
         if self.budget.drop is None:
-            order = sorted(tried, key=lambda one: -one.accuracy)
-            return [one.candidate for one in order[:count]]
-        points = [(one.cost.parameters, one.accuracy, one.candidate) for one in tried]
-        ranked = [one for layer in layers_of(points) for one in layer]
-        return ranked[:count]
+            return [one for *_, one in sorted(points, key=lambda point: -point[1])[:count]]
+        return [one for layer in layers_of(points) for one in layer][:count]
 
     def _finals(self, candidates: Sequence[Candidate]) -> None:
         """Train to the end: the best, or as few as it takes to find the smallest that will do."""
         if not self.rungs:  # so few epochs that there is one round
             self.train(candidates, self.epochs)
             return
-        tried = [self.tried(one) for one in candidates]
+        points = self._points(candidates, self.rungs[-1])
         if self.budget.drop is None:
-            best = sorted(tried, key=lambda one: -one.accuracy)[: FINALISTS // 2]
-            self.train([one.candidate for one in best], self.epochs)
+            best = sorted(points, key=lambda point: -point[1])[: FINALISTS // 2]
+            self.train([one for *_, one in best], self.epochs)
             return
-        row = frontier((one.cost.parameters, one.accuracy, one.candidate) for one in tried)
+        row = frontier(points)
         low, high = 0, len(row) - 1
         while low <= high:  # accuracy grows along the row, so halving it finds the place
             middle = (low + high) // 2

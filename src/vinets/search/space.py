@@ -12,9 +12,11 @@ from vinets.settings import BEST
 
 CUTS = 10  # at most
 LARGEST = 0.9  # of the uncut network's parameters or operations: beyond, nothing is saved
-HEAD = 250_000  # numbers of a large head, at most
+HEAD = 500_000  # numbers of a large head, at most
 SHARE = 0.2  # of the uncut network's parameters, at most
 SMALL_DATA = 10_000  # examples, below which batches are small
+FEW_CLASSES = 20  # at most so many, and a teacher's answers say more at a higher temperature
+WARM = 4.0
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,14 @@ class Candidate:
     cut: str
     head: str  # a kind of vinets.nn.heads.HEADS, or "vi"
     budget: int  # numbers that the head may store, as far as its kind allows it
+    factors: int = 2  # of products
 
     @property
     def label(self) -> str:
         """For tables."""
-        return "VI-Net" if self.head == "vi" else HEADS[self.head].label
+        if self.head != "vi":
+            return HEADS[self.head].label
+        return f"VI-Net, degree {self.factors}"
 
     @property
     def name(self) -> str:
@@ -38,14 +43,20 @@ class Candidate:
     def trial(self, start: Trial, epochs: int) -> Trial:
         """What is run to see how good it is after so many epochs."""
         return start.change(
-            cut=self.cut, head=self.head, head_parameters=self.budget, epochs=epochs
+            cut=self.cut,
+            head=self.head,
+            head_parameters=self.budget,
+            factors=self.factors,
+            epochs=epochs,
         )
 
 
-def start_trial(examples: int, seed: int) -> Trial:
-    """What all trials have in common, for so many training examples."""
+def start_trial(examples: int, classes: int, seed: int) -> Trial:
+    """What all trials have in common, for so many training examples of so many classes."""
     batch = 64 if examples < SMALL_DATA else BEST.recipe.batch_size
-    trial = Trial(**vars(BEST)).change(network="uncut", batch_size=batch)
+    temperature = WARM if classes <= FEW_CLASSES else BEST.recipe.temperature
+    options = {"batch_size": batch, "temperature": temperature, "recorded": True}
+    trial = Trial(**vars(BEST)).change(network="uncut", **options)
     return replace(trial, seed=seed, checkpoints=False)
 
 
@@ -82,7 +93,8 @@ def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candid
     flat = classes
     for side in point.shape:
         flat *= side
-    heads = [("vi", large), ("vi", small), ("relu-units", large), ("pooled", large)]
+    heads = [("vi", large, 3), ("vi", small, 3), ("vi", small, 2), ("relu-units", large, 2)]
+    heads.append(("pooled", large, 2))
     if flat <= 2 * large:
-        heads.append(("linear", large))
-    return [Candidate(point.name, head, budget) for head, budget in heads]
+        heads.append(("linear", large, 2))
+    return [Candidate(point.name, *head) for head in heads]
