@@ -19,7 +19,7 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import LinearPath, SpatialSum, by_parts, numbers, traced
+from vinets.nn.heads.pieces import LinearPath, SpatialSum, by_parts, in_use, numbers, traced
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
@@ -73,6 +73,9 @@ class LocalPolynomials(PolynomialHead):
     def features(self, latents: Tensor) -> Tensor:
         """Weighted sums over the positions of the absolute values, (B, N)."""
         layer, size = self.polynomials, self.spatial.weight.numel()
+        forms = self.projection is None and layer.monomials.variables_only
+        if forms and layer.plain and not self.training and in_use():
+            return by_parts(self._sums_of_forms, latents, size)
         if not self.training:  # every image is on its own
             return by_parts(lambda part: self.spatial(layer(self.variables(part))), latents, size)
         m = layer.scaled(self.variables(latents)).contiguous()
@@ -84,6 +87,12 @@ class LocalPolynomials(PolynomialHead):
                 lambda part: self.spatial(layer.activated(F.linear(part, *affine))), m, size
             )
         return self.spatial.of_forms(m, *affine, layer.slope)
+
+    def _sums_of_forms(self, latents: Tensor) -> Tensor:
+        """What polynomials of degree 1 give for inference: channels stay first, as they come."""
+        layer, h = self.polynomials, self.rescale(latents)
+        values = torch.baddbmm(layer.bias[:, None], layer.weight.expand(len(h), -1, -1), h)
+        return layer.activated(values).mul_(self.spatial.weight.mT.contiguous()).sum(-1)
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()
