@@ -29,7 +29,7 @@ from benchmarks.layer import local_head, vanishing_head
 from benchmarks.record import RESULTS, keep
 from benchmarks.rivals.speed import CLASSES, thread_rates
 from vinets.latent import LatentReader, truncate
-from vinets.measure import compare
+from vinets.measure import compare, flops
 from vinets.models import PRESETS, create_model
 from vinets.nn import CutNetwork, Record
 from vinets.nn.heads import Head, PooledHead, ProductsHead, local, units
@@ -181,9 +181,14 @@ if __name__ == "__main__":
     rows = []
     for name, cut in CUTS[: args.cuts]:
         group = networks(name, cut, args.heads)
+        work = {kind: flops(one, torch.zeros(1, 3, 32, 32)) for kind, one in group.items()}
+        shares = {kind: work[kind] / work[POOLED] - 1 for kind in args.heads}
         for batch in args.batch:
             found = rates(group, batch, args)
-            rows += [row(name, cut, kind, batch, found) for kind in args.heads]
+            rows += [
+                row(name, cut, kind, batch, found) | {"head_share": shares[kind]}
+                for kind in args.heads
+            ]
             print(*rows[-len(args.heads) :], sep="\n", flush=True)
     where = "" if args.device == "cpu" else f"_{args.device}"
     how = "_compiled" * args.compile + "_half" * args.half

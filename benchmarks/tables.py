@@ -82,6 +82,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "of_pooled_plain": "as in training",
         "of_pooled": "in use",
         "of_pooled_floor": "bare products",
+        "head_share": "more operations",
     },
     "generators_cpu": {
         "network": "network",
