@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import copy
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -193,4 +195,5 @@ if __name__ == "__main__":
     where = "" if args.device == "cpu" else f"_{args.device}"
     how = "_compiled" * args.compile + "_half" * args.half
     how += "_channels_last" * args.channels_last
-    keep(f"heads{where}{how}", rows, args.out, settings={**vars(args), "out": None})
+    command = shlex.join(["python", "-m", "benchmarks.heads", *sys.argv[1:]])
+    keep(f"heads{where}{how}", rows, args.out, command=command)

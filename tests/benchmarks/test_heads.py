@@ -35,9 +35,9 @@ def test_plain_really_runs_as_in_training(group, kind, monkeypatch):
     asked = []
     monkeypatch.setattr(torch, "baddbmm", lambda *given: asked.append(1) or _multiplied(*given))
     with torch.no_grad():
-        group[f"plain {kind}"](torch.zeros(1, 3, 32, 32))
+        group[f"plain {kind}"](torch.zeros(2, 3, 32, 32))
         assert not asked
-        group[kind](torch.zeros(1, 3, 32, 32))
+        group[kind](torch.zeros(2, 3, 32, 32))
     assert asked
 
 

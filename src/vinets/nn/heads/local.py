@@ -74,8 +74,9 @@ class LocalPolynomials(PolynomialHead):
         """Weighted sums over the positions of the absolute values, (B, N)."""
         layer, size = self.polynomials, self.spatial.weight.numel()
         forms = self.projection is None and layer.monomials.variables_only
-        if forms and layer.plain and not self.training and in_use():
-            return by_parts(self._sums_of_forms, latents, size)
+        # for one image, turning the spatial weights around would cost more than it saves
+        if forms and layer.plain and len(latents) > 1 and not self.training and in_use():
+            return self._sums_of_forms(latents)
         if not self.training:  # every image is on its own
             return by_parts(lambda part: self.spatial(layer(self.variables(part))), latents, size)
         m = layer.scaled(self.variables(latents)).contiguous()
@@ -90,9 +91,15 @@ class LocalPolynomials(PolynomialHead):
 
     def _sums_of_forms(self, latents: Tensor) -> Tensor:
         """What polynomials of degree 1 give for inference: channels stay first, as they come."""
-        layer, h = self.polynomials, self.rescale(latents)
-        values = torch.baddbmm(layer.bias[:, None], layer.weight.expand(len(h), -1, -1), h)
-        return layer.activated(values).mul_(self.spatial.weight.mT.contiguous()).sum(-1)
+        layer, spatial = self.polynomials, self.spatial.weight.mT.contiguous()
+        weight, bias = layer.weight, layer.bias[:, None]
+
+        def sums(part: Tensor) -> Tensor:
+            h = self.rescale(part)
+            values = torch.baddbmm(bias, weight.expand(len(h), -1, -1), h)
+            return layer.activated(values).mul_(spatial).sum(-1)
+
+        return by_parts(sums, latents, spatial.numel())
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()
