@@ -195,5 +195,8 @@ if __name__ == "__main__":
     where = "" if args.device == "cpu" else f"_{args.device}"
     how = "_compiled" * args.compile + "_half" * args.half
     how += "_channels_last" * args.channels_last
-    command = shlex.join(["python", "-m", "benchmarks.heads", *sys.argv[1:]])
+    words = list(sys.argv[1:])
+    if "--out" in words:  # where it is kept changes nothing
+        del words[words.index("--out") : words.index("--out") + 2]
+    command = shlex.join(["python", "-m", "benchmarks.heads", *words])
     keep(f"heads{where}{how}", rows, args.out, command=command)
