@@ -13,8 +13,10 @@ STAMP := $(VENV)/.installed
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## Cut a network trained on digits, compare VI-Nets with baselines; a page in out/demo
-	$(BIN)/vinets demo --out out/demo
+demo: $(STAMP) ## Train a network on digits and find a small one that does as well; a page in out/demo
+	$(BIN)/vinets train --model digits_cnn --data digits --out out/demo/uncut
+	$(BIN)/vinets compress out/demo/uncut --data digits --budget drop=0.5 --out out/demo/small
+	@echo "The page: out/demo/small/report.html"
 
 test: lint browser ## Check style, types and layers, then run every test and doctest
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile

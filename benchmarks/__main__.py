@@ -12,6 +12,7 @@ ALL = (
     "growth",
     "precision",
     "layer",
+    "heads",
     "speed",
     "training",
     "digits",

@@ -19,12 +19,13 @@ from vinets.latent import LatentReader, truncate
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.measure import flops, time_share
-from vinets.models import PRESETS, create_model
+from vinets.models import PRESETS, Preset, create_model
 from vinets.nn import PolynomialLayer, Record, VINet
-from vinets.nn.heads import VanishingHead
+from vinets.nn.heads import LocalHead, VanishingHead
 from vinets.nn.heads.random import random_terms
 
 BATCH = 256
+LOCAL = 510  # polynomials of the local heads
 
 
 def network(name: str) -> VINet:
@@ -33,18 +34,36 @@ def network(name: str) -> VINet:
     images = torch.randn(1, 3, 32, 32)
     backbone, reader = truncate(model, preset.cut, images), LatentReader()
     with torch.no_grad():
-        features = reader(backbone(images)).numel()
-    n = preset.components
+        _, channels, positions = reader(backbone(images)).shape
+    head = vanishing_head((channels, positions), 10, preset)
+    record = Record(preset.cut, {"": {"shape": [3, 32, 32], "dtype": "float32"}})
+    return VINet(backbone, reader, head, record).folded()
+
+
+def vanishing_head(shape: tuple[int, int], classes: int, preset: Preset) -> VanishingHead:
+    """The paper's head, with random monomials and coefficients."""
+    features, n = shape[0] * shape[1], preset.components
     like = TermSet(n, (np.zeros((0, 0), np.int64), np.zeros((preset.monomials, 1), np.int64)))
-    layer = PolynomialLayer(random_terms(like), 10 * preset.generators_per_class)
-    head = VanishingHead(
+    layer = PolynomialLayer(random_terms(like), classes * preset.generators_per_class)
+    return VanishingHead(
         Rescale(torch.zeros(features), torch.ones(features)),
         Projection(torch.randn(n, features) / features**0.5, torch.zeros(n)),
         layer,
-        10,
+        classes,
     )
-    record = Record(preset.cut, {"": {"shape": [3, 32, 32], "dtype": "float32"}})
-    return VINet(backbone, reader, head, record).folded()
+
+
+def local_head(shape: tuple[int, int], classes: int) -> LocalHead:
+    """The local head with linear forms of the channels."""
+    channels, positions = shape
+    terms = TermSet(channels, (np.zeros((0, 0), np.int64), np.arange(channels)[:, None]))
+    return LocalHead(
+        Rescale(torch.zeros(shape), torch.ones(shape)),
+        None,
+        PolynomialLayer(terms, LOCAL, normalized=True),
+        classes,
+        positions=positions,
+    )
 
 
 if __name__ == "__main__":

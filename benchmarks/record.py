@@ -31,6 +31,7 @@ FORMATS = {  # of floats, by what the name of a column looks like; the first tha
     "speed_ratio": ".2f×",
     "cost_ratio": ".2f×",
     "*images_per_second": ",.0f",
+    "of_pooled*": ".3f",
     "*ratio": ",.1f×",
     "paper_seconds": ",.2f",
 }

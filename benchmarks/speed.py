@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from statistics import median
 
-import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.layer import local_head
 from benchmarks.layer import network as global_network
 from benchmarks.record import keep
-from vinets.algebra.terms import TermSet
 from vinets.latent import LatentReader, truncate
-from vinets.latent.rescale import Rescale
 from vinets.measure import compare, flops
 from vinets.models import PRESETS, create_model
-from vinets.nn import CutNetwork, PolynomialLayer, Record
-from vinets.nn.heads import LinearHead, LocalHead, MLPHead
+from vinets.nn import CutNetwork, Record
+from vinets.nn.heads import LinearHead, MLPHead
 
 BATCH = 256
 EXAMPLE = torch.randn(BATCH, 3, 32, 32)
-LOCAL = 510  # polynomials of the local heads
 
 
 def networks(name: str) -> dict[str, nn.Module]:
@@ -35,15 +32,7 @@ def networks(name: str) -> dict[str, nn.Module]:
     reader = LatentReader()
     with torch.no_grad():
         _, channels, positions = reader(backbone(EXAMPLE[:1])).shape
-    shape = channels, positions
-    terms = TermSet(channels, (np.zeros((0, 0), np.int64), np.arange(channels)[:, None]))
-    local = LocalHead(
-        Rescale(torch.zeros(shape), torch.ones(shape)),
-        None,
-        PolynomialLayer(terms, LOCAL, normalized=True),
-        10,
-        positions=positions,
-    )
+    local = local_head((channels, positions), 10)
     size = sum(local.folded().parts().values())
     heads = {
         "VI-Net, local": local,

@@ -74,6 +74,16 @@ COLUMNS: dict[str, dict[str, str]] = {
         "ratio": "ratio",
         "same_decisions": "same decisions",
     },
+    "heads": {
+        "network": "network",
+        "cut": "cut",
+        "head": "head",
+        "batch": "batch",
+        "of_pooled_plain": "as in training",
+        "of_pooled": "in use",
+        "of_pooled_floor": "bare products",
+        "head_share": "more operations",
+    },
     "generators_cpu": {
         "network": "network",
         "cut": "cut",

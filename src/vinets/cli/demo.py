@@ -1,4 +1,4 @@
-"""``vinets demo``: the whole of it on embedded data."""
+"""``vinets demo``: heads side by side behind several cuts, on embedded data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def demo(
     quick: Annotated[bool, option(RUNNING, "Two cuts and little training, in seconds.")] = False,
     common: Common,
 ) -> None:
-    """Train a small network on digits, cut it, and compare VI-Nets with their baselines.
+    """Compare VI-Nets with all their baselines behind four cuts of a small network for digits.
 
     Needs no data and no GPU, and takes about two minutes. Writes results.json, report.html and
     the best VI-Net into the folder, then loads that network and classifies an image with it.

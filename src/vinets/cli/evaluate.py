@@ -63,7 +63,7 @@ def evaluate(
             progress=progress,
         )
         found = tables.evaluation
-        warn_of_doubt(opened.name, found.accuracy, found.examples, len(classes), opened.stated)
+        warn_of_doubt(opened.name, opened.network, source, found.accuracy, opened.stated, there)
     if common.json:
         facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
         print_json(facts | found.to_dict())

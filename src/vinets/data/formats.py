@@ -67,6 +67,17 @@ def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSpli
     raise parameter_error("load_data", "spec", written_formats(), text)
 
 
+def takes_size(spec: str | Path) -> bool:
+    """Whether :func:`load_data` takes a size with this data set.
+
+    Examples
+    --------
+    >>> takes_size("digits")
+    False
+    """
+    return next((k.resizes for k in _by_rank() if k().matches(str(spec))), False)
+
+
 def _by_rank() -> list[type[DataFormat]]:
     """All formats in the order in which they are asked."""
     return sorted(DATA_FORMATS.values(), key=lambda kind: kind.rank)

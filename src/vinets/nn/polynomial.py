@@ -127,7 +127,9 @@ class OnMonomials(nn.Module):
         if z.dtype in (torch.float16, torch.bfloat16):
             z = z.float()  # products of rounded numbers would round again at every degree
         m = self.monomials(z)
-        return m if self.shift is None or self.scale is None else (m - self.shift).div_(self.scale)
+        if self.shift is not None and self.scale is not None:
+            m = (m - self.shift).div_(self.scale)
+        return m.to(next(self.parameters()).dtype)  # which may be half, outside of autocast
 
     def indices(self) -> int:
         """How many integers the monomials take."""
@@ -225,6 +227,11 @@ class PolynomialLayer(OnMonomials):
     def coefficients(self) -> Tensor:
         """The weights that are used, (N, S): masked ones are zero."""
         return self.weight if self.mask is None else self.weight * self.mask
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is folded: nothing but coefficients and a bias."""
+        return self.shift is None and self.mask is None and self.norm is None
 
     def affine(self, m: Tensor) -> tuple[Tensor, Tensor] | None:
         r"""Weight (N, S) and bias (N,) that take a batch ``m`` of monomials to normalised values.

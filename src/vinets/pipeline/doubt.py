@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
+import torch
 from scipy.stats import binom
+from torch import nn
+
+from vinets.data import ImageSource, Preprocessing, Source
+from vinets.data.labels import choose_per_class
+from vinets.measure import evaluate
 
 FAR = 0.05  # below what was stated, at least
 RARE = 0.05  # how often a network that guesses may be right as often, for nothing to be said
 DEVIATIONS = 3  # of the share of right answers
+HALF = 0.5  # of the way from chance to certainty: below it, other normalisations are tried
+AHEAD = 0.1  # that another normalisation has to be, to be named
+TRIED_ON = 500  # images
+
+USUAL = (  # means and deviations of pixels in [0, 1] that networks are trained with
+    ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # ImageNet
+    ((0.5,), (0.5,)),  # pixels in [-1, 1]
+    ((0.0,), (1.0,)),  # pixels as they are
+    ((0.0,), (1 / 255,)),  # bytes as they are
+)
 
 
 class AccuracyWarning(UserWarning):
@@ -17,34 +34,46 @@ class AccuracyWarning(UserWarning):
 
 
 def doubt_about(
-    name: str, accuracy: float, examples: int, classes: int, stated: float | None = None
+    name: str,
+    accuracy: float,
+    examples: int,
+    classes: int,
+    stated: float | None = None,
+    better: tuple[Preprocessing, float] | None = None,
 ) -> str | None:
     """One sentence on a network whose accuracy is no good sign, else None.
 
-    It is near chance if it is not better, beyond doubt, than about 1.5 times chance; of few classes
-    a smaller excess will do. It is far below the accuracy ``stated`` if it is so by 5 points and by
-    3 standard deviations.
+    It is near chance if it is not better, beyond doubt, than 2.5 times chance, or, of few classes,
+    than 15 % of the way from chance to certainty. It is far below the accuracy ``stated`` if it is
+    so by 5 points and by 3 standard deviations. Another normalisation that is ``better``, and its
+    accuracy, is always worth a word.
 
     Examples
     --------
-    >>> doubt_about("net", 0.107, 1000, 10)[:62]
-    'net is right on 10.7 % of 1,000 examples, hardly more than the'
+    >>> doubt_about("net", 0.187, 1000, 10)[:62]
+    'net is right on 18.7 % of 1,000 examples, not far from the 10.'
     >>> doubt_about("net", 0.3, 1000, 10) is None
     True
     """
     chance = 1 / classes
-    guessing = chance + chance * (1 - chance) / 2
+    guessing = chance + min(1.5 * chance, 0.15 * (1 - chance))
     right = round(accuracy * examples)
     compared = None
     if binom.sf(right - 1, examples, guessing) > RARE:
-        compared = f"hardly more than the {_percent(chance)} of chance"
+        compared = f", not far from the {_percent(chance)} of chance"
     elif stated is not None:
         spread = math.sqrt(stated * (1 - stated) / examples)
         if stated - accuracy > max(FAR, DEVIATIONS * spread):
-            compared = f"far below the {_percent(stated)} that were stated when it was saved"
-    if compared is None:
+            compared = f", far below the {_percent(stated)} that were stated when it was saved"
+    if compared is None and better is None:
         return None
-    told = f"{name} is right on {_percent(accuracy)} of {examples:,} examples, {compared}"
+    told = f"{name} is right on {_percent(accuracy)} of {examples:,} examples{compared or ''}"
+    if better is not None:
+        mean, std = (_numbers(values) for values in (better[0].mean, better[0].std))
+        return (
+            f"{told}, and on {_percent(better[1])} of a part of them with --mean {mean} --std "
+            f"{std}: pass these if it was trained so."
+        )
     return (
         f"{told}: check that images are normalised as in its training (--mean, --std), and that "
         "weights and classes belong together."
@@ -55,10 +84,50 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def better_normalisation(
+    network: nn.Module, source: ImageSource, device: torch.device | str | None = None
+) -> tuple[Preprocessing, float] | None:
+    """A usual normalisation with which a network is far more often right, and how often.
+
+    They are tried on a few hundred of the images; that of the images themselves is one of them.
+    """
+    few = choose_per_class(source.labels, -(-TRIED_ON // len(source.classes)), seed=0)
+    images, labels, own = source.images[few], source.labels[few], source.preprocessing
+    tried = [Preprocessing.from_images(images)]
+    for mean, std in USUAL:
+        if len(mean) in (1, own.channels):
+            times = own.channels // len(mean)
+            tried.append(replace(own, mean=mean * times, std=std * times))
+    right = {}
+    for one in (own, *tried):
+        given = ImageSource(images, labels, source.classes, one)
+        right[one] = evaluate(network, given, device=device).accuracy
+    best = max(right, key=lambda one: right[one])
+    noise = DEVIATIONS * math.sqrt(0.25 / len(few))
+    return (best, right[best]) if right[best] - right[own] > max(AHEAD, noise) else None
+
+
 def warn_of_doubt(
-    name: str, accuracy: float, examples: int, classes: int, stated: float | None = None
+    name: str,
+    network: nn.Module,
+    source: Source,
+    accuracy: float,
+    stated: float | None = None,
+    device: torch.device | str | None = None,
 ) -> None:
-    """Warn where :func:`doubt_about` has something to say."""
-    doubt = doubt_about(name, accuracy, examples, classes, stated)
+    """Warn of a network that is near chance, far below what was stated, or normalised wrongly.
+
+    ``accuracy`` is what it has on ``source``. Where that is low and another normalisation does far
+    better, this is named.
+    """
+    facts = name, accuracy, len(source), len(source.classes), stated
+    doubt, chance = doubt_about(*facts), 1 / len(source.classes)
+    low = accuracy < chance + HALF * (1 - chance)
+    if (low or doubt) and isinstance(source, ImageSource):
+        doubt = doubt_about(*facts, better_normalisation(network, source, device))
     if doubt is not None:
         warnings.warn(doubt, AccuracyWarning, stacklevel=3)
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:.4g}" for value in values)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
-from vinets.data.formats import Size
+from vinets.data.formats import Size, takes_size
 from vinets.data.images import augment_by, normalise_by
 from vinets.models import (
     channel_options,
@@ -102,6 +102,12 @@ def open_network(
     return Opened(name, model.eval(), name, trained=weights is not None)
 
 
+def _is_saved(spec: str | Path) -> bool:
+    """Whether :func:`open_network` finds a folder or a file, which need no facts of the data."""
+    before = str(spec).rpartition("@")[0]
+    return any(Path(path).expanduser().exists() for path in (spec, before) if path)
+
+
 def _open_folder(folder: Path) -> Opened:
     name = folder.resolve().name
     if (folder / CONFIG).is_file():
@@ -172,7 +178,7 @@ def open_with_data(
     split_seed : int, default=0
         Seed of the test split, where the data has none of its own.
     size : (H, W), int or None, default=None
-        Size of the images in a folder.
+        Size of the images in a folder; None is what a saved network was made for.
     images : Imaging
         How images are normalised and augmented.
 
@@ -182,10 +188,13 @@ def open_with_data(
         If the network has other classes, does not take such inputs, or was trained on another
         split of this data.
     """
+    saved = open_network(spec, weights) if _is_saved(spec) else None
+    if saved is not None and saved.preprocessing is not None and size is None and takes_size(data):
+        size = saved.preprocessing.size
     split, mean, std = load_data(data, seed=split_seed, size=size), images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)
-    opened = open_network(spec, weights, count, channel_count(example))
+    opened = saved or open_network(spec, weights, count, channel_count(example))
     if opened.classes and len(opened.classes) != count:
         raise ValueError(
             f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "

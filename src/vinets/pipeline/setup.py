@@ -113,8 +113,8 @@ class Setup:
 
     def warn_of_doubt(self, stated: float | None = None) -> None:
         """Warn if the uncut network is near chance, or far below what was stated."""
-        classes = len(self.test.classes)
-        warn_of_doubt("The uncut network", self.accuracy, len(self.test), classes, stated)
+        name = "The uncut network"
+        warn_of_doubt(name, self.model, self.test, self.accuracy, stated, self.device)
 
     @property
     def parameters(self) -> int:

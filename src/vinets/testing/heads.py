@@ -169,6 +169,26 @@ class HeadContract:
             rough = head(latents)
         assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
 
+    @pytest.mark.parametrize("count", [1, 9])
+    def test_a_head_in_use_gives_what_it_gives_with_gradients(
+        self, head: Head, latents: Tensor, count: int
+    ) -> None:
+        folded, given = head.folded().double(), latents[:count].double()
+        plain = folded(given).detach()
+        torch.compiler.reset()  # one class may be compiled a few times only
+        compiled = torch.compile(folded, backend="eager", fullgraph=True)
+        with torch.no_grad():
+            for run in (folded, compiled):
+                torch.testing.assert_close(run(given), plain)
+        assert torch.equal(given, latents[:count].double())  # none of it is changed in place
+
+    def test_half_precision_runs_without_autocast(self, head: Head, latents: Tensor) -> None:
+        folded = head.folded()
+        with torch.no_grad():
+            exact, rough = folded(latents), folded.bfloat16()(latents.bfloat16())
+        assert rough.dtype == torch.bfloat16
+        assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
+
     def test_it_moves_no_further_than_its_maps_allow(self, head: Head, latents: Tensor) -> None:
         found = head_norms(head, self.shape)
         limit = math.prod(layer.lipschitz * layer.spectral for layer in found.guaranteed())

@@ -19,7 +19,7 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import LinearPath, SpatialSum, by_parts, numbers, traced
+from vinets.nn.heads.pieces import LinearPath, SpatialSum, by_parts, in_use, numbers, traced
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
@@ -73,6 +73,10 @@ class LocalPolynomials(PolynomialHead):
     def features(self, latents: Tensor) -> Tensor:
         """Weighted sums over the positions of the absolute values, (B, N)."""
         layer, size = self.polynomials, self.spatial.weight.numel()
+        forms = self.projection is None and layer.monomials.variables_only
+        # for one image, turning the spatial weights around would cost more than it saves
+        if forms and layer.plain and len(latents) > 1 and not self.training and in_use():
+            return self._sums_of_forms(latents)
         if not self.training:  # every image is on its own
             return by_parts(lambda part: self.spatial(layer(self.variables(part))), latents, size)
         m = layer.scaled(self.variables(latents)).contiguous()
@@ -84,6 +88,18 @@ class LocalPolynomials(PolynomialHead):
                 lambda part: self.spatial(layer.activated(F.linear(part, *affine))), m, size
             )
         return self.spatial.of_forms(m, *affine, layer.slope)
+
+    def _sums_of_forms(self, latents: Tensor) -> Tensor:
+        """What polynomials of degree 1 give for inference: channels stay first, as they come."""
+        layer, spatial = self.polynomials, self.spatial.weight.mT.contiguous()
+        weight, bias = layer.weight, layer.bias[:, None]
+
+        def sums(part: Tensor) -> Tensor:
+            h = self.rescale(part)
+            values = torch.baddbmm(bias, weight.expand(len(h), -1, -1), h)
+            return layer.activated(values).mul_(spatial).sum(-1)
+
+        return by_parts(sums, latents, spatial.numel())
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()

@@ -35,6 +35,15 @@ def traced() -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
+def in_use() -> bool:
+    """Whether a network only runs: no gradients are wanted, and nothing is exported.
+
+    Exported files keep the plain operations, which runtimes and quantisation know.
+    """
+    exported = torch.jit.is_tracing() or torch.compiler.is_exporting()
+    return not (torch.is_grad_enabled() or exported)
+
+
 class SpatialSum(nn.Module):
     """Sum over positions with one trained weight per feature and position: (B, P, N) to (B, N)."""
 

@@ -111,6 +111,12 @@ class ProductsHead(UnitsHead):
             self._sizes.append(first.abs().mean(1))  # for the loss, which follows the forward pass
         return first
 
+    def units_of_rows(self, forms: Tensor) -> Tensor:
+        first, *others = forms.split(self.count, 1)
+        for other in others:
+            first = first.mul_(other)
+        return first
+
     def forward(self, latents: Tensor) -> Tensor:
         self._sizes = []
         return super().forward(latents)

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from vinets.checks import optional_positive_int
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import by_parts, folded_linear, numbers
+from vinets.nn.heads.pieces import by_parts, folded_linear, in_use, numbers, traced
 from vinets.nn.polynomial import row_moments
 from vinets.settings import Shaping
 
@@ -43,6 +43,13 @@ class SpatialPatterns(nn.Module):
         # not matmul, which would transpose the values to make it one product
         patterns = self.patterns.to(y).expand(y.shape[0], -1, -1)
         return (torch.bmm(patterns, y) * self.weight).sum(1)
+
+    def of_rows(self, y: Tensor) -> Tensor:
+        """The same sums of values (B, N, P), which may change, without gradients."""
+        if len(y) == 1 or (y.is_cuda and not traced()):
+            return ((y @ self.patterns.mT) * self.weight.mT).sum(-1)
+        # few passes over the values; a compiler makes one of them, and of what made the values
+        return y.mul_(self.weight.mT @ self.patterns).sum(-1)
 
     def matrix(self) -> Tensor:
         """The weight of every unit at every position, (P, N)."""
@@ -177,8 +184,14 @@ class UnitsHead(Head):
     def units(self, forms: Tensor) -> Tensor:
         """Units (B, P, N) of forms (B, P, factors N)."""
 
+    @abstractmethod
+    def units_of_rows(self, forms: Tensor) -> Tensor:
+        """The same of forms (B, factors N, P), which may change, without gradients."""
+
     def forward(self, latents: Tensor) -> Tensor:
         h, forms = latents.mT, self.forms
+        if isinstance(forms, nn.Linear) and in_use():
+            return self.linear(self._in_use(latents, forms))
         if isinstance(forms, NormalizedForms):
             h = h.contiguous()  # once, for statistics and products
             weight, bias = forms.affine(h)
@@ -190,6 +203,16 @@ class UnitsHead(Head):
             self.shape[1] * len(weight),
         )
         return self.linear(y if self.norm is None else self.norm(y))
+
+    def _in_use(self, latents: Tensor, forms: nn.Linear) -> Tensor:
+        """Sums (B, N) for inference: channels stay first, and values are changed in place."""
+        weight, bias = forms.weight, forms.bias[:, None]
+
+        def sums(part: Tensor) -> Tensor:
+            made = torch.baddbmm(bias, weight.expand(len(part), -1, -1), part)
+            return self.spatial.of_rows(self.units_of_rows(made))
+
+        return by_parts(sums, latents, self.shape[1] * len(weight))
 
     @torch.no_grad()
     def folded(self) -> Self:
@@ -236,6 +259,9 @@ class ReLUUnits(UnitsHead):
 
     def units(self, forms: Tensor) -> Tensor:
         return forms.relu()
+
+    def units_of_rows(self, forms: Tensor) -> Tensor:
+        return forms.relu_()
 
     @classmethod
     def beside(cls, reference: Reference) -> Self:

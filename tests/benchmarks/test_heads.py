@@ -1,0 +1,52 @@
+"""What heads cost beside a pooled layer: that what is timed does what it says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks import heads
+
+CUT = ("resnet18", "layer3.1.bn2")
+
+
+@pytest.fixture(scope="module")
+def group():
+    torch.manual_seed(0)
+    return heads.networks(*CUT, list(heads.HEADS))
+
+
+@pytest.mark.parametrize("kind", heads.HEADS)
+def test_all_that_is_timed_computes_the_same(group, kind):
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        plain, used = group[f"plain {kind}"](images), group[kind](images)
+        pooled, floor = group["pooled"](images), group[f"floor of {kind}"](images)
+    torch.testing.assert_close(used, plain, rtol=1e-3, atol=1e-4 * float(plain.abs().max()))
+    assert torch.equal(floor, pooled)
+
+
+@pytest.mark.parametrize("kind", ["best", "paper, local"])
+def test_plain_really_runs_as_in_training(group, kind, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch, "baddbmm", lambda *given: asked.append(1) or _multiplied(*given))
+    with torch.no_grad():
+        group[f"plain {kind}"](torch.zeros(2, 3, 32, 32))
+        assert not asked
+        group[kind](torch.zeros(2, 3, 32, 32))
+    assert asked
+
+
+def _multiplied(bias, weight, h):
+    return bias + weight @ h
+
+
+def test_ratios_are_medians_over_windows_that_took_turns():
+    found = {"pooled": [10.0, 5.0, 20.0], "best": [9.0, 4.0, 19.0], "floor of best": [9.5, 5.0, 19]}
+    row = heads.row(*CUT, "best", 64, found)
+    assert row["of_pooled"] == 0.9 and row["of_pooled_floor"] == 0.95
+    assert "of_pooled_plain" not in row  # nothing was measured
