@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from vinets.files import slug
+from vinets.files import slugs
 from vinets.measure import machine
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup, SetupFiles
@@ -122,7 +122,8 @@ class _Crew:
         """Trials that share latents; each result is written at once."""
         first = trials[0]
         setup = self.setup(first.network).sampled(first.sampling)
-        lessons = None if self.lessons is None else self.lessons / slug(first.network)
+        folder = slugs(self.setups)[first.network]
+        lessons = None if self.lessons is None else self.lessons / folder
         context = CutContext(setup, first, self.progress, lessons)
         for trial in trials:
             begin = time.perf_counter()
