@@ -17,11 +17,13 @@ from vinets.cli.options import (
     RUNNING,
     Common,
     TrainingData,
+    Wait,
     cut_of,
     opened_again,
     option,
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
+from vinets.locks import locked
 from vinets.settings import BEST, Collecting, TrialSettings
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ def build(
         ),
     ] = None,
     baselines: Baselines = False,
+    wait: Wait = False,
     common: Common,
 ) -> None:
     """Cut a network, put polynomials behind the cut, and train what is left.
@@ -116,7 +119,7 @@ def build(
             f"{preset} is a {backbone}, and the network given is a {opened.architecture}. Pass "
             "--cut in place of --preset."
         )
-    with watching(common.quiet) as progress:
+    with locked(out, wait=wait), watching(common.quiet) as progress:
         result = compare_heads(
             opened.network,
             split,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import OUTPUT, RUNNING, Common, TrainingData, opened_again, option
+from vinets.cli.options import OUTPUT, RUNNING, Common, TrainingData, Wait, opened_again, option
 from vinets.cli.output import note, note_normalisation, print_json, watching
+from vinets.locks import locked
 from vinets.settings import Searching
 
 
@@ -35,6 +37,7 @@ def compress(
     dry_run: Annotated[
         bool, option(RUNNING, "Say what would be tried, and how long it would take.", "--dry-run")
     ] = False,
+    wait: Wait = False,
     common: Common,
 ) -> None:
     """Find a small network that does what this one does, within a budget.
@@ -65,7 +68,8 @@ def compress(
     note_normalisation(opened, split, common.quiet)
     network = opened.network
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
-    with watching(common.quiet) as progress:
+    alone = nullcontext() if dry_run else locked(out, wait=wait)
+    with alone, watching(common.quiet) as progress:
         if dry_run:
             parts = divided(network, split, searching.limit, **chosen)
             plan = Search(*parts, wanted, out, searching, common.seed, progress).plan()

@@ -25,6 +25,9 @@ Shape = Annotated[
         DATA, "Shape of one input, such as 3,32,32.", show_default="what the network was made for"
     ),
 ]
+Wait = Annotated[
+    bool, option(OUTPUT, "Wait while another process writes into the folder.", "--wait")
+]
 KNOWN = "that of the network where it is known, else that of the training images"
 CUT = "Name or index of a cut (see vinets cuts), or a share: 50%."
 

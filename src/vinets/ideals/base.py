@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 from torch import Tensor
 
+import vinets.running  # noqa: F401 - after it, forked processes can fit, too
 from vinets.algebra.terms import TermSet
 from vinets.checks import optional_positive_int
 from vinets.ideals.report import FitReport

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from vinets.checks import format_bytes, optional_positive_int, parameter_error, rows_within
 from vinets.latent import shards
 from vinets.latent.shards import DTYPES, SHARD_BYTES, Pair
+from vinets.locks import locked
 from vinets.running import Inputs, call, each, evaluating
 
 Batches = Iterable[tuple[Inputs, Tensor]]
@@ -212,6 +213,22 @@ def collect_latents(
             raise ValueError("There are no latents to keep: the batches hold no examples.")
         return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
     folder = Path(directory)
+    with locked(folder, wait=True):  # for latents that another process is just making
+        _collect_into(folder, network, batches, fingerprint, report, shard_bytes)
+    store = LatentStore.open(directory, memory_limit=memory_limit)
+    report(len(store))
+    return store
+
+
+def _collect_into(
+    folder: Path,
+    network: nn.Module,
+    batches: Batches,
+    fingerprint: str,
+    report: Callable[[int], None],
+    shard_bytes: int,
+) -> None:
+    """Write the latents that a folder lacks; what it holds has to belong to these."""
     manifest = shards.read_manifest(folder, fingerprint)
     made = _run(network, batches, shards.read_labels(folder, manifest), report)
     if manifest is not None and manifest.complete:
@@ -223,9 +240,6 @@ def collect_latents(
             )
     else:
         shards.append_latents(folder, fingerprint, ((z.cpu(), y) for z, y in made), shard_bytes)
-    store = LatentStore.open(directory, memory_limit=memory_limit)
-    report(len(store))
-    return store
 
 
 def _run(
