@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vinets.data.images import ImageSource
-from vinets.data.interface import Source
+from vinets.data.interface import CheckedSource, Source
 from vinets.data.sources import LoaderSource, TensorSource
 from vinets.fingerprint import digest
 from vinets.running import Inputs
@@ -24,6 +24,7 @@ CHUNK = 2_000  # examples at once
 KEPT, WIDTH = 1024, 8  # marks in a sketch, and bytes of each
 
 _read: WeakKeyDictionary[LoaderSource, str] = WeakKeyDictionary()
+_sketched: WeakKeyDictionary[CheckedSource, str] = WeakKeyDictionary()
 
 
 def in_memory(source: Source) -> bool:
@@ -70,8 +71,13 @@ def sketch(source: Source) -> str:
     They are the least of the hashes of all examples: which examples they belong to depends on
     nothing but the examples.
     """
+    if isinstance(source, CheckedSource) and source in _sketched:
+        return _sketched[source]  # every cut of a network asks again
     marks = sorted(set(_marks(source)))[:KEPT]
-    return base64.b64encode(b"".join(marks)).decode()
+    found = base64.b64encode(b"".join(marks)).decode()
+    if isinstance(source, CheckedSource):
+        _sketched[source] = found
+    return found
 
 
 def share_seen(source: Source, seen: str) -> float:
