@@ -46,9 +46,10 @@ class Identity:
 
     def differences(self, now: Identity) -> list[str]:
         """In what it differs from another one; what was not written down does not count."""
-        told = {name: value for name, value in vars(self).items() if value or name != "form"}
-        differ = [name for name, value in told.items() if value != getattr(now, name)]
-        return ["shapes" if name == "form" else name for name in differ]
+        names = ("weights", "data", "preprocessing")
+        differ = [name for name in names if getattr(self, name) != getattr(now, name)]
+        # other weights and data have other shapes as a rule, which would say nothing new
+        return differ or (["shapes"] if self.form and self.form != now.form else [])
 
 
 @dataclass(frozen=True)
