@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,30 @@ def read_json(path: str | Path) -> Any:
         raise ValueError(f"{path} is not readable JSON: {error}.") from None
 
 
-def slug(name: str) -> str:
-    """A name for a file or folder; other names give other files.
+def slugs(names: Iterable[str]) -> dict[str, str]:
+    """A name for the file or folder of each; no two are the same, whatever the case of letters.
 
-    What a plain file name cannot hold is told apart by a short digest.
+    Examples
+    --------
+    >>> slugs(["cat", "dog"])
+    {'cat': 'cat', 'dog': 'dog'}
+    >>> len(set(slugs(["a b", "A-b", "a.b"]).values()))
+    3
+    """
+    found = {name: slug(name) for name in names}
+    taken = Counter(found.values())
+    return {n: s if taken[s] == 1 else f"{s}-{_short(n)}" for n, s in found.items()}
+
+
+def _short(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:6]
+
+
+def slug(name: str) -> str:
+    """A name for a file or folder; see :func:`slugs` where several stand beside each other.
+
+    What a plain file name cannot hold is told apart by a short digest; letters are small, and
+    blanks, dots and commas become hyphens.
 
     Examples
     --------
@@ -48,5 +70,4 @@ def slug(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     if re.fullmatch(r"[a-z0-9]+([-., ]+[a-z0-9]+)*", name.lower()):
         return plain
-    digest = hashlib.sha256(name.encode()).hexdigest()[:6]
-    return f"{plain}-{digest}" if plain else digest
+    return f"{plain}-{_short(name)}" if plain else _short(name)

@@ -43,7 +43,7 @@ class Lines:
     def start(self, stage: str, total: int) -> None:
         self.stage, self.total, self.done = stage, total, 0
         self.begun = self.last = time.monotonic()
-        print(f"{stage} ({total})", file=sys.stderr, flush=True)
+        self._say(f"{stage} ({total})")
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count
@@ -53,7 +53,12 @@ class Lines:
         self.last = now
         left = (now - self.begun) * (self.total - self.done) / self.done
         text = f"{self.stage} {self.done}/{self.total}, {left:.0f} s left"
-        print(f"{text} {note}".rstrip(), file=sys.stderr, flush=True)
+        self._say(f"{text} {note}".rstrip())
+
+    @staticmethod
+    def _say(text: str) -> None:
+        if sys.stderr is not None:  # print takes None for stdout
+            print(text, file=sys.stderr, flush=True)
 
 
 class Bars(AbstractContextManager["Bars"]):
@@ -99,4 +104,5 @@ def progress_of(progress: Progress | str | None) -> Progress:
         return progress
     if progress != "auto":
         raise ValueError(f"progress must be None, 'auto' or a Progress. Got {progress!r} instead.")
-    return Lines(every=30.0) if sys.stderr.isatty() else Silent()
+    watched = sys.stderr is not None and sys.stderr.isatty()  # None if it was closed
+    return Lines(every=30.0) if watched else Silent()

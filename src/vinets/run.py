@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vinets.files import read_json, write_json
+from vinets.locks import locked
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
@@ -26,6 +27,7 @@ from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain, changes, from_plain
 from vinets.progress import Lines
 from vinets.running import resolve_device
+from vinets.stopping import SENTENCE, STOPPED, guarded, stoppable
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,24 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:0")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    parser.add_argument("--wait", action="store_true", help="wait while another one writes there")
     given = parser.parse_args(words)
     try:
         wanted = read_list(given.file)
         device = resolve_device("vinets.run", given.device)
         store = Store(given.out)
-        run_trials(
-            wanted.trials, wanted.networks, store, device=device, jobs=given.jobs, progress=Lines()
-        )
+        with stoppable(), locked(store.folder, wait=given.wait):
+            run_trials(
+                wanted.trials,
+                wanted.networks,
+                store,
+                device=device,
+                jobs=given.jobs,
+                progress=Lines(),
+            )
+    except KeyboardInterrupt:
+        print(SENTENCE, file=sys.stderr)
+        return STOPPED
     except (ValueError, OSError, MemoryError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
@@ -75,4 +87,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded():
+        sys.exit(main())

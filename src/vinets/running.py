@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from vinets.checks import parameter_error
+
+# A process that was forked has no threads of OpenMP and would wait for them for ever, unless it
+# asks for none; torch's own workers do the same.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 """What a network takes: a tensor, or tensors by name of the argument; the batch comes first."""

@@ -205,3 +205,16 @@ def test_bad_input_is_named(tmp_path, network, pairs, message):
     for directory in (None, tmp_path):
         with pytest.raises(ValueError, match=message):
             collect_latents(network, pairs, directory=directory, shard_bytes=SHARD)
+
+
+def test_a_complete_store_without_a_fingerprint_belongs_to_its_labels(tmp_path):
+    options = {"directory": tmp_path, "shard_bytes": SHARD}
+    collect_latents(Counting(), batches(5), **options)
+    network = Counting()
+    collect_latents(network, batches(5), **options)
+    assert network.calls == 0
+    given = list(batches(5))
+    others = [*given[:-1], (given[-1][0], given[-1][1] + 1)], given[:-1], [*given, given[0]]
+    for other in others:
+        with pytest.raises(ValueError, match="delete the directory"):
+            collect_latents(Counting(), other, **options)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 import subprocess
 import sys
 
@@ -195,6 +196,38 @@ def test_a_changed_description_is_refused_in_one_sentence(folder, path, value):
     changed(folder, *path, value=value)
     with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
         VINet.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("record", "classes"), [f"other {k}" for k in range(10)]),
+        (("record", "data"), None),
+        (("record", "notes"), {"accuracy": 1.0}),
+        (("head", "order"), [3]),
+        (("digest",), KeyError),
+        (("digest",), "0" * 32),
+    ],
+)
+def test_a_description_that_fits_but_was_edited_is_refused(folder, path, value):
+    changed(folder, *path, value=value)
+    with pytest.raises(ValueError, match=r"not written together|does not describe"):
+        VINet.from_pretrained(folder)
+
+
+def test_weights_of_a_network_like_it_are_refused(folder, tmp_path):
+    other = VINet.from_pretrained(folder)
+    other.head.linear.bias.data[0] += 1
+    other.save_pretrained(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    with pytest.raises(ValueError, match="not written together"):
+        VINet.from_pretrained(folder)
+
+
+def test_networks_of_the_version_before_are_read(folder):
+    changed(folder, "digest", value=KeyError)
+    changed(folder, "version", value=2)
+    assert VINet.from_pretrained(folder).record.cut
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "\x00\x01"])

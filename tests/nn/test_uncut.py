@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vinets.data import digits
-from vinets.models import digits_cnn, source_of
+from vinets.models import digits_cnn, save_weights, source_of
 from vinets.nn.network import input_fields
 from vinets.nn.uncut import UncutNetwork, read_uncut, write_uncut
 
@@ -42,7 +42,7 @@ def test_a_folder_gives_the_network_back(uncut, base):
     ("change", "message"),
     [
         ({"format": "other"}, "does not describe a network of vinets"),
-        ({"version": 9}, "this release reads version 1"),
+        ({"version": 9}, "this release reads version 2"),
         ({"source": {"library": "os", "name": "system", "options": {}}}, "can make"),
         ({"source": None}, "can make"),
         ({"classes": [1, 2]}, "no names"),
@@ -59,4 +59,26 @@ def test_a_damaged_description_is_refused_in_one_sentence(base, tmp_path, change
         read_uncut(folder)
     (folder / "network.json").write_text("{")
     with pytest.raises(ValueError, match="not readable JSON"):
+        read_uncut(folder)
+
+
+def test_description_and_weights_belong_together(uncut, base, tmp_path):
+    folder = shutil.copytree(base, tmp_path / "copy")
+    told = json.loads((folder / "network.json").read_text())
+    other = told | {"classes": told["classes"][::-1]}
+    (folder / "network.json").write_text(json.dumps(other))
+    with pytest.raises(ValueError, match="not written together"):
+        read_uncut(folder)
+    # the version before had no digest
+    earlier = {name: value for name, value in told.items() if name != "digest"}
+    (folder / "network.json").write_text(json.dumps(earlier | {"version": 1}))
+    assert read_uncut(folder).classes == uncut.classes
+
+
+def test_weights_of_another_training_are_refused(base, tmp_path):
+    folder = shutil.copytree(base, tmp_path / "copy")
+    found = read_uncut(folder)
+    found.model.fc.bias.data[0] += 1
+    save_weights(found.model, folder / "weights.safetensors")
+    with pytest.raises(ValueError, match="not written together"):
         read_uncut(folder)

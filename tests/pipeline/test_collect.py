@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
+from vinets.data import ImageSource
 from vinets.models import digits_cnn
 from vinets.pipeline import build, collect
 
@@ -135,3 +138,24 @@ def test_unknown_places_and_readings_are_named(model, train):
 def test_latents_are_read_as_asked(model, train, read, pool, shape):
     found = collect(model, train, "relu3", per_class=4, read=read, pool=pool, progress=None)
     assert found.shape == shape
+
+
+@pytest.mark.parametrize("index", range(0, 60, 7))
+def test_latents_of_data_that_differ_in_one_example_are_refused(model, train, tmp_path, index):
+    options = {"per_class": None, "directory": tmp_path, "progress": None}
+    part = train.subset(torch.arange(60))
+    collect(model, part, "relu1", **options)
+    images = part.images.clone()
+    images[index, 0, 2, 2] ^= 1
+    other = ImageSource(images, part.labels, part.classes, part.preprocessing)
+    with pytest.raises(ValueError, match=r"holds other latents: their data differ\. Choose"):
+        collect(model, other, "relu1", **options)
+
+
+def test_latents_of_weights_with_equal_sums_are_refused(model, train, tmp_path):
+    options = {"per_class": 8, "directory": tmp_path, "progress": None}
+    collect(model, train, "relu1", **options)
+    other = copy.deepcopy(model)
+    other.conv1.weight.data = other.conv1.weight.data.flip(0)
+    with pytest.raises(ValueError, match="their weights differ"):
+        collect(other, train, "relu1", **options)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -89,3 +92,44 @@ def test_what_is_no_network_is_refused(base, tmp_path):
         open_network(str(base), tmp_path / "w.safetensors")
     with pytest.raises(ValueError, match="can run code"):
         open_network("digits_cnn", tmp_path / "w.pt")
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory):
+    """A folder of images, sorted by class, that says nothing about the classes."""
+    from PIL import Image
+
+    root, draw = tmp_path_factory.mktemp("noise"), np.random.default_rng(0)
+    for index in range(60):
+        path = root / "photos" / "abc"[index % 3] / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 256, (8, 8), dtype=np.uint8)).save(path)
+    return root / "photos"
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_images_of_the_training_are_no_test_whatever_the_folder_is_called(noise, tmp_path, moved):
+    """Neither for what vinets train wrote nor for what vinets build made of it."""
+    model, data = digits_cnn(3, channels=3), load_data(noise)
+    facts = {"data": as_plain(DataFacts.of(data))}
+    parts = (source_of(model), input_fields(data.train.example()), data.train.classes)
+    write_uncut(tmp_path / "base", UncutNetwork(model, *parts, data.train.preprocessing, facts))
+    small = {"components": 4, "keep": 2, "monomials": 16, "per_class": 8, "progress": None}
+    net = build(model, data.train, "relu3", **small)[0]
+    net.save_pretrained(tmp_path / "vinet")
+    there = shutil.copytree(noise, tmp_path / "copied") if moved else noise
+    for folder in (tmp_path / "base", tmp_path / "vinet"):
+        open_with_data(folder, there)
+        with pytest.raises(ValueError, match=r"has seen about \d+% of the test part"):
+            open_with_data(folder, there, split_seed=1)
+
+
+def test_what_an_earlier_release_knew_still_counts(base, tmp_path):
+    """Its facts of the data are without marks of the examples."""
+    told = json.loads((base / "network.json").read_text())
+    del told["training"]["data"]["seen"], told["digest"]
+    folder = shutil.copytree(base, tmp_path / "earlier")
+    (folder / "network.json").write_text(json.dumps(told | {"version": 1}))
+    open_with_data(folder, "digits")
+    with pytest.raises(ValueError, match="other content under the name digits"):
+        open_with_data(folder, "digits", split_seed=1)

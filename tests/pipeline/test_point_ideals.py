@@ -47,3 +47,10 @@ def test_a_constant_variable_is_scaled_to_a_constant():
     assert summary.label is None and summary.n_generators == 1
     with pytest.raises(ValueError, match="'minmax', 'none'"):
         fit_points(points, ABM(), "log")
+
+
+@pytest.mark.parametrize("names", [("a", "A"), ("1.2", "1-2"), ("кот", "пёс"), ("a b", "a, b")])
+def test_no_name_of_a_class_takes_the_file_of_another(circles, tmp_path, names):
+    given = Points(circles.values, circles.names, np.where(circles.labels == "1", *names))
+    fit_points(given, ABM(1e-9, max_degree=2), device="cpu").save(tmp_path / "ideal.safetensors")
+    assert len({path.name.lower() for path in tmp_path.iterdir()}) == 2

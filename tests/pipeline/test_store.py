@@ -77,3 +77,17 @@ def test_what_is_not_saved_may_differ(tmp_path):
     store = Store(tmp_path)
     store.claim([TRIAL], NOW)
     store.claim([TRIAL.change(psi=0.2)], NOW)
+
+
+def test_shapes_count_where_they_were_written_down(tmp_path):
+    store, now = Store(tmp_path), Identity("weights", "data", form="a")
+    store.claim([TRIAL], NOW)  # as an earlier release did
+    store.claim([TRIAL], {"net": now})
+    with pytest.raises(ValueError, match="net with other shapes"):
+        store.claim([TRIAL], {"net": Identity("weights", "data", form="b")})
+
+
+def test_two_trials_do_not_save_into_one_folder(tmp_path):
+    both = [Trial(network="net", cut=cut, save="there") for cut in ("relu1", "relu2")]
+    with pytest.raises(ValueError, match="Two trials save their networks in 'there'"):
+        Store(tmp_path).claim(both, NOW)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import pytest
 import torch
 
 from vinets.algebra.storage import read_tensors, write_tensors
+from vinets.data import ImageSource
 from vinets.models import digits_cnn
 from vinets.training import cache_latents, fine_tune, train_classifier
 
@@ -108,3 +110,39 @@ def test_damaged_checkpoints_are_refused_in_one_sentence(make, train, tmp_path, 
 def test_nothing_but_the_checkpoint_is_left(make, train, tmp_path):
     fine_tune(make(), train, directory=tmp_path / "new", progress=None, **OPTIONS | {"epochs": 1})
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["checkpoint.safetensors"]
+
+
+def last_changed(source):
+    """The same data but for one pixel of the last image."""
+    images = source.images.clone()
+    images[-1, 0, 4, 4] ^= 1
+    parts = source.classes, source.preprocessing, source.augmentation
+    return ImageSource(images, source.labels, *parts)
+
+
+@pytest.mark.parametrize("views", [None, 1])
+def test_a_checkpoint_does_not_go_on_with_repaired_data(make, train, tmp_path, views):
+    options = OPTIONS | {"epochs": 1, "views": views}
+    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+    with pytest.raises(ValueError, match="another training: data differ"):
+        fine_tune(make(), last_changed(train), directory=tmp_path, progress=None, **options)
+
+
+def test_a_whole_training_does_not_go_on_with_repaired_data(train, tmp_path):
+    options = {"epochs": 1, "batch_size": 64, "directory": tmp_path, "progress": None}
+    train_classifier(digits_cnn(), train, **options)
+    with pytest.raises(ValueError, match="another training: data differ"):
+        train_classifier(digits_cnn(), last_changed(train), **options)
+
+
+@pytest.mark.parametrize("views", [None, 1])
+def test_a_checkpoint_knows_the_frozen_networks(make, model, train, tmp_path, views):
+    options = OPTIONS | {"epochs": 1, "views": views, "directory": tmp_path, "progress": None}
+    fine_tune(make(), train, teacher=model, **options)
+    other, teacher = make(), copy.deepcopy(model)
+    next(other.backbone.parameters()).data.view(-1)[-1] += 1e-3
+    with pytest.raises(ValueError, match="another training: backbone differ"):
+        fine_tune(other, train, teacher=model, **options)
+    teacher.fc.bias.data[0] += 1e-3
+    with pytest.raises(ValueError, match="another training: teacher differ"):
+        fine_tune(make(), train, teacher=teacher, **options)

@@ -37,6 +37,8 @@ def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], 
     @wraps(method)
     def wrapped(self: Any, points: Any) -> Any:
         given = points
+        if points.is_complex() if isinstance(points, Tensor) else np.iscomplexobj(points):
+            raise ValueError("points must be real: polynomials here have real variables.")
         if not isinstance(points, Tensor):
             given = torch.from_numpy(np.ascontiguousarray(points, dtype=float))
         point_shape(tuple(given.shape), self.n_variables)

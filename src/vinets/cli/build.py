@@ -18,11 +18,13 @@ from vinets.cli.options import (
     Common,
     Limit,
     TrainingData,
+    Wait,
     cut_of,
     opened_again,
     option,
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
+from vinets.locks import locked
 from vinets.settings import BEST, Collecting, TrialSettings
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ def build(
     ] = "vi",
     limit: Limit = None,
     baselines: Baselines = False,
+    wait: Wait = False,
     common: Common,
 ) -> None:
     """Cut a network, put polynomials behind the cut, and train what is left.
@@ -131,7 +134,7 @@ def build(
             f"{preset} is a {backbone}, and the network given is a {opened.architecture}. Pass "
             "--cut in place of --preset."
         )
-    with watching(common.quiet) as progress:
+    with locked(out, wait=wait), watching(common.quiet) as progress:
         result = compare_heads(
             opened.network,
             replace(split, train=limit_source(split.train, limit, common.seed)),

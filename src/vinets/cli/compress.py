@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +16,12 @@ from vinets.cli.options import (
     Common,
     Reading,
     TrainingData,
+    Wait,
     opened_again,
     option,
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
+from vinets.locks import locked
 from vinets.settings import Searching
 
 
@@ -51,6 +54,7 @@ def compress(
             "measured on another device, as ONNX files.",
         ),
     ] = None,
+    wait: Wait = False,
     common: Common,
 ) -> None:
     """Find a small network that does what this one does, within a budget.
@@ -93,7 +97,8 @@ def compress(
             files = write_to_time(network, split, wanted, to_time, **chosen)
         _say_what_to_time(files, to_time, wanted.batch, common)
         return
-    with watching(common.quiet) as progress:
+    alone = nullcontext() if dry_run else locked(out, wait=wait)
+    with alone, watching(common.quiet) as progress:
         if dry_run:
             setup, _ = divided(network, split, searching.limit, **chosen)
             plan = Search(setup, wanted, out, searching, common.seed, progress).plan()

@@ -9,8 +9,10 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from vinets.stopping import SENTENCE, STOPPED, stoppable
+
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
-REFUSED, STOPPED = 2, 130
+REFUSED = 2
 
 
 class OneSentenceGroup(TyperGroup):
@@ -18,9 +20,10 @@ class OneSentenceGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with stoppable():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
-            typer.echo("Stopped. Run the same command again to go on.", err=True)
+            typer.echo(SENTENCE, err=True)
             raise typer.Exit(STOPPED) from None
         except BrokenPipeError:  # the reader of a pipe has seen enough: click ends without a word
             raise

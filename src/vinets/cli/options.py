@@ -29,6 +29,9 @@ Limit = Annotated[
     int | None,
     option(DATA, "Training examples to use.", show_default="all of them", min=1),
 ]
+Wait = Annotated[
+    bool, option(OUTPUT, "Wait while another process writes into the folder.", "--wait")
+]
 KNOWN = "that of the network where it is known, else that of the training images"
 CUT = "Name or index of a cut (see vinets cuts), or a share: 50%."
 

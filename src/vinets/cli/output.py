@@ -25,7 +25,7 @@ def watching(quiet: bool) -> Iterator[Progress]:
     with _accuracy_warnings():
         if quiet:
             yield Silent()
-        elif sys.stderr.isatty():
+        elif sys.stderr is not None and sys.stderr.isatty():
             with Bars() as bars:
                 yield bars
         else:
@@ -80,4 +80,5 @@ def note_normalisation(opened: Opened, data: DataSplit, quiet: bool) -> None:
 
 def print_json(values: Any) -> None:
     """One JSON object on stdout; what is not a finite number becomes null."""
-    typer.echo(json.dumps(as_plain(values), indent=2, ensure_ascii=False, allow_nan=False))
+    escaped = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    typer.echo(json.dumps(as_plain(values), indent=2, ensure_ascii=escaped, allow_nan=False))

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, option
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, Wait, option
 from vinets.cli.output import print_json, watching
+from vinets.locks import locked
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def reproduce(
             show_default="carry them out",
         ),
     ] = None,
+    wait: Wait = False,
     common: Common,
 ) -> None:
     """Repeat experiments of the paper: raw results as JSON, figures as PNG and SVG.
@@ -71,7 +73,7 @@ def reproduce(
     if plan is not None:
         paths = [write_plan(names, folders, wanted, plan)]
     else:
-        with watching(common.quiet) as progress:
+        with locked(out, wait=wait), watching(common.quiet) as progress:
             paths = carried_out(
                 names,
                 folders,

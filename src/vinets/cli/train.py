@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, Common, TrainingData, opened_again, option
+from vinets.cli.options import DATA, OUTPUT, Common, TrainingData, Wait, opened_again, option
 from vinets.cli.output import note, print_json, watching
+from vinets.locks import locked
 from vinets.settings import BACKBONE, SMALL, Recipe
 
 # there is no teacher, and no head; the seed is that of the command
@@ -33,6 +34,7 @@ def train(
     reading: TrainingData,
     out: Annotated[Path, option(OUTPUT, "Folder for the network.")],
     recipe: dict[str, Any],
+    wait: Wait = False,
     common: Common,
 ) -> None:
     """Train a network from scratch, to be cut later.
@@ -53,7 +55,7 @@ def train(
     split = load_data(reading.data, seed=reading.split_seed, size=reading.size)
     images = reading.keywords()["images"]
     split = augment_by(normalise_by(split, images.mean, images.std), images.flip, images.crop)
-    with watching(common.quiet) as progress:
+    with locked(out, wait=wait), watching(common.quiet) as progress:
         run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
     if common.json:
         print_json({"out": str(out)} | as_plain(run))

@@ -17,7 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 from torch import Tensor
 
-from vinets.algebra.terms import TermSet
+import vinets.running  # noqa: F401 - after it, forked processes can fit, too
+from vinets.algebra.terms import Index, TermSet
 from vinets.checks import optional_positive_int
 from vinets.ideals.report import FitReport
 
@@ -32,10 +33,17 @@ class NoGeneratorsWarning(UserWarning):
     """Nothing vanishes up to the maximal degree."""
 
 
+class RoundingWarning(UserWarning):
+    """Rounding, not the data, decides how far something vanishes."""
+
+
 class Generators(Protocol):
     """What ``generators_`` offers, whichever algorithm made it."""
 
     def __len__(self) -> int: ...
+
+    @property
+    def degrees(self) -> Index: ...
 
     def evaluate(self, points: Array) -> Array: ...
 
@@ -130,6 +138,11 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
                 f"X given to {owner} must have shape (m, n) with m, n >= 1. Got {tuple(X.shape)} "
                 "instead. Put one point in every row."
             )
+        if X.is_complex():
+            raise ValueError(
+                f"X given to {owner} must be real. Got {X.dtype} instead. Pass real and imaginary "
+                "parts as variables of their own."
+            )
         if not X.is_floating_point():
             X = X.to(torch.float64)
         if not bool(torch.isfinite(X).all()):
@@ -162,7 +175,10 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     samples = [_sample(points, first.n_samples, random) for points in sets]
     begin = time.perf_counter()
     # float64 whatever came: products of high degree leave little of lower precision
-    fitted = first._fit_sets([used.detach().to(torch.float64) for used, _ in samples])
+    used = [points.detach().to(torch.float64) for points, _ in samples]
+    fitted = first._fit_sets(used)
+    psi = float(getattr(first, "psi", 0.0))
+    fitted = [_verified(ideal, points, psi) for ideal, points in zip(fitted, used, strict=True)]
     seconds = time.perf_counter() - begin
     for estimator, (_, left_out), ideal in zip(estimators, samples, fitted, strict=True):
         held_out = []
@@ -171,6 +187,37 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
         report = replace(ideal.report, seconds=seconds, held_out=held_out)
         estimator.n_features_in_ = left_out.shape[1]
         estimator._store(replace(ideal, report=report))
+
+
+def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
+    """The fit with the mean squares that its generators have on the points, wherever in doubt.
+
+    Mean squares come with the coefficients, out of a Gram matrix in float64, and are right for
+    points in [-1, 1]. In lower precision, for tiny tolerances and for wider points, rounding in
+    between can make them anything: there the generators are evaluated.
+    """
+    values, report = ideal.values, ideal.report
+    top = float(points.abs().max())
+    sure = report.path == "gram" and report.precision == "float64" and top <= 1 + 1e-6
+    if len(values) and not sure:
+        values = ideal.generators.evaluate(points).square().mean(0)
+        # what rounding leaves of terms of this size
+        degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
+        beyond = int((values > 2 * psi + 1e-20 * max(1.0, top) ** (2 * degrees.double())).sum())
+        if beyond and bool(torch.isfinite(values).all()):
+            warnings.warn(
+                f"{beyond} of {len(values)} generators have a mean square above psi={psi:g} on the "
+                f"points, up to {float(values.max()):.3g}, by rounding in {report.precision}: "
+                "raise psi, lower max_degree, or rescale the points to [-1, 1].",
+                RoundingWarning,
+                stacklevel=4,
+            )
+    if not bool(torch.isfinite(values).all()):
+        raise ValueError(
+            f"the coefficients of generators overflow on these points in {report.precision}. "
+            "Rescale the points to [-1, 1], raise psi, or take a higher precision."
+        )
+    return replace(ideal, values=values)
 
 
 def _sample(

@@ -112,7 +112,13 @@ def fit_class_ideals(
         raise ValueError(
             f"y must have shape ({len(points)},), one label a row of Z. Got {labels.shape} instead."
         )
-    classes, codes = np.unique(labels, return_inverse=True)
+    missing = labels != labels
+    if np.any(missing) or (labels.dtype == object and any(v is None for v in labels)):
+        raise ValueError("y has labels that are missing (NaN or None). Drop those rows.")
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise ValueError("y must have labels of one kind, all texts or all numbers.") from None
     groups = [
         points[torch.as_tensor(codes == k, device=points.device)] for k in range(len(classes))
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,8 +14,10 @@ from vinets.algebra.compositions import CompositionLevel, CompositionSet, KeptVa
 from vinets.algebra.polynomials import DEFAULT_MEMORY
 from vinets.checks import format_bytes
 from vinets.ideals.abm import check_psi
-from vinets.ideals.base import FittedIdeal, VanishingIdeal
+from vinets.ideals.base import FittedIdeal, RoundingWarning, VanishingIdeal
 from vinets.ideals.report import DegreeReport, FitReport
+
+DRIFT = 1e-8  # of polynomials of mean square 1, between two ways to compute them
 
 
 class VCA(VanishingIdeal):
@@ -98,7 +102,7 @@ def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) 
     m, n = points.shape
     right = torch.arange(n, device=points.device)
     left = torch.zeros_like(right)
-    here = KeptValues(points)
+    here, again = KeptValues(points), KeptValues(points)
     levels: list[CompositionLevel] = []
     counts: list[DegreeReport] = []
     while len(right) and (max_degree is None or len(levels) < max_degree):
@@ -110,8 +114,21 @@ def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) 
         # components that are rounding of the products vanish, whatever psi
         noise = 64 * torch.finfo(points.dtype).eps * float(products.square().mean(0).sum().sqrt())
         keep, vanish = _range_and_null(remainder, span, max(psi**0.5, noise))
-        levels.append(CompositionLevel(left, right, projection, keep, vanish))
-        here.keep(remainder @ keep)
+        level = CompositionLevel(left, right, projection, keep, vanish)
+        # what evaluation makes of it, level upon level, where errors grow with the degree
+        found, evaluated = remainder @ keep, again.remainder(level) @ keep
+        if not bool(((evaluated - found).abs() <= DRIFT).all()):
+            warnings.warn(
+                f"VCA ends at degree {len(levels) + 1}: polynomials that are built on those of "
+                "that degree would be mostly rounding. Raise psi, or lower max_degree.",
+                RoundingWarning,
+                stacklevel=6,
+            )
+            keep, found, evaluated = keep[:, :0], found[:, :0], evaluated[:, :0]
+            level = replace(level, keep=keep)
+        levels.append(level)
+        here.keep(found)
+        again.keep(evaluated)
         sizes = (span.shape[1], keep.shape[1], vanish.shape[1])
         counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
         new, linear = (

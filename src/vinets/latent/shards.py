@@ -6,6 +6,7 @@ interrupted run leaves a readable directory. What the manifest does not count do
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -71,10 +72,20 @@ def read_manifest(directory: Path, fingerprint: str | None = None) -> Manifest |
         ) from None
     if fingerprint not in (None, manifest.fingerprint):
         raise ValueError(
-            f"{directory} holds the latents of {manifest.fingerprint!r}, not of {fingerprint!r}. "
+            f"{directory} holds other latents: {_difference(manifest.fingerprint, fingerprint)}. "
             "Choose another directory or delete this one."
         )
     return manifest
+
+
+def _difference(theirs: str, ours: str | None) -> str:
+    """In what two fingerprints differ, by name where both are JSON objects."""
+    try:
+        before, now = json.loads(theirs), json.loads(str(ours))
+        names = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
+        return f"their {', '.join(names)} differ"
+    except (ValueError, AttributeError, RecursionError):
+        return f"they are of {theirs!r}, not of {ours!r}"
 
 
 def read_shard(directory: Path, index: int, manifest: Manifest) -> Pair:

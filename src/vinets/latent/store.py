@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from vinets.checks import format_bytes, optional_positive_int, parameter_error, rows_within
 from vinets.latent import shards
 from vinets.latent.shards import DTYPES, SHARD_BYTES, Pair
+from vinets.locks import locked
 from vinets.running import Inputs, call, each, evaluating
 
 Batches = Iterable[tuple[Inputs, Tensor]]
@@ -179,9 +180,10 @@ def collect_latents(
     memory_limit : int, default=2 GiB
         The most bytes to hold in memory. Without a directory, all latents have to fit.
     directory : path or None, default=None
-        Where to keep the latents. A complete store is opened without running the network. An
-        interrupted one goes on behind the examples already there; with the same batches it ends up
-        bitwise the same. None keeps them in memory, on the device of the network's output.
+        Where to keep the latents. A complete store is opened without running the network; where
+        there is no fingerprint, the labels of the batches have to be those in it. An interrupted
+        one goes on behind the examples already there; with the same batches it ends up bitwise
+        the same. None keeps them in memory, on the device of the network's output.
     fingerprint : str, default=""
         Names the network and the data. A directory with another one is refused.
     progress : callable or None, default=None
@@ -211,13 +213,33 @@ def collect_latents(
             raise ValueError("There are no latents to keep: the batches hold no examples.")
         return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
     folder = Path(directory)
-    manifest = shards.read_manifest(folder, fingerprint)
-    if manifest is None or not manifest.complete:
-        made = _run(network, batches, shards.read_labels(folder, manifest), report)
-        shards.append_latents(folder, fingerprint, ((z.cpu(), y) for z, y in made), shard_bytes)
+    with locked(folder, wait=True):  # for latents that another process is just making
+        _collect_into(folder, network, batches, fingerprint, report, shard_bytes)
     store = LatentStore.open(directory, memory_limit=memory_limit)
     report(len(store))
     return store
+
+
+def _collect_into(
+    folder: Path,
+    network: nn.Module,
+    batches: Batches,
+    fingerprint: str,
+    report: Callable[[int], None],
+    shard_bytes: int,
+) -> None:
+    """Write the latents that a folder lacks; what it holds has to belong to these."""
+    manifest = shards.read_manifest(folder, fingerprint)
+    made = _run(network, batches, shards.read_labels(folder, manifest), report)
+    if manifest is not None and manifest.complete:
+        # a fingerprint stands for the data; without one, at least the labels have to be the same
+        if not fingerprint and next(made, None) is not None:
+            raise ValueError(
+                f"The batches hold more examples than the {sum(manifest.counts)} in {folder}. "
+                "Pass the same batches, or delete the directory."
+            )
+    else:
+        shards.append_latents(folder, fingerprint, ((z.cpu(), y) for z, y in made), shard_bytes)
 
 
 def _run(

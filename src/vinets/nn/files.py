@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.files import read_json, write_json
+from vinets.fingerprint import digest
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.sources import rebuild
@@ -19,7 +21,7 @@ from vinets.nn.network import CutNetwork, Record, example_inputs, network_of
 from vinets.plain import as_plain, from_plain
 from vinets.registry import UnknownName
 
-FORMAT, VERSION = "vinets.network", 2
+FORMAT, VERSION = "vinets.network", 3
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # what malformed descriptions make of well-meant code
 UNREADABLE = (
@@ -40,6 +42,7 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
         "parts": network.parts(),
     }
     save_weights(network, folder / WEIGHTS)
+    config = tied(config, network.state_dict())
     write_json(folder / CONFIG, config)  # last, for a folder with it counts as a saved network
 
 
@@ -73,15 +76,39 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     except UNREADABLE as error:
         raise _not_described(folder, error) from None
     _load_state(network, state, folder)
+    # last, for what does not fit together at all has a better sentence
+    check_tied(folder / CONFIG, config, state, VERSION)
     return network.eval()
 
 
+def tied(description: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The description with a digest of itself and of the weights that it goes with."""
+    # as it will be read again: a tuple becomes a list
+    plain = json.loads(json.dumps(dict(description)))
+    return plain | {"digest": digest(sorted(state.items()), plain)}
+
+
+def check_tied(
+    path: Path, description: Mapping[str, Any], state: Mapping[str, Tensor], version: int
+) -> None:
+    """Raise unless description and weights are as they were written together.
+
+    Files of the version before have no digest.
+    """
+    plain = {name: value for name, value in description.items() if name != "digest"}
+    if description.get("version") == version and description != tied(plain, state):
+        raise ValueError(
+            f"{path} and the weights beside it were not written together: one of them was changed "
+            "or replaced. Take both from the same folder, or save the network again."
+        )
+
+
 def read_description(path: Path, format: str, version: int) -> dict[str, Any]:
-    """The JSON object in a file, if it is marked with this format and version."""
+    """The JSON object in a file, if it is marked with this format and version or the last one."""
     values = read_json(path)
     if not isinstance(values, dict) or values.get("format") != format:
         raise ValueError(f"{path} does not describe a network of vinets.")
-    if values.get("version") != version:
+    if values.get("version") not in (version - 1, version):
         raise ValueError(
             f"{path} has version {values.get('version')!r}; this release reads version {version}."
         )

@@ -30,6 +30,7 @@ class Record:
     classes: tuple[str, ...] = ()
     preprocessing: dict[str, Any] | None = None  # how an image becomes an input
     notes: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] | None = None  # what it was trained on, as far as is known
 
 
 class CutNetwork(nn.Module):

@@ -13,11 +13,12 @@ from vinets.files import write_json
 from vinets.models import load_weights, rebuild, save_weights
 from vinets.models.libraries.file import UnnamedFile
 from vinets.models.sources import ModelRecord
-from vinets.nn.files import read_description
+from vinets.models.weights import read_weights
+from vinets.nn.files import check_tied, read_description, tied
 from vinets.nn.network import example_inputs
 from vinets.plain import as_plain
 
-FORMAT, VERSION = "vinets.backbone", 1  # a name that is in files, whatever the word is here
+FORMAT, VERSION = "vinets.backbone", 2  # a name that is in files, whatever the word is here
 DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
 
 
@@ -37,7 +38,7 @@ def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
     """Write the weights, then the description that makes the folder complete."""
     save_weights(uncut.model, folder / WEIGHTS)
     description = {"format": FORMAT, "version": VERSION, **as_plain(uncut)}
-    write_json(folder / DESCRIPTION, description)
+    write_json(folder / DESCRIPTION, tied(description, uncut.model.state_dict()))
 
 
 def read_uncut(folder: Path) -> UncutNetwork:
@@ -59,6 +60,7 @@ def read_uncut(folder: Path) -> UncutNetwork:
             f"{path} does not describe a network that this release can make: {error}"
         ) from None
     load_weights(model, folder / WEIGHTS)
+    check_tied(path, values, read_weights(folder / WEIGHTS), VERSION)
     told = values.get("training")
     training = told if isinstance(told, dict) else {}
     return UncutNetwork(model, source, inputs, classes, preprocessing, training)

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.data.interface import Source
+from vinets.data.content import content, in_memory, sketch
 from vinets.data.labels import choose_per_class
 from vinets.data.sources import as_source
-from vinets.fingerprint import fingerprint
+from vinets.fingerprint import FORMAT, digest
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
 from vinets.latent.store import LatentStore, collect_latents
@@ -21,7 +21,7 @@ from vinets.models.sources import source_of
 from vinets.nn.network import Record, input_fields
 from vinets.options import flat
 from vinets.progress import Progress, progress_of
-from vinets.running import device_of, each, tensors_of
+from vinets.running import device_of, each
 from vinets.settings import Collecting
 
 
@@ -91,12 +91,17 @@ def collect(
     chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
     part = source.subset(chosen)
     # latents in a folder are taken again only where all of these are the same
-    facts = {
-        "cut": name,
-        "reader": reader.config(),
-        "weights": _weights(backbone),
-        "data": _content(part, chosen),
-    }
+    facts = (
+        None
+        if collecting.directory is None
+        else {
+            "cut": name,
+            "reader": reader.config(),
+            "weights": digest(backbone.state_dict().items()),
+            "data": content(part),
+            "format": FORMAT,
+        }
+    )
     watch = progress_of(progress)
     watch.start("latents", len(part))
     begin, done = time.perf_counter(), 0
@@ -111,13 +116,15 @@ def collect(
         part.batches(collecting.batch_size, device=device),
         memory_limit=collecting.memory_limit,
         directory=collecting.directory,
-        fingerprint=json.dumps(facts),
+        fingerprint="" if facts is None else json.dumps(facts),
         progress=advance,
     )
     given = getattr(source, "preprocessing", None)  # only sources of images have one
     preprocessing = None if given is None else given.to_dict()
     classes = tuple(source.classes)
-    record = Record(name, input_fields(example), source_of(model), classes, preprocessing)
+    seen = {"seen": sketch(source)} if in_memory(source) else None
+    told = source_of(model), classes, preprocessing
+    record = Record(name, input_fields(example), *told, data=seen)
     original = sum(p.numel() for p in model.parameters())
     seconds = time.perf_counter() - begin
     fit, check = _fit_and_check(store.labels.cpu(), collecting, seed)
@@ -152,18 +159,3 @@ def _fit_and_check(labels: Tensor, collecting: Collecting, seed: int) -> tuple[T
     # a class with no example left over would have no scores
     rest = labels[~fit].unique().tolist()
     return fit, ~fit if rest == classes else torch.ones_like(fit)
-
-
-def _weights(network: nn.Module) -> str:
-    """Tells networks with different weights apart, without reading them all to the CPU."""
-    # in float64, so that a change of one weight in millions is not rounded away
-    sums = [t.detach().double().sum() for t in (*network.parameters(), *network.buffers())]
-    return fingerprint(torch.stack(sums)) if sums else ""
-
-
-def _content(source: Source, positions: Tensor) -> str:
-    """Tells data apart by the positions chosen and by the inputs at some of them."""
-    # all of them would take as long to read as the latents do to compute
-    some = torch.linspace(0, len(source) - 1, 16).round().long().unique()
-    inputs, labels = next(source.subset(some).batches(len(some)))
-    return fingerprint(positions, *tensors_of(inputs), labels)

@@ -11,7 +11,7 @@ import torch
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.checks import one_of
 from vinets.data.points import Points
-from vinets.files import slug
+from vinets.files import slugs
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
 from vinets.running import resolve_device
@@ -62,8 +62,9 @@ class PointIdeals:
 
     def save(self, path: Path) -> None:
         """Write the generators to a safetensors file, or to one for every class beside it."""
+        names = slugs(label for label in self.ideals if label is not None)
         for label, one in self.ideals.items():
-            name = path.name if label is None else f"{path.stem}-{slug(label)}{path.suffix}"
+            name = path.name if label is None else f"{path.stem}-{names[label]}{path.suffix}"
             one.generators_.save(path.with_name(name))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from vinets.data import DataSplit
+from vinets.locks import locked
 from vinets.measure import evaluate, machine
 from vinets.models import source_of
 from vinets.nn.network import input_fields
@@ -79,24 +80,24 @@ def train_into(
     on, facts = resolve_device("train_into", device), DataFacts.of(data)
     setup, folder = Setup(model, opened.network, data, on), Path(out)
     # the weights to begin with need no digest: they follow from the seed of the recipe
-    settings = {"model": model, "recipe": changes(recipe)}
-    Store(folder).reserve({".": settings}, {model: Identity("", facts.content, data.reading)})
-    history = train_classifier(
-        setup.model,
-        setup.train,
-        recipe=recipe,
-        directory=folder / CHECKPOINTS,
-        device=on,
-        progress=progress,
-    )
-    tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
-    run = TrainingRun(
-        model, facts, recipe, history.best, history.seconds, machine(on), tested, setup.parameters
-    )
-    whole = setup.model.cpu()  # the same module, moved in place: training and test are over
-    source = source_of(whole)
-    assert source is not None  # create_model made it
-    given = getattr(data.train, "preprocessing", None)
-    inputs, classes = input_fields(example), tuple(data.train.classes)
-    write_uncut(folder, UncutNetwork(whole, source, inputs, classes, given, as_plain(run)))
+    with locked(folder):
+        settings = {"model": model, "recipe": changes(recipe)}
+        Store(folder).reserve({".": settings}, {model: Identity("", facts.content, data.reading)})
+        history = train_classifier(
+            setup.model,
+            setup.train,
+            recipe=recipe,
+            directory=folder / CHECKPOINTS,
+            device=on,
+            progress=progress,
+        )
+        tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
+        kept = history.best, history.seconds
+        run = TrainingRun(model, facts, recipe, *kept, machine(on), tested, setup.parameters)
+        whole = setup.model.cpu()  # the same module, moved in place: training and test are over
+        source = source_of(whole)
+        assert source is not None  # create_model made it
+        given = getattr(data.train, "preprocessing", None)
+        inputs, classes = input_fields(example), tuple(data.train.classes)
+        write_uncut(folder, UncutNetwork(whole, source, inputs, classes, given, as_plain(run)))
     return run

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from vinets.data import DataSplit, ImageSource, Source, load_data
+from vinets.data.content import parts_of, sketch
 from vinets.data.labels import choose_per_class
-from vinets.fingerprint import fingerprint
+from vinets.fingerprint import digest, fingerprint
 from vinets.models import channel_options, create_model, load_weights
+from vinets.nn.network import input_fields
 from vinets.pipeline.doubt import warn_of_doubt
 from vinets.progress import Progress, progress_of
 from vinets.running import call, evaluating, logits_of, tensors_of
@@ -38,33 +42,49 @@ class Identity:
     weights: str  # digest of every number of the uncut network
     data: str  # digest of every example and label, training and test part
     preprocessing: str = ""  # of images, where that is not the data's own way
+    form: str = ""  # digest of names, dtypes and shapes; stores of earlier releases have none
+
+    def differences(self, now: Identity) -> list[str]:
+        """In what it differs from another one; what was not written down does not count."""
+        names = ("weights", "data", "preprocessing")
+        differ = [name for name in names if getattr(self, name) != getattr(now, name)]
+        # other weights and data have other shapes as a rule, which would say nothing new
+        return differ or (["shapes"] if self.form and self.form != now.form else [])
 
 
 @dataclass(frozen=True)
 class DataFacts:
-    """A data set and its split: name, sizes of both parts, and a digest of their contents."""
+    """A data set and its split: name, sizes of both parts, and what is in them."""
 
     name: str
     train: int
     test: int
-    content: str
+    content: str  # digest of both parts
+    seen: str = ""  # marks of training examples, see vinets.data.content.sketch
 
     @classmethod
     def of(cls, data: DataSplit) -> DataFacts:
         """What is known of ``data``."""
-        return cls(data.name, len(data.train), len(data.test), identify(data))
+        sizes = len(data.train), len(data.test)
+        return cls(data.name, *sizes, identify(data), sketch(data.train))
 
 
 def identify(data: DataSplit) -> str:
     """A digest of every example and label, of both parts and in their order."""
-    return fingerprint(*_contents(data.train), *_contents(data.test))
+    return fingerprint(chain(_contents(data.train), _contents(data.test)))
 
 
-def _contents(source: Source) -> list[Tensor]:
-    if isinstance(source, ImageSource):  # as they were read, whatever normalises them later
-        return [source.images, source.labels]
-    batches = [tensors_of(inputs) for inputs, _ in source.batches(CHUNK)]
-    return [*(tensor for batch in batches for tensor in batch), source.labels]
+def _contents(source: Source) -> Iterator[Tensor]:
+    for inputs in parts_of(source):
+        yield from tensors_of(inputs)
+    yield source.labels
+
+
+def _form(model: nn.Module, data: DataSplit) -> str:
+    """A digest of what :func:`fingerprint` leaves out."""
+    state = [(k, str(t.dtype), list(t.shape)) for k, t in model.state_dict().items()]
+    fields = [input_fields(part.example()) for part in (data.train, data.test) if len(part)]
+    return digest((), [state, fields, [len(data.train), len(data.test)], list(data.train.classes)])
 
 
 class Setup:
@@ -89,12 +109,19 @@ class Setup:
             for part in (data.train, data.test)
         )
         self._parts: dict[Sampling, Setup] = {}
+        self._whole: Setup | None = None  # where this is a part of the data
 
     @cached_property
     def identity(self) -> Identity:
         """What results of it are kept with."""
-        weights = fingerprint(*self.model.state_dict().values())
-        return Identity(weights, identify(self.data), self.data.reading)
+        weights = fingerprint(self.model.state_dict().values())
+        form = _form(self.model, self.data)
+        return Identity(weights, identify(self.data), self.data.reading, form)
+
+    @cached_property
+    def facts(self) -> DataFacts:
+        """What is known of all its data, for networks that learn from it."""
+        return DataFacts.of(self.data) if self._whole is None else self._whole.facts
 
     @cached_property
     def wrong(self) -> tuple[int, ...]:
@@ -133,7 +160,9 @@ class Setup:
                 for part, most in wanted
             )
             some = replace(self.data, train=train, test=test)
-            self._parts[sampling] = Setup(self.name, self.model, some, self.device)
+            part = Setup(self.name, self.model, some, self.device)
+            part._whole = self  # the uncut network may have seen all of it
+            self._parts[sampling] = part
         return self._parts[sampling]
 
 

@@ -81,7 +81,13 @@ class Store:
 
         ``identities`` are those of the uncut networks, by name, as they are now.
         """
-        self.reserve({trial.save: trial.changes for trial in trials if trial.save}, identities)
+        saved: dict[str, dict[str, object]] = {}
+        for trial in dict.fromkeys(trials):
+            if trial.save and saved.setdefault(trial.save, trial.changes) != trial.changes:
+                raise ValueError(
+                    f"Two trials save their networks in {trial.save!r}. Give each its own folder."
+                )
+        self.reserve(saved, identities)
 
     def reserve(
         self, saved: Mapping[str, Mapping[str, object]], identities: Mapping[str, Identity]
@@ -96,8 +102,7 @@ class Store:
             from_plain(_Contents, read_json(path), str(path)) if path.is_file() else _Contents()
         )
         for name, now in identities.items():
-            before, after = vars(contents.networks.get(name, now)), vars(now)
-            differ = [part for part in after if before[part] != after[part]]
+            differ = contents.networks.get(name, now).differences(now)
             if differ:
                 raise ValueError(
                     f"{self.folder} holds results of {name or 'a network'} with other "

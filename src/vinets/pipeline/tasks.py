@@ -28,6 +28,7 @@ from vinets.pipeline.trial import (
     Trial,
     TrialResult,
 )
+from vinets.plain import as_plain
 from vinets.running import evaluating
 from vinets.training import History, Lessons, fine_tune
 from vinets.training.feed import ViewFeed
@@ -107,7 +108,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     accuracy = 1 - len(wrong) / len(setup.test)
     if trial.save:
         notes = folded.record.notes | {"accuracy": accuracy}
-        folded.record = replace(folded.record, notes=notes)
+        folded.record = replace(folded.record, notes=notes, data=as_plain(setup.facts))
         _save(folded, folder / trial.save)
     facts = TrainingFacts(
         accuracy=accuracy,

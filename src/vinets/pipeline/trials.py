@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
-from vinets.files import slug
+from vinets.files import slugs
+from vinets.locks import locked
 from vinets.measure import machine
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup, SetupFiles
@@ -57,7 +60,8 @@ def run_trials(
     watch = progress_of(progress)
     crew = _Crew(setups, store, str(device), watch)
     names = {trial.network for trial in wanted}
-    with torch.random.fork_rng(devices=[]):  # the caller's draws go on as if nothing had happened
+    # the caller's draws go on as if nothing had happened
+    with locked(store.folder), torch.random.fork_rng(devices=[]):
         # what does not belong into the folder is refused before any work is done
         store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
         missing = store.missing(wanted)
@@ -122,7 +126,8 @@ class _Crew:
         """Trials that share latents; each result is written at once."""
         first = trials[0]
         setup = self.setup(first.network).sampled(first.sampling)
-        lessons = None if self.lessons is None else self.lessons / slug(first.network)
+        folder = slugs(self.setups)[first.network]
+        lessons = None if self.lessons is None else self.lessons / folder
         context = CutContext(setup, first, self.progress, lessons)
         for trial in trials:
             begin = time.perf_counter()
@@ -158,7 +163,8 @@ def _side_by_side(
         lessons = Path(stack.enter_context(TemporaryDirectory(prefix="vinets-")))
         facts = (setups, store.folder, device, threads, lessons)
         pool = stack.enter_context(ProcessPoolExecutor(jobs, context, _begin_process, facts))
-        waiting: set[Future[None]] = {pool.submit(_in_process, group) for group in groups}
+        with _unstoppable():
+            waiting: set[Future[None]] = {pool.submit(_in_process, group) for group in groups}
         try:
             while waiting:
                 finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
@@ -183,8 +189,30 @@ def _begin_process(
 ) -> None:
     """What a process keeps for all its groups, so that it opens each network once."""
     global _crew
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     _crew = _Crew(setups, Store(folder), device, progress_of(None), lessons)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it has ended, however that came about."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # this is a process beside others
+    parent.join()
+    os._exit(1)
+
+
+@contextmanager
+def _unstoppable() -> Iterator[None]:
+    """Processes that begin here never see Ctrl-C: the one that started them ends them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:  # a Ctrl-C from in between arrives now
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _in_process(trials: Sequence[Trial]) -> None:

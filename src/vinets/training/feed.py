@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from vinets.checks import format_bytes, parameter_error
+from vinets.data.content import content
 from vinets.data.interface import Source
 from vinets.data.sources import as_source, split_source
-from vinets.fingerprint import fingerprint
+from vinets.fingerprint import digest
 from vinets.nn.classifier import Penultimate
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
+from vinets.plain import as_plain
 from vinets.progress import Progress, progress_of
-from vinets.running import Inputs, call, each, logits_of, tensors_of
+from vinets.running import Inputs, call, each, logits_of
 from vinets.settings import Caching, Recipe
 from vinets.training.lessons import Lessons
 
@@ -32,8 +35,8 @@ class Feed(Protocol):
     def steps(self, batch_size: int) -> int:
         """Steps of an epoch."""
 
-    def fingerprint(self) -> str:
-        """Tells data apart, so that a checkpoint is not resumed on others."""
+    def facts(self) -> dict[str, Any]:
+        """What the examples are made of, by content, so that no checkpoint goes on with others."""
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
         """Shuffled, perhaps augmented batches of epoch ``number``."""
@@ -81,12 +84,13 @@ class InputFeed:
         features: bool = False,
         memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
-        source = as_source(data)
+        self.source = source = as_source(data)
         self.train: Source = source
         self.held: Source | None = None
         if recipe.validation:
             self.train, self.held = split_source(source, recipe.validation, recipe.seed)
         self.augment, self.seed, self.device = recipe.augment, recipe.seed, device
+        self.validation = recipe.validation
         self.network = network
         self.half = recipe.half(torch.device(device).type)
         self.memory_format = memory_format
@@ -96,6 +100,7 @@ class InputFeed:
             # what a classifier sees is many times larger than its answers, and not kept
             self.lessons = None if features else teacher
             teacher = teacher.teacher
+        self.taught_by = teacher
         # The caller's teacher is moved and put into eval mode: a copy could be large.
         self.teacher: Callable[..., Any] | None = (
             None if teacher is None else teacher.to(device).eval()
@@ -103,8 +108,19 @@ class InputFeed:
         if teacher is not None and features:
             self.teacher = Penultimate(teacher)
 
-    def fingerprint(self) -> str:
-        return fingerprint(self.train.labels, *tensors_of(self.train.example()))
+    def facts(self) -> dict[str, Any]:
+        """Of the data, and of networks that stay as they are."""
+        frozen = {"backbone": self.network and self.network.backbone, "teacher": self.taught_by}
+        return {"data": self.content} | {
+            name: None if module is None else digest(module.state_dict().items())
+            for name, module in frozen.items()
+        }
+
+    @cached_property
+    def content(self) -> str:
+        """A digest of the data and of how they are augmented."""
+        augmentation = getattr(self.source, "augmentation", None)  # only sources of images have one
+        return digest((), [content(self.source), as_plain(augmentation)])
 
     def steps(self, batch_size: int) -> int:
         return steps_of(len(self.train), batch_size)
@@ -124,8 +140,8 @@ class InputFeed:
         def ask() -> Tensor:
             return torch.cat([taught for _, _, taught in once(True) if taught is not None])
 
-        facts = (self.fingerprint(), self.seed, batch_size, self.augment, self.half, number)
-        answers = self.lessons.answers("-".join(map(str, facts)), ask, self.epochs)
+        facts = (self.content, self.seed, self.validation, batch_size, self.augment, self.half)
+        answers = self.lessons.answers("-".join(map(str, (*facts, number))), ask, self.epochs)
         parts = answers.to(self.device).split(size)
         for (inputs, labels, _), taught in zip(once(False), parts, strict=True):
             yield inputs, labels, taught.float()
@@ -176,6 +192,7 @@ class LatentViews:
     ]  # logits of the teacher on every view; empty without a teacher
     held_latents: Tensor  # of the held-out part; empty without one
     held_labels: Tensor
+    facts: Callable[[], dict[str, Any]] = dict  # what they were made of; see Feed.facts
 
     @property
     def nbytes(self) -> int:
@@ -189,8 +206,10 @@ class ViewFeed:
     def __init__(self, views: LatentViews, *, seed: int) -> None:
         self.cache, self.seed = views, seed
 
-    def fingerprint(self) -> str:
-        return fingerprint(self.cache.labels)  # latents may differ in the last bit between runs
+    def facts(self) -> dict[str, Any]:
+        # not of the latents themselves, which may differ in the last bit between runs
+        labels = digest([("labels", self.cache.labels)])
+        return {"labels": labels, "views": len(self.cache.views)} | self.cache.facts()
 
     def steps(self, batch_size: int) -> int:
         return steps_of(len(self.cache.labels), batch_size)
@@ -262,7 +281,8 @@ def cache_latents(
         held, _ = _collected(feed.held_out(LATENT_BATCH), dtype, watch)
         held_labels = feed.held.labels
     labels = feed.train.labels.to(device)
-    return LatentViews(tuple(passes), labels, tuple(teacher_logits), held, held_labels.to(device))
+    kept = tuple(passes), labels, tuple(teacher_logits), held, held_labels.to(device)
+    return LatentViews(*kept, facts=feed.facts)
 
 
 def _collected(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
+from vinets.fingerprint import FORMAT
 from vinets.progress import Progress, progress_of
 from vinets.running import Inputs, call, logits_of
 from vinets.settings import Recipe
@@ -96,15 +97,16 @@ def fit(
     optimizer = _optimizer(groups, recipe, device, recorded)
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     steps = feed.steps(recipe.batch_size)
-    facts = _told(recipe) | {
-        "steps": steps,
-        "numbers": sum(p.numel() for p in trained),
-        "groups": [[group.rate, group.decay] for group in groups],
-        "data": feed.fingerprint(),
-    }
     folder = None if directory is None else Path(directory)
-    state = Checkpoint([], 0, {})
+    state, facts = Checkpoint([], 0, {}), {}
     if folder is not None:
+        facts = _told(recipe) | {
+            "steps": steps,
+            "numbers": sum(p.numel() for p in trained),
+            "groups": [[group.rate, group.decay] for group in groups],
+            "format": FORMAT,
+            **feed.facts(),
+        }
         state = read_checkpoint(folder, module, optimizer, facts) or state
     run = torch.compile(module) if compiled else module
     step = _Step(module, run, recipe, criterion or distilled, optimizer, device)

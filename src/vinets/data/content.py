@@ -1,0 +1,128 @@
+"""What data consist of: a digest of every example and label, and whether examples were seen."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vinets.data.images import ImageSource
+from vinets.data.interface import CheckedSource, Source
+from vinets.data.sources import LoaderSource, TensorSource
+from vinets.fingerprint import digest
+from vinets.running import Inputs
+
+CHUNK = 2_000  # examples at once
+KEPT, WIDTH = 1024, 8  # marks in a sketch, and bytes of each
+
+_read: WeakKeyDictionary[LoaderSource, str] = WeakKeyDictionary()
+_sketched: WeakKeyDictionary[CheckedSource, str] = WeakKeyDictionary()
+
+
+def in_memory(source: Source) -> bool:
+    """Whether looking at every example costs little."""
+    return isinstance(source, ImageSource | TensorSource)
+
+
+def parts_of(source: Source) -> Iterator[Inputs]:
+    """All examples in their order, in large parts; images as they were read.
+
+    Data sets that draw at random when they are read give the same every time.
+    """
+    if isinstance(source, ImageSource):  # whatever normalises them later
+        yield source.images
+    else:
+        with _steady():
+            for inputs, _ in source.batches(CHUNK):
+                yield inputs
+
+
+def content(source: Source) -> str:
+    """A digest of every example and label, of their order, names, shapes and normalisation.
+
+    Examples
+    --------
+    >>> a, b = (TensorSource(torch.eye(2), labels) for labels in ([0, 1], [1, 0]))
+    >>> content(a) == content(a.subset(torch.arange(2))), content(a) == content(b)
+    (True, False)
+    """
+    if isinstance(source, LoaderSource) and source in _read:
+        return _read[source]  # a second pass could take minutes
+    examples = (pair for inputs in parts_of(source) for pair in _named(inputs))
+    reading = getattr(source, "preprocessing", None)  # only sources of images have one
+    facts = [list(source.classes), None if reading is None else reading.to_dict()]
+    found = digest(chain([("labels", source.labels)], examples), facts)
+    if isinstance(source, LoaderSource):
+        _read[source] = found
+    return found
+
+
+def sketch(source: Source) -> str:
+    """Marks of some examples, by which :func:`share_seen` knows them again in other data.
+
+    They are the least of the hashes of all examples: which examples they belong to depends on
+    nothing but the examples.
+    """
+    if isinstance(source, CheckedSource) and source in _sketched:
+        return _sketched[source]  # every cut of a network asks again
+    marks = sorted(set(_marks(source)))[:KEPT]
+    found = base64.b64encode(b"".join(marks)).decode()
+    if isinstance(source, CheckedSource):
+        _sketched[source] = found
+    return found
+
+
+def share_seen(source: Source, seen: str) -> float:
+    """The share of these examples that are among those of a sketch, as far as it tells.
+
+    Examples
+    --------
+    >>> source = TensorSource(torch.eye(4), [0, 1, 0, 1])
+    >>> share_seen(source, sketch(source.subset(torch.arange(2))))
+    0.5
+    """
+    raw = base64.b64decode(seen)
+    known = {raw[i : i + WIDTH] for i in range(0, len(raw), WIDTH)}
+    # of hashes above the largest one that was kept nothing is known
+    most = max(known) if len(known) >= KEPT else b"\xff" * WIDTH
+    comparable = [mark for mark in _marks(source) if mark <= most] if known else []
+    return sum(mark in known for mark in comparable) / max(1, len(comparable))
+
+
+def _marks(source: Source) -> Iterator[bytes]:
+    for inputs in parts_of(source):
+        given = [tensor.cpu().contiguous() for _, tensor in _named(inputs)]
+        flat = [t[:, None] if t.ndim == 1 else t.flatten(1) for t in given]
+        rows = [t.view(torch.uint8).numpy() for t in flat]
+        for index in range(len(rows[0])):
+            mark = hashlib.blake2b(digest_size=WIDTH)
+            for row in rows:
+                mark.update(row[index].data)
+            yield mark.digest()
+
+
+def _named(inputs: Inputs) -> list[tuple[str, Tensor]]:
+    return [("", inputs)] if isinstance(inputs, Tensor) else sorted(inputs.items())
+
+
+@contextmanager
+def _steady() -> Iterator[None]:
+    """Start the global draws, which data sets may use, from a fixed state; restore them after."""
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002 - the one that data sets draw from
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002

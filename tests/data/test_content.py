@@ -1,0 +1,88 @@
+"""Data are known by every example and label, whatever they are called and whoever reads them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from vinets.data import ImageSource, LoaderSource, Preprocessing, TensorSource, digits
+from vinets.data.content import KEPT, content, share_seen, sketch
+
+TRAIN, TEST = digits().train, digits().test
+
+
+def changed(source: ImageSource, index: int) -> ImageSource:
+    images = source.images.clone()
+    images[index, 0, 3, 3] ^= 1
+    parts = source.classes, source.preprocessing, source.augmentation
+    return ImageSource(images, source.labels, *parts)
+
+
+@pytest.mark.parametrize("index", [0, 700, -1])
+def test_one_pixel_of_any_example_is_noticed(index):
+    assert content(TRAIN) == content(TRAIN.subset(torch.arange(len(TRAIN))))
+    assert content(TRAIN) != content(changed(TRAIN, index))
+
+
+def test_labels_order_shapes_and_normalisation_count():
+    points, labels = torch.arange(24.0).view(6, 4), [0, 1, 0, 1, 0, 1]
+    same = TensorSource(points, labels)
+    others = [
+        TensorSource(points, labels[::-1]),
+        TensorSource(points.flip(0), labels),
+        TensorSource(points.view(6, 2, 2), labels),
+        TensorSource(points.double(), labels),
+        TensorSource({"x": points}, labels),
+        TensorSource(points, labels, ("a", "b")),
+    ]
+    assert len({content(source) for source in (same, *others)}) == 7
+    mean, std = (0.1,), (0.9,)
+    brighter = Preprocessing(1, (8, 8), mean, std)
+    other = ImageSource(TRAIN.images, TRAIN.labels, TRAIN.classes, brighter)
+    assert content(other) != content(TRAIN)
+
+
+class Drawing(Dataset):
+    """A data set that augments when it is read, as those of torchvision do."""
+
+    reads = 0
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        type(self).reads += 1
+        draws = torch.rand(2).sum() + random.random() + np.random.rand()  # noqa: NPY002
+        return torch.tensor([float(index), float(draws)]), index % 2
+
+
+def test_a_data_set_that_draws_is_the_same_the_next_time_and_is_read_once():
+    first, second = LoaderSource(Drawing()), LoaderSource(Drawing())
+    before = torch.get_rng_state(), random.getstate()
+    assert content(first) == content(second)
+    assert torch.equal(before[0], torch.get_rng_state()) and before[1] == random.getstate()
+    reads = Drawing.reads
+    assert content(first) == content(second) and Drawing.reads == reads
+
+
+def test_examples_are_known_again_in_other_data():
+    assert share_seen(TEST, sketch(TRAIN)) < 0.02
+    assert share_seen(TRAIN, sketch(TRAIN)) == 1
+    half = torch.cat([TRAIN.images[:200], TEST.images[:200]])
+    mixed = ImageSource(half, [0] * 400, TEST.classes, TEST.preprocessing)
+    assert abs(share_seen(mixed, sketch(TRAIN)) - 0.5) < 0.06
+    assert share_seen(TEST, "") == 0
+
+
+def test_a_sketch_of_much_data_stays_small_and_estimates():
+    many = TensorSource(torch.arange(8 * KEPT), [0] * 8 * KEPT)
+    seen = sketch(many)
+    assert len(seen) < 12_000
+    other = torch.cat([torch.arange(2 * KEPT), -1 - torch.arange(2 * KEPT)])
+    assert abs(share_seen(TensorSource(other, [0] * 4 * KEPT), seen) - 0.5) < 0.1
+    flipped = many.subset(torch.arange(8 * KEPT).flip(0))
+    assert sketch(flipped) == seen

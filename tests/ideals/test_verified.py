@@ -1,0 +1,101 @@
+"""A fit is finite and says of itself what its generators do on the points, or it is an error."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from vinets import ABM, OAVI, VCA, fit_class_ideals
+from vinets.ideals.base import RoundingWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+DRAW = np.random.default_rng(0)
+ANGLE = DRAW.uniform(0, 2 * np.pi, 60)
+POINTS = {
+    "circle": np.c_[np.cos(ANGLE), np.sin(ANGLE)],
+    "grid": DRAW.integers(-3, 4, (60, 2)) / 3,
+    "wide": DRAW.integers(0, 256, (40, 3)).astype(float),
+    "tiny": 1e-4 * DRAW.uniform(-1, 1, (40, 2)),
+    "line": np.c_[np.linspace(-1, 1, 30), np.linspace(-1, 1, 30) / 3],
+}
+
+
+def honest(model, X, least: float = 1e-14) -> None:
+    """What transform gives on the points is what was told of them."""
+    values = np.square(model.transform(X).astype(float)).mean(0)
+    assert np.isfinite(values).all()
+    np.testing.assert_allclose(model.mean_squares_, values, rtol=1e-6, atol=least)
+
+
+@pytest.mark.parametrize("name", POINTS)
+@pytest.mark.parametrize("psi", [0.0, 1e-18, 1e-9, 1e-4, 0.05])
+@pytest.mark.parametrize("kind", [ABM, OAVI, VCA])
+def test_mean_squares_are_those_of_transform(kind, psi, name):
+    X = POINTS[name]
+    # out of a Gram matrix they are as good as that; where psi is below it, they are exact
+    honest(kind(psi=psi, max_degree=3).fit(X), X, 1e-14 if psi > 1e-5 else 0.0)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("psi", [1e-8, 1e-3, 0.05, 0.999])
+@pytest.mark.parametrize("kind", [ABM, OAVI])
+def test_so_they_are_in_every_precision_or_there_is_an_error(kind, psi, precision):
+    for X in (POINTS["circle"], POINTS["grid"], POINTS["line"]):
+        try:
+            model = kind(psi=psi, precision=precision, max_degree=3).fit(X)
+        except ValueError as error:
+            assert "overflow on these points" in str(error)
+        else:
+            honest(model, X)
+
+
+@pytest.mark.parametrize("kind", [ABM, OAVI, VCA])
+def test_huge_integers_are_an_error_or_finite(kind):
+    X = DRAW.integers(10**17, 10**18, (20, 3))
+    try:
+        honest(kind(psi=0.1).fit(X), X)
+    except ValueError as error:
+        assert "overflow" in str(error)
+
+
+@pytest.mark.parametrize("count", [10, 30, 60, 100])
+@pytest.mark.parametrize("equally", [True, False])
+def test_vca_calls_nothing_a_generator_that_does_not_vanish(count, equally):
+    """On a line, its polynomials of high degree are rounding: it ends there, and says so."""
+    x = np.linspace(-1, 1, count) if equally else DRAW.uniform(-1, 1, count)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = VCA(psi=0.0, max_degree=None).fit(x[:, None])
+    assert (model.mean_squares_ < 1e-15).all()
+    assert len(model.generators_) or any(w.category is RoundingWarning for w in caught)
+    if count == 10:
+        assert len(model.generators_) == 1  # the product over all points
+    honest(model, x[:, None])
+
+
+def test_complex_points_and_missing_labels_are_refused():
+    X, y = POINTS["grid"], np.arange(60) % 2
+    complex_points = torch.tensor(X) + 1j
+    for given in (complex_points, complex_points.numpy()):
+        with pytest.raises(ValueError, match=r"real|Complex"):
+            ABM().fit(given)
+        with pytest.raises(ValueError, match="must be real"):
+            ABM().fit(X).generators_.evaluate(given)
+    gaps = np.where(y == 1, np.nan, y)
+    for labels in (gaps, torch.tensor(gaps), np.array(["a", None] * 30, dtype=object)):
+        with pytest.raises(ValueError, match=r"missing \(NaN or None\)"):
+            fit_class_ideals(X, labels, ABM())
+    with pytest.raises(ValueError, match="of one kind"):
+        fit_class_ideals(X, np.array(["a", 1] * 30, dtype=object), ABM())
+
+
+def test_rows_in_reverse_are_the_same_points():
+    X, y = POINTS["grid"], np.arange(60) % 2
+    one, other = ABM(0.05).fit(X), ABM(0.05).fit(X[::-1])
+    assert (one.leading_terms_ == other.leading_terms_).all()
+    np.testing.assert_allclose(other.transform(X[::-1]), one.transform(X)[::-1], atol=1e-9)
+    np.testing.assert_allclose(one.generators_.evaluate(X[::-1]).shape, (60, len(one.generators_)))
+    assert len(fit_class_ideals(X[::-1], y[::-1], ABM(0.05)).classes) == 2

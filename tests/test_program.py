@@ -1,0 +1,165 @@
+"""The program as a process: stopped at any moment, with any streams, killed beside its workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from vinets.models import digits_cnn, save_weights
+from vinets.pipeline.setup import SetupFiles
+from vinets.pipeline.trial import Trial
+from vinets.run import write_list
+
+pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
+STOPPED = "Stopped. Run the same command again to go on."
+
+
+def program(*words: str, **options) -> subprocess.Popen:
+    command = [sys.executable, "-m", "vinets", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, **(pipes | options))
+
+
+@pytest.mark.parametrize("after", [0.2, 0.7, 2.5])
+def test_ctrl_c_is_one_sentence_at_any_moment(after, tmp_path):
+    words = ("train", "--model", "digits_cnn", "--data", "digits", "--epochs", "500")
+    process = program(*words, "--out", str(tmp_path), "--device", "cpu", "--quiet")
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    if "site.py" in err or process.returncode == -signal.SIGINT:
+        pytest.skip("the interpreter had not started yet")
+    assert (process.returncode, out, err) == (130, "", f"{STOPPED}\n")
+
+
+@pytest.mark.parametrize("module", ["typer", "vinets.cli.build", "numpy", "torch", "torch._C"])
+def test_ctrl_c_in_an_import_is_one_sentence(module):
+    """Whatever the time that imports take here: the signal comes from within one of them."""
+    script = (
+        "import os, signal, sys; from vinets.__main__ import main\n"
+        "wanted = sys.argv.pop()\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == wanted: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", script, "cuts", "digits_cnn", "--shape", "1,8,8", module]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, f"{STOPPED}\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_streams_do_no_harm(closed, tmp_path):
+    words = f"train --model digits_cnn --data digits --epochs 1 --device cpu --out {tmp_path / 'o'}"
+    line = f"{sys.executable} -m vinets {words} {closed}"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "training" not in done.stdout  # progress does not change over to stdout
+    assert (tmp_path / "o" / "network.json").is_file()
+
+
+def test_a_terminal_of_ascii_does_no_harm(tmp_path):
+    names = ["äpfel", "βήτα"]
+    for index in range(12):
+        path = tmp_path / "d" / names[index % 2] / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 20 * index).save(path)
+    model = digits_cnn(2, channels=3)
+    save_weights(model, tmp_path / "w.safetensors")
+    words = ("evaluate", "digits_cnn", "--weights", str(tmp_path / "w.safetensors"))
+    words = (*words, "--data", str(tmp_path / "d"), "--device", "cpu")
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    plain, told = (program(*words, *more, env=ascii_only) for more in ((), ("--json",)))
+    assert "?pfel" in plain.communicate(timeout=60)[0] and plain.returncode == 0
+    assert json.loads(told.communicate(timeout=60)[0])["classes"] == names
+
+
+# --- processes beside others ------------------------------------------------------------------
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(word) for word in found]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def run(folder: Path) -> list[str]:
+    words = (str(folder / "trials.json"), "--out", str(folder / "out"), "--device", "cpu")
+    return [sys.executable, "-m", "vinets.run", *words]
+
+
+def crew(tmp_path) -> subprocess.Popen:
+    """Two processes that would train for minutes."""
+    torch.manual_seed(0)
+    save_weights(digits_cnn(), tmp_path / "w.safetensors")
+    files = SetupFiles("digits_cnn", str(tmp_path / "w.safetensors"), "digits")
+    trials = [
+        Trial(network="net", cut="relu2", head="linear", seed=seed).change(epochs=5000)
+        for seed in range(2)
+    ]
+    write_list(tmp_path / "trials.json", {"net": files}, trials)
+    command = [*run(tmp_path), "--jobs", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    end = time.monotonic() + 60
+    while len(list((tmp_path / "out" / "checkpoints").glob("*/*.safetensors"))) < 2:
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.1)
+    return process
+
+
+def gone(workers: list[int]) -> bool:
+    end = time.monotonic() + 15
+    while any(map(alive, workers)) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not any(map(alive, workers))
+
+
+def test_a_second_writer_gets_a_sentence_and_no_worker_outlives_a_kill(tmp_path):
+    process = crew(tmp_path)
+    workers = children(process.pid)
+    assert len(workers) >= 2
+    done = subprocess.run(run(tmp_path), capture_output=True, text=True, timeout=60, check=False)
+    process.kill()
+    process.communicate(timeout=30)
+    assert done.returncode == 2
+    assert "Error: Another process is writing into" in done.stderr
+    assert gone(workers)
+
+
+def test_ctrl_c_ends_all_processes_with_one_sentence(tmp_path):
+    process = crew(tmp_path)
+    workers = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == STOPPED and "Traceback" not in err
+    assert gone(workers)
+
+
+def test_a_fit_in_a_forked_process_ends():
+    script = (
+        "import os, numpy as np, torch; from vinets import ABM\n"
+        "torch.set_num_threads(2); X = np.random.default_rng(0).uniform(-1, 1, (2000, 12))\n"
+        "(torch.randn(4_000_000) + 1).sum(); ABM(max_degree=2).fit(X); child = os.fork()\n"
+        "if not child: (torch.randn(4_000_000) + 1).sum(); ABM(max_degree=2).fit(X); os._exit(7)\n"
+        "import signal; signal.alarm(20); raise SystemExit(os.waitpid(child, 0)[1] >> 8)"
+    )
+    threads = os.environ | {"OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", script], env=threads, check=False, timeout=60)
+    assert done.returncode == 7
