@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from vinets.tensors import read_file, write_file
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 SHOWN = 3  # names in a message
@@ -16,8 +16,7 @@ def save_weights(model: nn.Module, path: str | Path) -> None:
     """Write the parameters and buffers of ``model`` to a safetensors file."""
     # Copies, for the format refuses tensors that share memory, as tied weights do.
     tensors = {name: t.cpu().contiguous().clone() for name, t in _state(model).items()}
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, str(path), {"format": "pt"})
+    write_file(path, tensors, {"format": "pt"})
 
 
 def load_weights(model: nn.Module, path: str | Path) -> None:
@@ -57,21 +56,20 @@ def _memory(tensor: Tensor) -> tuple[int, tuple[int, ...]] | int:
     return (tensor.data_ptr(), tuple(tensor.shape)) if tensor.data_ptr() else id(tensor)
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path, *, inside: Path | None = None) -> dict[str, Tensor]:
     """All tensors of a safetensors file by name; what is none is refused in one sentence."""
+    refuse_pickled(path)
+    return read_file(path, inside=inside)[0]
+
+
+def refuse_pickled(path: Path) -> None:
+    """Raise for a file whose name says that reading it could run code."""
     if path.suffix.lower() in PICKLED:
         raise ValueError(
             f"{path} must be a safetensors file, for a file that ends in {path.suffix} can run "
             "code when it is read. If you trust it, convert it once: "
             "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)."
         )
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist or is not a file.")
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is not a readable safetensors file: {error}.") from None
 
 
 def _few(names: list[str]) -> str:

@@ -68,7 +68,7 @@ class Store:
     def load(self, path: Path) -> TrialRecord:
         """What a file of results holds."""
         try:
-            return from_plain(TrialRecord, read_json(path))
+            return from_plain(TrialRecord, read_json(path, inside=self.folder))
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path} does not hold the result of a trial: {error} Delete it, and run again."
@@ -93,7 +93,9 @@ class Store:
         """
         path = self.folder / FILE
         contents = (
-            from_plain(_Contents, read_json(path), str(path)) if path.is_file() else _Contents()
+            from_plain(_Contents, read_json(path, inside=self.folder), str(path))
+            if path.is_file()
+            else _Contents()
         )
         for name, now in identities.items():
             before, after = vars(contents.networks.get(name, now)), vars(now)
