@@ -78,3 +78,15 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} GiB"
+
+
+def reason_of(error: BaseException | str, most: int = 200) -> str:
+    r"""What an error says, to stand inside of a sentence: one line of bounded length, no stop.
+
+    Examples
+    --------
+    >>> reason_of(ValueError("too\n  large."))
+    'too large'
+    """
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vinets.checks import reason_of
 from vinets.files import open_regular, parse_json, written_aside
 
 MOST_HEADER = 8 << 20  # bytes; a tensor takes about a hundred
@@ -70,8 +71,11 @@ def read_header(path: str | Path, *, inside: str | Path | None = None) -> Header
             values = parse_json(file.read(length).decode("utf-8"))
         return _checked(values, size - 8 - length)
     except ValueError as error:
-        reason = str(error).rstrip(".")
-        raise ValueError(f"{path} is not a readable safetensors file: {reason}.") from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str | Path, error: Exception) -> ValueError:
+    return ValueError(f"{path} is not a readable safetensors file: {reason_of(error)}.")
 
 
 def _checked(values: Any, room: int) -> Header:
@@ -123,8 +127,7 @@ def read_file(
         with safe_open(str(path), framework="pt") as file:
             found = {n: file.get_tensor(n) for n, form in forms.items() if wanted(n, form)}
     except (SafetensorError, OSError) as error:
-        reason = str(error).rstrip(".")
-        raise ValueError(f"{path} is not a readable safetensors file: {reason}.") from None
+        raise _unreadable(path, error) from None
     return found, notes
 
 

@@ -35,6 +35,7 @@ CIFAR10_NAMES = (
     *("dog", "frog", "horse", "ship", "truck"),
 )
 CLASSES = {"cifar10": 10, "cifar100": 100}
+MOST_BYTES = 1 << 30  # of a file
 MOST_NAMES = 1 << 20  # bytes of a file with names of classes
 # CIFAR-100 has coarse and fine labels: in binary files they stand in front of an image in this
 # order, in pickles they have names of their own.
@@ -180,7 +181,7 @@ def _in_range(path: Path, pair: Pair, name: str) -> Pair:
 def _read_binary(path: Path, name: str) -> Pair:
     head = LABEL_BYTES[name]
     record, size = head + PIXELS, path.stat().st_size
-    if not size or size % record:
+    if not 0 < size <= MOST_BYTES or size % record:
         raise ValueError(
             f"{path} must have a positive multiple of {record:,} bytes, one record for each image. "
             f"Got {size:,} bytes instead. Download the archive again."

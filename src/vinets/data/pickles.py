@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinets.checks import reason_of
 from vinets.files import read_bytes
 
 MOST_BYTES = 1 << 28  # of a file; the largest of the archives has 155 million
@@ -35,8 +36,9 @@ def read_pickle(path: Path) -> dict[str, Any]:
             "such files do not need, so nothing of it was run. Download the archive again."
         ) from None
     except Exception as error:  # a damaged pickle raises all sorts
-        reason = " ".join(str(error).split()).rstrip(".")[:200] or type(error).__name__
-        raise ValueError(f"{path} must be a pickle. It cannot be read: {reason}.") from None
+        raise ValueError(
+            f"{path} must be a pickle. It cannot be read: {reason_of(error)}."
+        ) from None
     if not isinstance(found, dict):
         raise ValueError(f"{path} must hold a dict. Got {type(found).__name__} instead.")
     return {_as_text(key): value for key, value in found.items()}

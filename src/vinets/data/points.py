@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinets.checks import reason_of
 from vinets.data.npy import read_array
+from vinets.files import read_bytes
 
+MOST_BYTES = 1 << 30  # of a table
 DELIMITERS = (",", ";", "\t")
 
 
@@ -78,7 +81,8 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
-        text = path.read_text(encoding="utf-8-sig")  # spreadsheets begin a file with a mark
+        # spreadsheets begin a file with a mark
+        text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
         head = text.partition("\n")[0]
         # The most frequent in the first line; a comma where there is none of them.
         delimiter = max(DELIMITERS, key=head.count)
@@ -86,7 +90,7 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(
-            f"{path} must be a CSV file in UTF-8. It cannot be read: {error}."
+            f"{path} must be a CSV file in UTF-8. It cannot be read: {reason_of(error)}."
         ) from None
     header = None
     if rows and not any(map(_is_number, rows[0][1])):

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import optional_positive_int, parameter_error
+from vinets.checks import optional_positive_int, parameter_error, reason_of
 from vinets.models.guard import Building, TooManyTensors, offline
 from vinets.models.libraries.base import LIBRARIES, Library, Normalisation, libraries
 
@@ -171,10 +171,9 @@ def _built(record: ModelRecord) -> nn.Module:
     except ModuleNotFoundError:
         raise  # it says what to install
     except Exception as error:
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ValueError(
             f"The network {record['name']!r} of {record['library']} could not be built with "
-            f"the options {', '.join(record['options']) or '(none)'}: {reason}."
+            f"the options {', '.join(record['options']) or '(none)'}: {reason_of(error)}."
         ) from error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import format_bytes
+from vinets.checks import format_bytes, reason_of
 from vinets.files import read_json, write_json
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
@@ -143,7 +143,7 @@ def _head(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Head:
 
 
 def _not_described(folder: Path, error: Exception) -> ValueError:
-    reason = f"no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+    reason = reason_of(f"no {error}" if isinstance(error, KeyError) else error)
     return ValueError(
         f"{folder / CONFIG} does not describe a network that this release can make: {reason}."
     )

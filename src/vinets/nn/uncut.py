@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from vinets.checks import reason_of
 from vinets.data.images import Preprocessing
 from vinets.files import check_inside, write_json
 from vinets.models import load_weights, rebuild, save_weights
@@ -62,7 +63,7 @@ def read_uncut(folder: Path) -> UncutNetwork:
         raise  # it says what to do
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
-            f"{path} does not describe a network that this release can make: {error}"
+            f"{path} does not describe a network that this release can make: {reason_of(error)}."
         ) from None
     load_weights(model, folder / WEIGHTS)
     told = values.get("training")

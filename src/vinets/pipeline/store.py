@@ -126,8 +126,8 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     names: list[str] = []
     for key in sorted(theirs.keys() | ours.keys()):
         a, b = theirs.get(key), ours.get(key)
-        if isinstance(a, dict) or isinstance(b, dict):
-            names += _differences(a or {}, b or {})
+        if isinstance(a, dict | None) and isinstance(b, dict | None) and a != b:
+            names += _differences(a or {}, b or {}) or [key]
         elif a != b:
             names.append(key)
     return names
