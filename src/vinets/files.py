@@ -54,7 +54,10 @@ def read_bytes(path: str | Path, most: int, *, inside: str | Path | None = None)
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise ValueError(f"{path} must have at most {most:,} bytes. It has {size:,}.")
-        return file.read(most)  # it may have grown since
+        try:
+            return file.read(most)  # it may have grown since
+        except OSError as error:  # of files of the system that look like others
+            raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def read_json(path: str | Path, *, inside: str | Path | None = None) -> Any:

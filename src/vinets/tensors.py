@@ -70,7 +70,7 @@ def read_header(path: str | Path, *, inside: str | Path | None = None) -> Header
                 raise ValueError("its header is longer than the file, or than headers are")
             values = parse_json(file.read(length).decode("utf-8"))
         return _checked(values, size - 8 - length)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise _unreadable(path, error) from None
 
 
