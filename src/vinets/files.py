@@ -131,7 +131,9 @@ def written_aside(path: str | Path) -> Iterator[Path]:
         _to_disk(aside)
         os.replace(aside, target)
     except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+        # safetensors wraps what the system says: "...: I/O error: No space left (os error 28)"
+        told = str(error).rpartition("I/O error: ")[2].partition(" (os error")[0].rstrip(".")
+        reason = getattr(error, "strerror", None) or told
         raise OSError(
             f"{target} could not be written, and is as it was: {reason}. Make room, check the "
             "permissions, or choose another place."
