@@ -40,7 +40,7 @@ mutants: $(STAMP) ## Count how many small faults in the core the tests notice; g
 	$(BIN)/python -m benchmarks.mutants
 
 fuzz: $(STAMP) ## Give 100,000 damaged and hostile files to every reader
-	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --inputs 100000
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --inputs 100000 --libraries
 
 sbom: $(STAMP) ## List everything that is installed, as CycloneDX, in out/sbom.json
 	@test -x $(VENV)/sbom/bin/cyclonedx-py || { $(PYTHON) -m venv $(VENV)/sbom && \

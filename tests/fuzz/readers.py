@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import pickle
 import struct
 from collections.abc import Callable, Iterator
@@ -55,8 +56,8 @@ class Reader:
     share: float = 1.0  # of the inputs; slow readers get fewer
 
 
-def readers(top: Path) -> Iterator[Reader]:
-    """Write the good files below ``top``."""
+def readers(top: Path, libraries: bool = False) -> Iterator[Reader]:
+    """Write the good files below ``top``; records of other libraries, which are slow, if asked."""
     torch.manual_seed(0)
     yield from _ground(top)
     yield from _algebra(top)
@@ -64,6 +65,8 @@ def readers(top: Path) -> Iterator[Reader]:
     yield from _networks(top)
     yield from _trials(top)
     yield from _exported(top)
+    if libraries:
+        yield from _records(top)
 
 
 def _ground(top: Path) -> Iterator[Reader]:
@@ -200,9 +203,7 @@ def _networks(top: Path) -> Iterator[Reader]:
         folder / "r.json", {"library": "vinets", "name": "resnet18", "options": {"inputs": 3}}
     )
     record = {"r.json": m.json_file}
-    yield Reader(
-        "record", folder, record, lambda f: sketch(read_json(f / "r.json"), 1 << 24), share=0.05
-    )
+    yield Reader("record", folder, record, _sketched, share=0.05)
     yield from _training(top)
 
 
@@ -266,12 +267,8 @@ def _trials(top: Path) -> Iterator[Reader]:
     folder = top / "claimed"
     Store(folder).reserve({"a": {"cut": "x"}}, {})
 
-    def claim(folder: Path) -> None:
-        before = (folder / "store.json").read_bytes()
-        Store(folder).reserve({"a": {"cut": "x"}}, {})
-        (folder / "store.json").write_bytes(before)
-
-    yield Reader("store", folder, {"store.json": m.json_file}, claim)
+    claimed = {"store.json": m.json_file}
+    yield Reader("store", folder, claimed, lambda f: Store(f).reserve({"a": {"cut": "x"}}, {}))
 
 
 def _exported(top: Path) -> Iterator[Reader]:
@@ -298,6 +295,33 @@ def _exported(top: Path) -> Iterator[Reader]:
     yield Reader(
         "onnx", folder, {"a.onnx": m.any_bytes}, lambda f: open_exported(f / "a.onnx"), share=0.3
     )
+
+
+def _records(top: Path) -> Iterator[Reader]:
+    """Networks of other packages, which are built from what a file says of them."""
+    bert = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    clip = {"vision_config": bert | {"model_type": "clip_vision_model"}, "text_config": bert}
+    known = {
+        "transformers": [
+            ("BertModel", {"config": bert}),
+            ("CLIPModel", {"config": {"vision_config": {"num_hidden_layers": 1}}}),
+            ("LlavaModel", {"config": clip}),
+        ],
+        "timm": [("vit_tiny_patch16_224", {"img_size": 32, "depth": 1, "global_pool": "avg"})],
+        "torchvision": [("squeezenet1_1", {"num_classes": 5})],
+    }
+    for library, networks in known.items():
+        if importlib.util.find_spec(library) is None:
+            continue
+        for name, options in networks:
+            folder = top / f"{library} {name}"
+            write_json(folder / "r.json", {"library": library, "name": name, "options": options})
+            record = {"r.json": m.json_file}
+            yield Reader(f"record of {library} {name}", folder, record, _sketched, share=0.1)
+
+
+def _sketched(folder: Path) -> None:
+    sketch(read_json(folder / "r.json"), 1 << 24)
 
 
 def damage(reader: Reader, rng: Random) -> tuple[str, bytes | None]:

@@ -173,7 +173,8 @@ def _built(record: ModelRecord) -> nn.Module:
     except Exception as error:
         raise ValueError(
             f"The network {record['name']!r} of {record['library']} could not be built with "
-            f"the options {', '.join(record['options']) or '(none)'}: {reason_of(error)}."
+            f"the options {reason_of(', '.join(record['options']) or '(none)')}: "
+            f"{reason_of(error)}."
         ) from error
 
 

@@ -17,6 +17,8 @@ from torch import nn
 from vinets.checks import parameter_error
 from vinets.registry import Registry
 
+LONGEST = 100  # letters of a name in a record
+
 Options: TypeAlias = dict[str, Any]
 """Arguments of a network by name: plain JSON values where they come from a record."""
 
@@ -47,7 +49,7 @@ class Library(ABC):
 
     def check(self, name: str) -> None:
         """Raise for a name, perhaps of a file that nobody vouches for, that cannot be meant."""
-        if not name.replace("_", "").replace(".", "").isalnum():
+        if len(name) > LONGEST or not name.replace("_", "").replace(".", "").isalnum():
             raise parameter_error(
                 "rebuild",
                 "source",
@@ -124,7 +126,7 @@ def listed_only(library: Library, options: Options, known: Collection[str]) -> O
                 "source",
                 f"a record with options that {library.name} is known to shape networks by, made of "
                 "numbers and words",
-                key,
+                reprlib.repr(key),
             )
     return options
 
