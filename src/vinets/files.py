@@ -128,7 +128,7 @@ def written_aside(path: str | Path) -> Iterator[Path]:
             raise OSError("a folder of that name is in the way")
         aside.unlink(missing_ok=True)  # of a call that was killed; or a link to elsewhere
         yield aside
-        _to_disk(aside)
+        _to_disk(aside, os.O_RDWR)
         os.replace(aside, target)
     except (OSError, SafetensorError) as error:
         # safetensors wraps what the system says: "...: I/O error: No space left (os error 28)"
@@ -142,11 +142,11 @@ def written_aside(path: str | Path) -> Iterator[Path]:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
     with suppress(OSError):  # not every system can do that; the file itself is there
-        _to_disk(target.parent)
+        _to_disk(target.parent, os.O_RDONLY)
 
 
-def _to_disk(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
+def _to_disk(path: Path, how: int) -> None:
+    opened = os.open(path, how)
     try:
         os.fsync(opened)
     finally:
