@@ -236,9 +236,8 @@ def _sheet_labels(folder: Path, part: str) -> Tensor:
     """Labels (N,) of ``part``. Of several columns, from coarse to fine, the last one counts."""
     path = folder / f"{part}_labels.npy"
     labels = read_array(path)
-    return as_labels(
-        f"cifar ({path})", labels[:, -1] if labels.ndim == 2 and labels.size else labels
-    )
+    columns = labels.ndim == 2 and labels.shape[1] > 0
+    return as_labels(f"cifar ({path})", labels[:, -1] if columns else labels)
 
 
 def _read_sheet(path: Path) -> Any:
