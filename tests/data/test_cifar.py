@@ -180,7 +180,7 @@ def test_damaged_sheets_are_refused(tmp_path):
     ):
         cifar(folder)
     np.save(folder / "train_labels.npy", np.zeros((25, 0), np.uint8))
-    with pytest.raises(ValueError, match=r"Got shape \(25, 0\)"):
+    with pytest.raises(ValueError, match=r"Got 'shape \(25, 0\)'"):
         cifar(folder)
     (folder / "train_labels.npy").unlink()
     with pytest.raises(FileNotFoundError, match=r"train_labels.npy does not exist"):
