@@ -172,7 +172,7 @@ def judge(reader: Reader) -> tuple[bool, str]:
         text = str(error)
         if isinstance(error, OSError) and error.filename is not None:
             return True, ""  # the system says which file and why
-        sound = text.strip().endswith((".", ")")) and "\n" not in text and len(text) < 1500
+        sound = text.strip().endswith((".", "?")) and "\n" not in text and len(text) < 1500
         return True, "" if sound else f"{type(error).__name__} without a sentence: {text[:300]!r}"
     except BaseException as error:
         last = traceback.extract_tb(sys.exc_info()[2])[-1]

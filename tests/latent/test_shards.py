@@ -151,3 +151,11 @@ def test_latents_of_another_shape_are_not_appended(directory):
     assert torch.equal(read_labels(directory, read_manifest(directory, "net")), LABELS)
     with pytest.raises(ValueError, match=r"float32 of shape \(2,\)\. Got float32 of shape \(3,\)"):
         append_latents(directory, "net", [(torch.zeros(1, 3), LABELS[:1])], SHARD)
+
+
+def test_a_complete_store_without_shards_is_refused(tmp_path):
+    manifest = {"format": "vinets.latents", "fingerprint": "net", "shape": [2], "counts": []}
+    manifest |= {"dtype": "float32", "complete": True}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="no complete latents"):
+        LatentStore.open(tmp_path)

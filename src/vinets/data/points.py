@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ def _number(path: Path, line: int, row: list[str], column: int, titles: list[str
     value = float(cell) if _is_number(cell) else math.nan
     if math.isfinite(value):
         return value
-    got = repr(cell) if cell else "nothing"
+    got = reprlib.repr(cell) if cell else "nothing"
     raise ValueError(
         f"{path} must hold finite numbers. Row {line}, column {column + 1} ({titles[column]}) has "
         f"{got}. Drop or fill such rows, or name the column as the label, if it holds classes."
