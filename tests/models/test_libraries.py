@@ -253,7 +253,8 @@ def test_a_subclass_of_a_transformers_class_is_custom(transformers):
         ("timm", "convnext_atto", {"no_such": 1}, "that timm is known to shape networks by"),
         ("timm", "convnext_atto", {"act_layer": "local-dir:/x"}, "made of numbers and words"),
         ("timm", "convnext_atto", {"model_cls": "x"}, "that timm is known to shape networks by"),
-        ("timm", "convnext_atto", {"depths": [1, 1, 1, 10**8]}, "far more memory"),
+        ("timm", "convnext_atto", {"depths": [1, 1, 1, 10**8]}, "of at most 10000"),
+        ("timm", "vit_tiny_patch16_224", {"depth": 2**30}, "of at most 10000"),
         ("torchvision", "squeezenet1_1", {"version": "x"}, "that torchvision is known to shape"),
         ("torchvision", "fasterrcnn_resnet50_fpn", {}, "torchvision has no network of that name"),
         ("torchvision", "_api", {}, "torchvision has no network of that name"),
@@ -303,7 +304,7 @@ def test_records_reach_registries_only(request, library, name, options, message)
     request.getfixturevalue(library)
     with pytest.raises(ValueError, match=message) as caught:
         sketch({"library": library, "name": name, "options": options}, 1 << 20)
-    assert "network" in str(caught.value) and "asked for" not in str(caught.value)
+    assert "asked for" not in str(caught.value)
 
 
 def test_a_config_cannot_rename_what_is_refused(transformers):
@@ -372,6 +373,6 @@ def test_a_record_cannot_take_more_than_its_room():
 
 
 def test_a_record_cannot_ask_for_layers_without_end(transformers):
-    deep = {"config": {**BERT, "num_hidden_layers": 10**9}}
+    deep = {"config": {**BERT, "num_hidden_layers": 10_000}}
     with pytest.raises(ValueError, match="more than 20,000 tensors"):
         sketch({"library": "transformers", "name": "BertModel", "options": deep}, 1 << 40)

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from vinets.checks import reason_of
 from vinets.tensors import as_note, facts_of, read_file, write_file
 
 VERSION = 1
@@ -29,12 +30,11 @@ def read_tensors(
     """
     tensors, notes = read_file(path, inside=inside)
     if notes.get("format") != f"vinets.{kind}":
-        found = notes.get("format", "no format mark")
+        found = reason_of(notes.get("format", "no format mark"))
         raise ValueError(f"{path} must hold vinets.{kind}. Got {found!r} instead.")
     if notes.get("version") != str(VERSION):
-        raise ValueError(
-            f"{path} has version {notes.get('version')!r}; this release reads version {VERSION}."
-        )
+        found = reason_of(repr(notes.get("version")))
+        raise ValueError(f"{path} has version {found}; this release reads version {VERSION}.")
     facts = facts_of(notes, "facts")
     if facts is None:
         raise ValueError(f"{path} has no readable description of its contents.")

@@ -112,7 +112,7 @@ def _column(path: Path, label: str, header: list[str] | None, width: int) -> int
         return header.index(label)
     if label.isdecimal() and int(label) < width:
         return int(label)
-    named = f"one of {', '.join(header)}, or " if header else ""
+    named = f"one of {reason_of(', '.join(header))}, or " if header else ""
     raise ValueError(
         f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
         f"Got {label!r} instead."

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import difflib
 import json
+import re
 import reprlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ ModelRecord: TypeAlias = dict[str, Any]
 """The keys library, name and options; plain JSON values."""
 
 DEEPEST = 20  # nesting of options
+MOST_LAYERS = 10_000  # of a network
 COUNTS, MOST_CLASSES = ("num_classes", "num_labels", "classes"), 2**20
 
 # Options that name weights, files or code to fetch. They shape no network: records go without.
@@ -244,6 +246,11 @@ def _checked_record(source: Any) -> ModelRecord:
         if _fetches(key) and value:
             accepted = "a record without options that fetch weights or code"
             raise parameter_error("rebuild", "source", accepted, key)
+        several = value if isinstance(value, list) else [value]
+        deep = any(isinstance(one, int) and one > MOST_LAYERS for one in several)
+        if deep and re.search("layer|depth|block", key):  # libraries make lists of that length
+            accepted = f"a record with {reprlib.repr(key)} of at most {MOST_LAYERS}"
+            raise parameter_error("rebuild", "source", accepted, reprlib.repr(value))
         if key in COUNTS and isinstance(value, int) and value > MOST_CLASSES:
             raise parameter_error("rebuild", "source", f"a record with {key} below 2**20", value)
     return {"library": library, "name": name, "options": made_by.known_options(name, kept)}

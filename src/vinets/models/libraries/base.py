@@ -117,7 +117,7 @@ def listed_only(library: Library, options: Options, known: Collection[str]) -> O
             return all(map(plain, value))
         if isinstance(value, str):
             return bool(re.fullmatch(r"\w{0,40}", value))  # no address and no path
-        return not isinstance(value, dict)
+        return not isinstance(value, dict) and not (isinstance(value, int) and value > 2**20)
 
     for key, value in options.items():
         if key not in known or not plain(value):
