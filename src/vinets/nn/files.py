@@ -27,7 +27,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # what malformed descriptions make of well-meant code
 UNREADABLE = (
     *(KeyError, IndexError, TypeError, ValueError, AttributeError),
-    *(RuntimeError, OverflowError, MemoryError),
+    *(RuntimeError, ArithmeticError, MemoryError),
 )
 
 

@@ -61,7 +61,14 @@ def read_uncut(folder: Path) -> UncutNetwork:
         model = rebuild(source, room)
     except UnnamedFile:
         raise  # it says what to do
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        ArithmeticError,
+    ) as error:
         raise ValueError(
             f"{path} does not describe a network that this release can make: {reason_of(error)}."
         ) from None
