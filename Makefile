@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint browser bench mutants docs clean
+.PHONY: help demo test lint browser bench mutants fuzz sbom docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +21,8 @@ demo: $(STAMP) ## Train a network on digits and find a small one that does as we
 test: lint browser ## Check style, types and layers, then run every test and doctest
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
-lint: $(STAMP) ## Check style, types and layers only
+lint: $(STAMP) ## Check style, types, layers and what is installed only
+	$(BIN)/python -m pip check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -39,6 +40,15 @@ bench: $(STAMP) ## Run all benchmarks: ratios, measured side by side
 
 mutants: $(STAMP) ## Count how many small faults in the core the tests notice; goes on where it stopped
 	$(BIN)/python -m benchmarks.mutants
+
+fuzz: $(STAMP) ## Give 100,000 damaged and hostile files to every reader
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --inputs 100000 --libraries
+
+sbom: $(STAMP) ## List everything that is installed, as CycloneDX, in out/sbom.json
+	@test -x $(VENV)/sbom/bin/cyclonedx-py || { $(PYTHON) -m venv $(VENV)/sbom && \
+		$(VENV)/sbom/bin/python -m pip install --quiet -c constraints.txt cyclonedx-bom; }
+	@mkdir -p out
+	$(VENV)/sbom/bin/cyclonedx-py environment $(BIN)/python --output-format JSON --output-file out/sbom.json
 
 docs: $(STAMP) ## Build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

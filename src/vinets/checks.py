@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
+LONGEST = 300  # letters of a value in a message
+
 
 def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str = "") -> ValueError:
     """Build the error for a parameter outside its domain.
@@ -20,8 +22,11 @@ def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str 
     The 'tau' parameter of OAVI must be a float in [2, inf). Got 1.0 instead.
     """
     tail = f" {remedy}" if remedy else ""
+    shown = repr(got)
+    if len(shown) > LONGEST:  # it may be a whole file
+        shown = f"{shown[:LONGEST]}..."
     return ValueError(
-        f"The '{name}' parameter of {owner} must be {accepted}. Got {got!r} instead.{tail}"
+        f"The '{name}' parameter of {owner} must be {accepted}. Got {shown} instead.{tail}"
     )
 
 
@@ -78,3 +83,15 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} GiB"
+
+
+def reason_of(error: BaseException | str, most: int = 200) -> str:
+    r"""What an error says, to stand inside of a sentence: one line of bounded length, no stop.
+
+    Examples
+    --------
+    >>> reason_of(ValueError("too\n  large."))
+    'too large'
+    """
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= most else f"{text[:most]}..."

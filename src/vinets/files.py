@@ -1,4 +1,8 @@
-"""Files that are written whole or not at all, and names for them."""
+"""Files: read only if they can be meant, written whole or not at all, and names for them.
+
+Whatever is read may come from anybody. Only regular files are opened, so that no pipe and no device
+holds a program up or fills its memory, and what they may hold has bounds.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,155 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from safetensors import SafetensorError
+
+MOST_JSON = 16 << 20  # bytes of a JSON file
+DEEPEST = 64  # lists and objects inside each other
+LARGEST = 2**63  # whole numbers stay below it, in both directions: what tensors can hold
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def open_regular(path: str | Path, *, inside: str | Path | None = None) -> BinaryIO:
+    """Open a regular file to be read; pipes, devices and folders are refused.
+
+    Where a file has to lie ``inside`` a folder, a link that leads out of it is refused, too.
+    """
+    check_inside(path, inside)
+    # without O_NONBLOCK, opening a pipe would wait for somebody to write into it
+    opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise ValueError(f"{path} must be a regular file. It is a folder, a pipe or a device.")
+    return os.fdopen(opened, "rb")
+
+
+def check_inside(path: str | Path, folder: str | Path | None) -> None:
+    """Raise for a link that leads out of the folder that a file belongs to."""
+    if folder is not None and not Path(path).resolve().is_relative_to(Path(folder).resolve()):
+        raise ValueError(
+            f"{path} is a link out of {folder}, which is not followed. Put the file itself there."
+        )
+
+
+def read_bytes(path: str | Path, most: int, *, inside: str | Path | None = None) -> bytes:
+    """The bytes of a regular file; more than ``most`` are refused before they are read."""
+    with open_regular(path, inside=inside) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise ValueError(f"{path} must have at most {most:,} bytes. It has {size:,}.")
+        try:
+            return file.read(most)  # it may have grown since
+        except OSError as error:  # of files of the system that look like others
+            raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def read_json(path: str | Path, *, inside: str | Path | None = None) -> Any:
+    """The values in a JSON file; what is none is refused in one sentence."""
+    content = read_bytes(path, MOST_JSON, inside=inside)
+    try:
+        return parse_json(content.decode("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not readable JSON: {error}.") from None
+
+
+def parse_json(text: str) -> Any:
+    """The values in a JSON text that perhaps nobody vouches for; ValueError says what is wrong.
+
+    Names stand once in an object, whole numbers have 64 bits, and the depth is bounded.
+
+    Examples
+    --------
+    >>> parse_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ValueError: the name 'a' stands twice in an object
+    """
+    if len(text) > MOST_JSON:
+        raise ValueError(f"it has more than {MOST_JSON:,} characters")
+    try:
+        values = json.loads(text, object_pairs_hook=_object, parse_int=_whole)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {DEEPEST} deep") from None
+    level = [values]
+    for _ in range(DEEPEST):
+        containers = [one for one in level if isinstance(one, dict | list)]
+        if not containers:
+            return values
+        level = [v for one in containers for v in (one.values() if isinstance(one, dict) else one)]
+    raise ValueError(f"it is nested more than {DEEPEST} deep")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"the name {twice[:40]!r} stands twice in an object")
+    return found
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 20 or not -LARGEST <= int(digits) < LARGEST:
+        raise ValueError(f"the whole number {digits[:20]}... has more than 64 bits")
+    return int(digits)
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def written_aside(path: str | Path) -> Iterator[Path]:
+    """A path to write to, which takes the place of ``path`` when all went well.
+
+    A reader sees the old file or the new one, never a part, even if the power fails. Where it
+    cannot be written, the old one is left as it was and the error is one sentence.
+    """
+    target = Path(path)
+    aside = target.with_name(f".{target.name}")  # beside it: only there a rename is atomic
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            raise OSError("a folder of that name is in the way")
+        aside.unlink(missing_ok=True)  # of a call that was killed; or a link to elsewhere
+        yield aside
+        _to_disk(aside, os.O_RDWR)
+        os.replace(aside, target)
+    except (OSError, SafetensorError) as error:
+        # safetensors wraps what the system says: "...: I/O error: No space left (os error 28)"
+        told = str(error).rpartition("I/O error: ")[2].partition(" (os error")[0].rstrip(".")
+        reason = getattr(error, "strerror", None) or told
+        raise OSError(
+            f"{target} could not be written, and is as it was: {reason}. Make room, check the "
+            "permissions, or choose another place."
+        ) from None
+    finally:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+    with suppress(OSError):  # not every system can do that; the file itself is there
+        _to_disk(target.parent, os.O_RDONLY)
+
+
+def _to_disk(path: Path, how: int) -> None:
+    opened = os.open(path, how)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def write_text(path: str | Path, text: str) -> Path:
     """Write a file so that a reader sees the old one or the new one, never a part."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}")  # beside it: only there a rename is atomic
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, target)
-    return target
+    with written_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+    return Path(path)
 
 
 def write_json(path: str | Path, values: Any) -> Path:
@@ -27,12 +166,7 @@ def write_json(path: str | Path, values: Any) -> Path:
     return write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: str | Path) -> Any:
-    """The values in a JSON file; what is none is refused in one sentence."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not readable JSON: {error}.") from None
+# --- names ------------------------------------------------------------------------------------
 
 
 def slugs(names: Iterable[str]) -> dict[str, str]:

@@ -151,7 +151,8 @@ def _of_dataclass(kind: Any, values: Any, where: str) -> Any:
     for name in values:
         if name not in fields:
             place = f"{where}: " if where else ""
-            raise ValueError(f"{place}'{name}' is not known here.{nearest(name, fields)}")
+            shown = name if len(name) <= 80 else f"{name[:77]}..."
+            raise ValueError(f"{place}'{shown}' is not known here.{nearest(name, fields)}")
     hints = _hints(kind)
     given = {name: _converted(hints[name], v, _inside(where, name)) for name, v in values.items()}
     required = (dataclasses.MISSING, dataclasses.MISSING)

@@ -151,3 +151,26 @@ def test_files_of_another_kind_are_refused(tmp_path):
         PolynomialSet.load(tmp_path / "c")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         PolynomialSet.load(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64])
+def test_coefficients_that_are_no_floats_are_refused(tmp_path, dtype):
+    from vinets.algebra.storage import write_tensors
+
+    whole = {"tail": torch.zeros(1, 1, dtype=dtype), "lead": torch.zeros(1, dtype=dtype)}
+    none = torch.zeros(0, 0).long()
+    whole |= {"terms.0": torch.zeros(1, 0).long(), "leading.0": none}
+    whole["leading.1"] = torch.tensor([[1]])
+    write_tensors(tmp_path / "c", "polynomials", whole, {"n_variables": 2})
+    with pytest.raises(ValueError, match="floating coefficients of one dtype"):
+        PolynomialSet.load(tmp_path / "c")
+
+
+def test_a_number_of_variables_takes_no_memory(tmp_path):
+    from vinets.algebra.storage import write_tensors
+
+    tensors = {"tail": torch.zeros(0, 1), "lead": torch.zeros(0)}
+    tensors |= {"terms.0": torch.zeros(1, 0).long(), "leading.0": torch.zeros(0, 0).long()}
+    write_tensors(tmp_path / "c", "polynomials", tensors, {"n_variables": 2**40})
+    with pytest.raises(ValueError, match="1 to 1,048,576 variables"):
+        PolynomialSet.load(tmp_path / "c")

@@ -179,6 +179,9 @@ def test_damaged_sheets_are_refused(tmp_path):
         ValueError, match=r"train_labels.npy must hold one label for each of the 50"
     ):
         cifar(folder)
+    np.save(folder / "train_labels.npy", np.zeros((25, 0), np.uint8))
+    with pytest.raises(ValueError, match=r"Got 'shape \(25, 0\)'"):
+        cifar(folder)
     (folder / "train_labels.npy").unlink()
     with pytest.raises(FileNotFoundError, match=r"train_labels.npy does not exist"):
         load_data(folder)

@@ -82,22 +82,53 @@ def test_whatever_such_files_do_not_need_is_refused(tmp_path, payload):
         read(tmp_path, pickle.dumps({"data": payload}, protocol=2))
 
 
-@pytest.mark.parametrize("name", list(pickles.STAND_INS))
+@pytest.mark.parametrize("name", list(pickles.NAMES))
 def test_no_pickle_can_change_the_reader(tmp_path, name):
-    stand_in = pickles.STAND_INS[name]
-    before = dict(vars(stand_in))
+    before = dict(vars(pickles.NAMES[name]))
     module, attribute = (part.encode() for part in name)
-    # GLOBAL, then BUILD with (None, {"__setstate__": 1}): sets attributes of what was named.
-    setting = b"c" + module + b"\n" + attribute + b"\n(N}U\x0c__setstate__K\x01st" + b"b."
+    # GLOBAL, then BUILD with (None, {"text": 1}): sets attributes of what was named.
+    setting = b"c" + module + b"\n" + attribute + b"\n(N}U\x04textK\x01st" + b"b."
     pickletools.dis(setting, out=io.StringIO())  # it is a well-formed pickle
     with pytest.raises(ValueError, match="batch must"):
         read(tmp_path, setting)
-    assert dict(vars(stand_in)) == before
+    assert dict(vars(pickles.NAMES[name])) == before
+
+
+def test_a_shape_may_stand_in_two_places(tmp_path):
+    assert read(tmp_path, b"}U\x01aK\x02K\x03\x86q\x00h\x00\x86s.") == {"a": ((2, 3), (2, 3))}
 
 
 def test_a_small_pickle_cannot_take_all_memory(tmp_path):
-    with pytest.raises(ValueError, match="excessive amount of memory"):
-        read(tmp_path, b"}r\xff\xff\xff\xff.")  # LONG_BINPUT at position 2**32 - 1
+    assert read(tmp_path, b"}r\xff\xff\xff\xff.") == {}  # LONG_BINPUT at position 2**32 - 1
+    again = b"h\x00h\x01h\x02\x86R"  # encode(text, "latin1"), the text being large
+    begin = b"c_codecs\nencode\nq\x00X" + (1 << 20).to_bytes(4, "little") + b"x" * (1 << 20)
+    content = begin + b"q\x01U\x06latin1q\x02]" + again * 1000 + b"."
+    with pytest.raises(ValueError, match="more bytes than it has"):
+        read(tmp_path, content)
+
+
+def doubled(begin: bytes, double: bytes, times: int) -> bytes:
+    """A value that stands twice in the next one, and so on: 2**times long when written out."""
+    return begin + b"".join(b"q" + bytes([i]) + b"h" + bytes([i]) + double for i in range(times))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"}" + doubled(b"K\x01", b"\x86", 60) + b"K\x01s.", "two places"),  # a key, to be hashed
+        (b"}U\x01a" + doubled(b"]", b"\x86", 60) + b"s.", "two places"),
+        (b"}U\x01a" + b")" + b"\x85" * 500_000 + b"s.", "nested more than 8 deep"),
+        (b"}U\x01a" + b"]" * 500_000 + b"a" * 500_000 + b"s.", "nested more than 8 deep"),
+        (b"}U\x01a" + doubled(b"(" + b"K\x01" * 5 + b"t", b"\x86", 1) + b"s.", "two places"),
+        (b"}K\x01K\x02s.", "names that are no texts"),
+        (b"}U\x01a\x8a\x09" + b"\x7f" * 9 + b"s.", "64 bits"),
+        (b"}U\x01acnumpy\nndarray\ns.", "names among its values"),
+        (b"}U\x01acnumpy\ndtype\n" + b"]" * 9 + b"a" * 8 + b"\x85Rs.", "more than 8 deep"),
+    ],
+)
+def test_pickles_that_would_take_years_are_refused_at_once(tmp_path, content, said):
+    with pytest.raises(ValueError, match=said):
+        read(tmp_path, content)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x02}", b"\x80\x02K\x01.", b"\x80\xff."])

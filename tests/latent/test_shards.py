@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from vinets.algebra.storage import write_tensors
@@ -54,8 +53,8 @@ def test_nothing_counts_before_the_manifest_says_so(tmp_path):
 
 
 def test_a_failed_write_leaves_the_shards_before_it(tmp_path):
-    (tmp_path / "latents-00001.partial").mkdir()  # in the way
-    with pytest.raises((OSError, SafetensorError)):
+    (tmp_path / ".latents-00001.safetensors").mkdir()  # in the way
+    with pytest.raises(OSError, match="could not be written"):
         append_latents(tmp_path, "net", [(VALUES[:8], LABELS[:8])], SHARD)
     manifest = read_manifest(tmp_path)
     assert manifest.counts == (4,)
@@ -152,3 +151,11 @@ def test_latents_of_another_shape_are_not_appended(directory):
     assert torch.equal(read_labels(directory, read_manifest(directory, "net")), LABELS)
     with pytest.raises(ValueError, match=r"float32 of shape \(2,\)\. Got float32 of shape \(3,\)"):
         append_latents(directory, "net", [(torch.zeros(1, 3), LABELS[:1])], SHARD)
+
+
+def test_a_complete_store_without_shards_is_refused(tmp_path):
+    manifest = {"format": "vinets.latents", "fingerprint": "net", "shape": [2], "counts": []}
+    manifest |= {"dtype": "float32", "complete": True}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="no complete latents"):
+        LatentStore.open(tmp_path)

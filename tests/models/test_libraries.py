@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import socket
 
 import pytest
@@ -20,9 +21,11 @@ from vinets.models import (
     spec_of,
 )
 from vinets.models import source_of as record_of
+from vinets.models.guard import bytes_of
 from vinets.models.libraries.timm import import_timm
 from vinets.models.libraries.torchvision import import_torchvision
 from vinets.models.libraries.transformers import import_transformers
+from vinets.models.sources import sketch
 
 VIT = {
     "hidden_size": 16,
@@ -247,7 +250,12 @@ def test_a_subclass_of_a_transformers_class_is_custom(transformers):
     [
         ("timm", "vit_tiny_patch16_22", {}, "nearest names are vit_tiny_patch16_224"),
         ("timm", "os.system", {}, "timm has no network of that name"),
-        ("timm", "convnext_atto", {"no_such": 1}, "could not be built"),
+        ("timm", "convnext_atto", {"no_such": 1}, "that timm is known to shape networks by"),
+        ("timm", "convnext_atto", {"act_layer": "local-dir:/x"}, "made of numbers and words"),
+        ("timm", "convnext_atto", {"model_cls": "x"}, "that timm is known to shape networks by"),
+        ("timm", "convnext_atto", {"depths": [1, 1, 1, 10**8]}, "of at most 10000"),
+        ("timm", "vit_tiny_patch16_224", {"depth": 2**30}, "of at most 10000"),
+        ("torchvision", "squeezenet1_1", {"version": "x"}, "that torchvision is known to shape"),
         ("torchvision", "fasterrcnn_resnet50_fpn", {}, "torchvision has no network of that name"),
         ("torchvision", "_api", {}, "torchvision has no network of that name"),
         ("transformers", "pipeline", {}, "transformers has no network of that name"),
@@ -257,7 +265,27 @@ def test_a_subclass_of_a_transformers_class_is_custom(transformers):
         ("transformers", "utils.import_utils", {}, "transformers has no network of that name"),
         ("transformers", "BertModel", {"config": 3}, "config, which is a dict"),
         ("transformers", "BertModel", {"config": {"hidden_size": "x"}}, "could not be built"),
-        ("transformers", "DetrForObjectDetection", {"config": {}}, "another backbone"),
+        ("transformers", "DetrForObjectDetection", {"config": {}}, "another network"),
+        ("transformers", "LlavaModel", {"config": {}}, "another network"),
+        ("transformers", "BertModel", {"config": {"model_type": "timm_wrapper"}}, "use timm:NAME"),
+        ("transformers", "BertModel", {"config": {"model_type": "gemma3n_vision"}}, "not 'bert'"),
+        ("transformers", "CLIPModel", {"config": {"vision_config": "x"}}, "is no object"),
+        (
+            "transformers",
+            "CLIPModel",
+            {"config": {"vision_config": {"model_type": "gemma3n_vision", "architecture": "x"}}},
+            "not 'clip_vision_model'",
+        ),
+        (
+            "transformers",
+            "LlavaModel",
+            {
+                "config": {
+                    "vision_config": {"model_type": "gemma3n_vision", "architecture": "hf-hub:x/y"}
+                }
+            },
+            "another network",
+        ),
         (
             "transformers",
             "TimmWrapperModel",
@@ -275,5 +303,76 @@ def test_a_subclass_of_a_transformers_class_is_custom(transformers):
 def test_records_reach_registries_only(request, library, name, options, message):
     request.getfixturevalue(library)
     with pytest.raises(ValueError, match=message) as caught:
-        rebuild({"library": library, "name": name, "options": options})
-    assert "network" in str(caught.value) and "asked for" not in str(caught.value)
+        sketch({"library": library, "name": name, "options": options}, 1 << 20)
+    assert "asked for" not in str(caught.value)
+
+
+def test_a_config_cannot_rename_what_is_refused(transformers):
+    hostile = {**BERT, "attribute_map": {"zz": "_attn_implementation"}, "zz": "owner/kernel"}
+    model = rebuild(
+        {"library": "transformers", "name": "BertModel", "options": {"config": hostile}}
+    )
+    assert "zz" not in model.config.to_dict() and model.config.attribute_map == {}
+    assert model.config._attn_implementation in ("sdpa", "eager")
+
+
+def test_nothing_is_fetched_while_a_record_is_built(transformers, monkeypatch):
+    from huggingface_hub import constants
+
+    seen = []
+
+    class Watched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            seen.append((os.environ.get("HF_HUB_OFFLINE"), constants.HF_HUB_OFFLINE))
+
+    monkeypatch.setattr("vinets.models.sources._built", lambda record: Watched())
+    monkeypatch.setenv("TRANSFORMERS_OFFLINE", "0")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    before = constants.HF_HUB_OFFLINE
+    rebuild({"library": "vinets", "name": "digits_cnn", "options": {}})
+    assert seen == [("1", True)]
+    assert "HF_HUB_OFFLINE" not in os.environ and os.environ["TRANSFORMERS_OFFLINE"] == "0"
+    assert constants.HF_HUB_OFFLINE is before
+
+
+SKETCHED = [
+    ("vinets", "resnet18", {}),
+    ("vinets", "vit", {}),
+    ("timm", "vit_tiny_patch16_224", {"img_size": 32}),
+    ("timm", "mobilenetv3_small_050", {}),
+    ("timm", "swin_tiny_patch4_window7_224", {}),  # computes with large tensors
+    ("torchvision", "squeezenet1_1", {}),
+    ("transformers", "BertForMaskedLM", {"config": BERT}),
+    ("transformers", "ViTForImageClassification", {"config": VIT}),
+]
+
+
+@pytest.mark.parametrize(("library", "name", "options"), SKETCHED)
+def test_a_sketch_has_the_shapes_and_no_numbers(request, library, name, options):
+    if library != "vinets":
+        request.getfixturevalue(library)
+    source = {"library": library, "name": name, "options": options}
+    torch.manual_seed(0)
+    drawn = sketch(source, 1 << 30)
+    assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(0)))
+    real = rebuild(source)
+    assert bytes_of(drawn) == bytes_of(real)
+    shapes = {k: t.shape for k, t in real.state_dict().items()}
+    assert {k: t.shape for k, t in drawn.state_dict().items()} == shapes
+
+
+def test_a_record_cannot_take_more_than_its_room():
+    wide = {"blocks": [2, 2, 2, 2], "num_classes": 5, "channels": 1024, "maxpool": True}
+    source = {"library": "vinets", "name": "resnet", "options": wide}
+    assert bytes_of(sketch(source, 0)) > 1 << 30
+    with pytest.raises(ValueError, match="takes far more memory"):
+        rebuild(source, room=1 << 20)
+    with pytest.raises(ValueError, match="num_classes below"):
+        rebuild(source | {"options": wide | {"num_classes": 2**21}})
+
+
+def test_a_record_cannot_ask_for_layers_without_end(transformers):
+    deep = {"config": {**BERT, "num_hidden_layers": 10_000}}
+    with pytest.raises(ValueError, match="more than 20,000 tensors"):
+        sketch({"library": "transformers", "name": "BertModel", "options": deep}, 1 << 40)

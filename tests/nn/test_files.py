@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import copy
 import json
+import resource
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -297,3 +300,56 @@ def test_indices_of_blocks_are_checked(tmp_path, name):
     save_file(state, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="positions of the"):
         VINet.from_pretrained(tmp_path)
+
+
+@contextmanager
+def little_memory():
+    """The process may grow by a gigabyte, and no more."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 30), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+HUGE = 1 << 30
+HOSTILE = {
+    "rescale": lambda c: c["head"].update(rescale=[HUGE, 2]),
+    "classes": lambda c: c["head"].update(classes=HUGE),
+    "count": lambda c: c["head"]["polynomials"].update(count=HUGE),
+    "variables": lambda c: c["head"]["polynomials"].update(n_variables=HUGE),
+    "projection": lambda c: c["head"].update(projection=[HUGE, HUGE]),
+    "path": lambda c: c["head"].update(path=[HUGE, 2, HUGE, 2]),
+    "inputs": lambda c: c["record"]["inputs"][""].update(shape=[1, 1 << 16, 1 << 16]),
+    "tail": lambda c: c["record"]["source"]["options"].update(num_classes=1 << 20),
+    "width": lambda c: c["record"]["source"].update(
+        name="vit", options={"size": [8, 8], "width": HUGE, "num_classes": 10}
+    ),
+    "depth": lambda c: c["record"]["source"].update(
+        name="resnet",
+        options={"blocks": [HUGE] * 4, "num_classes": 10, "maxpool": False},
+    ),
+    "cut": lambda c: c["record"].update(cut="50%"),
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.parametrize("which", HOSTILE)
+def test_a_small_config_takes_no_memory_before_it_fits_the_weights(folder, which):
+    config = json.loads((folder / "config.json").read_text())
+    HOSTILE[which](config)
+    (folder / "config.json").write_text(json.dumps(config))
+    with little_memory(), pytest.raises(ValueError, match=r"^[^\n]+\.$") as caught:
+        VINet.from_pretrained(folder)
+    assert "allocate" not in str(caught.value) and "emory" not in str(caught.value).replace(
+        "takes far more memory", ""
+    )
+
+
+def test_weights_that_are_a_link_out_of_the_folder_are_not_followed(folder, tmp_path):
+    (folder / "model.safetensors").rename(tmp_path / "elsewhere")
+    (folder / "model.safetensors").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="is a link out of"):
+        VINet.from_pretrained(folder)

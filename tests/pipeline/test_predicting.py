@@ -52,3 +52,5 @@ def test_a_network_that_cannot_tell_is_refused(opened, files):
         predict_images(replace(opened, trained=False), files)
     with pytest.raises(ValueError, match="no preprocessing on record"):
         predict_images(replace(opened, preprocessing=None), files)
+    with pytest.raises(ValueError, match=r"for each of its 10 outputs\. It has 3 names"):
+        predict_images(replace(opened, classes=("a", "b", "c")), files, top=10, device="cpu")

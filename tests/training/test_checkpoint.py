@@ -146,3 +146,27 @@ def test_a_checkpoint_knows_the_frozen_networks(make, model, train, tmp_path, vi
     teacher.fc.bias.data[0] += 1e-3
     with pytest.raises(ValueError, match="another training: teacher differ"):
         fine_tune(make(), train, teacher=teacher, **options)
+
+
+@pytest.mark.parametrize("damage", ["best", "momentum", "run", "epoch"])
+def test_a_checkpoint_that_lacks_a_part_is_refused_and_changes_nothing(
+    make, train, tmp_path, damage
+):
+    options = OPTIONS | {"epochs": 1}
+    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, facts = read_tensors(path, "checkpoint")
+    if damage == "best":
+        tensors = {k: t for k, t in tensors.items() if not k.startswith("best.")}
+    elif damage == "momentum":
+        tensors["momentum.0"] = torch.zeros(1, 2, 3)
+    elif damage == "run":
+        facts["run"] = "x"
+    else:
+        facts["epochs"][0]["loss"] = "x"
+    write_tensors(path, "checkpoint", tensors, facts)
+    net = make()
+    before = {k: t.clone() for k, t in net.state_dict().items()}
+    with pytest.raises(ValueError, match="is damaged"):
+        fine_tune(net, train, directory=tmp_path, progress=None, **options)
+    assert all(torch.equal(before[k], t) for k, t in net.state_dict().items())

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays
 from vinets.algebra.storage import read_tensors, write_tensors
-from vinets.algebra.terms import Index, TermSet, locate_rows
+from vinets.algebra.terms import MOST_VARIABLES, Index, TermSet, locate_rows
 from vinets.checks import rows_within
 
 if TYPE_CHECKING:
@@ -164,9 +164,12 @@ class CompositionSet:
         """Read what :meth:`save` wrote; other files are refused."""
         tensors, facts = read_tensors(path, "compositions")
         n, count = facts.get("n_variables"), facts.get("levels")
-        rows = [[f"{t}.{name}" for name in LEVEL_FIELDS] for t in range(int(count or 0))]
-        known = {name for row in rows for name in row}
-        if not isinstance(n, int) or not isinstance(count, int) or known != tensors.keys():
+        if not isinstance(n, int) or not isinstance(count, int):
+            raise ValueError(f"{path} is not a complete set of compositions.")
+        if not 1 <= n <= MOST_VARIABLES or not 0 <= count <= len(tensors):
+            raise ValueError(f"{path} is not a complete set of compositions.")
+        rows = [[f"{t}.{name}" for name in LEVEL_FIELDS] for t in range(count)]
+        if {name for row in rows for name in row} != tensors.keys():
             raise ValueError(f"{path} is not a complete set of compositions.")
         levels = tuple(CompositionLevel(*(tensors[name] for name in row)) for row in rows)
         if not _consistent(n, levels):
@@ -194,11 +197,14 @@ def _consistent(n_variables: int, levels: tuple[CompositionLevel, ...]) -> bool:
             and level.left.shape == level.right.shape
             and level.keep.ndim == level.vanish.ndim == 2
             and len(level.keep) == len(level.vanish) == c
+            and all(t.is_floating_point() for t in (level.projection, level.keep, level.vanish))
+            and level.left.dtype == level.right.dtype == torch.int64
+            and level.right.ndim == 1
         )
         if not shapes_fit:
             return False
         for index, bound in ((level.left, newest), (level.right, linear)):
-            if index.is_floating_point() or bool(((index < 0) | (index >= bound)).any()):
+            if bool(((index < 0) | (index >= bound)).any()):
                 return False
         newest = level.keep.shape[1]
         linear = newest if t == 0 else linear

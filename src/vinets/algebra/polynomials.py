@@ -253,9 +253,15 @@ class PolynomialSet:
         n = facts.get("n_variables")
         if not isinstance(n, int) or n < 1 or not {"tail", "lead"} <= tensors.keys():
             raise ValueError(f"{path} is not a complete set of polynomials.")
-        terms = TermSet.from_tensors(n, "terms", tensors)
-        leading = TermSet.from_tensors(n, "leading", tensors)
-        return cls(terms, leading, tensors["tail"], tensors["lead"])
+        tail, lead = tensors["tail"], tensors["lead"]
+        if not tail.is_floating_point() or lead.dtype != tail.dtype:
+            raise ValueError(f"{path} must hold floating coefficients of one dtype.")
+        try:
+            terms = TermSet.from_tensors(n, "terms", tensors)
+            leading = TermSet.from_tensors(n, "leading", tensors)
+            return cls(terms, leading, tail, lead)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a complete set of polynomials: {error}") from None
 
     def __str__(self) -> str:
         if len(self) == 0:

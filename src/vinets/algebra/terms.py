@@ -19,6 +19,8 @@ from torch import Tensor
 
 Index = NDArray[np.int64]
 
+MOST_VARIABLES = 2**20  # in files; tables of this length are made of a single number
+
 
 @dataclass(frozen=True, eq=False)
 class TermSet:
@@ -120,11 +122,13 @@ class TermSet:
     @classmethod
     def from_tensors(cls, n_variables: int, prefix: str, tensors: dict[str, Tensor]) -> TermSet:
         """Rebuild from :meth:`tensors`, refusing anything that is not a set of terms."""
+        if not isinstance(n_variables, int) or not 1 <= n_variables <= MOST_VARIABLES:
+            raise ValueError(f"terms must have 1 to {MOST_VARIABLES:,} variables.")
         blocks: list[Index] = []
         while (block := tensors.get(f"{prefix}.{len(blocks)}")) is not None:
+            if block.dtype != torch.int64 or block.ndim != 2 or block.shape[1] != len(blocks):
+                raise ValueError(f"{prefix}.{len(blocks)} must be an int64 table of that width.")
             rows = block.numpy()
-            if rows.dtype != np.int64 or rows.ndim != 2:
-                raise ValueError(f"{prefix}.{len(blocks)} must be a two-dimensional int64 table.")
             outside = (rows < 0).any() or (rows >= n_variables).any()
             if outside or (np.diff(rows, axis=1) < 0).any():
                 raise ValueError(

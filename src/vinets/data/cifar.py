@@ -23,6 +23,7 @@ from vinets.data.interface import DataSplit
 from vinets.data.labels import Pair, as_labels
 from vinets.data.npy import read_array
 from vinets.data.pickles import read_pickle
+from vinets.files import read_bytes
 
 COLUMNS, ROWS, SIDE = 25, 40, 32
 PIXELS = 3 * SIDE * SIDE
@@ -34,6 +35,8 @@ CIFAR10_NAMES = (
     *("dog", "frog", "horse", "ship", "truck"),
 )
 CLASSES = {"cifar10": 10, "cifar100": 100}
+MOST_BYTES = 1 << 30  # of a file
+MOST_NAMES = 1 << 20  # bytes of a file with names of classes
 # CIFAR-100 has coarse and fine labels: in binary files they stand in front of an image in this
 # order, in pickles they have names of their own.
 LABEL_BYTES = {"cifar10": 1, "cifar100": 2}
@@ -138,13 +141,16 @@ def _class_names(path: Path, name: str) -> tuple[str, ...]:
         return CIFAR10_NAMES if count == 10 else tuple(map(str, range(count)))
     names: Any
     if path.suffix == ".txt":
-        names = path.read_text(encoding="utf-8", errors="replace").split()
+        names = read_bytes(path, MOST_NAMES).decode("utf-8", errors="replace").split()
     else:
         names = read_pickle(path).get(f"{LABEL_KEYS[name]}_names")
     if not isinstance(names, list) or len(names) != count:
-        got = len(names) if isinstance(names, list) else names
+        got = len(names) if isinstance(names, list) else type(names).__name__
         raise ValueError(f"{path} must hold {count} names of classes. Got {got} instead.")
-    return tuple(n.decode("latin1") if isinstance(n, bytes) else str(n) for n in names)
+    texts = tuple(n.decode("latin1") if isinstance(n, bytes) else n for n in names)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{path} must hold {count} names of classes. Some are no text.")
+    return texts
 
 
 # --- archives ---------------------------------------------------------------------------------
@@ -175,7 +181,7 @@ def _in_range(path: Path, pair: Pair, name: str) -> Pair:
 def _read_binary(path: Path, name: str) -> Pair:
     head = LABEL_BYTES[name]
     record, size = head + PIXELS, path.stat().st_size
-    if not size or size % record:
+    if not 0 < size <= MOST_BYTES or size % record:
         raise ValueError(
             f"{path} must have a positive multiple of {record:,} bytes, one record for each image. "
             f"Got {size:,} bytes instead. Download the archive again."
@@ -194,7 +200,10 @@ def _read_pickled(path: Path, name: str) -> Pair:
         )
     if key not in content:
         raise ValueError(f"{path} must hold '{key}'. Got {', '.join(content)} instead.")
-    labels = as_labels(f"cifar ({path})", content[key], count=len(data))
+    given = content[key]
+    if not isinstance(given, list) or not all(type(label) is int for label in given):
+        raise ValueError(f"{path} must hold '{key}', a list of integers 0..K-1.")
+    labels = as_labels(f"cifar ({path})", given, count=len(data))
     # A copy, for the array is a read-only view of the bytes in the pickle.
     return torch.from_numpy(data.copy()), labels
 
@@ -227,7 +236,8 @@ def _sheet_labels(folder: Path, part: str) -> Tensor:
     """Labels (N,) of ``part``. Of several columns, from coarse to fine, the last one counts."""
     path = folder / f"{part}_labels.npy"
     labels = read_array(path)
-    return as_labels(f"cifar ({path})", labels[:, -1] if labels.ndim == 2 else labels)
+    columns = labels.ndim == 2 and labels.shape[1] > 0
+    return as_labels(f"cifar ({path})", labels[:, -1] if columns else labels)
 
 
 def _read_sheet(path: Path) -> Any:

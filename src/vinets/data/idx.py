@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.checks import format_bytes
+from vinets.checks import format_bytes, reason_of
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
@@ -185,6 +185,6 @@ def _read(path: Path, header: _Header) -> Tensor:
 
 def _damaged(path: Path, reason: str) -> ValueError:
     return ValueError(
-        f"{path} must be a whole IDX file. It cannot be read: {reason.rstrip('.')}. "
+        f"{path} must be a whole IDX file. It cannot be read: {reason_of(reason)}. "
         "Download it again."
     )

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.checks import one_of, parameter_error
+from vinets.checks import one_of, parameter_error, reason_of
 from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device, Source
 from vinets.data.labels import Pair, as_labels, class_names, positive_int
 from vinets.plain import as_plain, from_plain
@@ -351,7 +351,9 @@ def _opened(path: str | Path) -> Iterator[Image]:
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
         raise ValueError(too_large) from None
     except Exception as error:  # Pillow's decoders raise all sorts for damaged files
-        raise ValueError(f"{path} must be a readable 8-bit image. Got: {error}.") from None
+        raise ValueError(
+            f"{path} must be a readable 8-bit image. Got: {reason_of(error)}."
+        ) from None
 
 
 def _pillow() -> ModuleType:

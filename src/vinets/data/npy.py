@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vinets.checks import reason_of
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit
@@ -112,5 +113,5 @@ def read_array(path: str | Path) -> NDArray[Any]:
         return np.array(mapped)
     except Exception as error:  # a damaged header raises all sorts
         raise ValueError(
-            f"{path} must be a .npy file of numbers. It cannot be read: {error}"
+            f"{path} must be a .npy file of numbers. It cannot be read: {reason_of(error)}."
         ) from None

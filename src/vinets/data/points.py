@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinets.checks import reason_of
 from vinets.data.npy import read_array
+from vinets.files import read_bytes
 
+MOST_BYTES = 1 << 30  # of a table
 DELIMITERS = (",", ";", "\t")
 
 
@@ -78,7 +82,8 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
-        text = path.read_text(encoding="utf-8-sig")  # spreadsheets begin a file with a mark
+        # spreadsheets begin a file with a mark
+        text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
         head = text.partition("\n")[0]
         # The most frequent in the first line; a comma where there is none of them.
         delimiter = max(DELIMITERS, key=head.count)
@@ -86,7 +91,7 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(
-            f"{path} must be a CSV file in UTF-8. It cannot be read: {error}."
+            f"{path} must be a CSV file in UTF-8. It cannot be read: {reason_of(error)}."
         ) from None
     header = None
     if rows and not any(map(_is_number, rows[0][1])):
@@ -107,7 +112,7 @@ def _column(path: Path, label: str, header: list[str] | None, width: int) -> int
         return header.index(label)
     if label.isdecimal() and int(label) < width:
         return int(label)
-    named = f"one of {', '.join(header)}, or " if header else ""
+    named = f"one of {reason_of(', '.join(header))}, or " if header else ""
     raise ValueError(
         f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
         f"Got {label!r} instead."
@@ -119,7 +124,7 @@ def _number(path: Path, line: int, row: list[str], column: int, titles: list[str
     value = float(cell) if _is_number(cell) else math.nan
     if math.isfinite(value):
         return value
-    got = repr(cell) if cell else "nothing"
+    got = reprlib.repr(cell) if cell else "nothing"
     raise ValueError(
         f"{path} must hold finite numbers. Row {line}, column {column + 1} ({titles[column]}) has "
         f"{got}. Drop or fill such rows, or name the column as the label, if it holds classes."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +70,7 @@ def _source(
         if label not in places:
             raise ValueError(
                 f"{lines.path} must have the labels of train.tsv ({len(places)} of them). Got "
-                f"{label!r} instead."
+                f"{reprlib.repr(label)} instead."
             )
         read = [numbers.get(word, 0) for word in words[:length]] or [0]
         rows.append((read * -(-length // len(read)))[:length])

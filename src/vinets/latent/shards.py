@@ -7,7 +7,6 @@ interrupted run leaves a readable directory. What the manifest does not count do
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -60,7 +59,7 @@ def read_manifest(directory: Path, fingerprint: str | None = None) -> Manifest |
             )
         return None
     try:
-        facts = read_json(path)
+        facts = read_json(path, inside=directory)
         # All keys have to be there, though the dataclass has defaults for some.
         known = {"format", *(field.name for field in fields(Manifest))}
         if not isinstance(facts, dict) or set(facts) != known or facts.pop("format") != FORMAT:
@@ -91,7 +90,7 @@ def _difference(theirs: str, ours: str | None) -> str:
 def read_shard(directory: Path, index: int, manifest: Manifest) -> Pair:
     """Values ``(b, *shape)`` and labels ``(b,)`` of a shard; mapped from disk, not read at once."""
     path = _shard_path(directory, index)
-    tensors, facts = read_tensors(path, "latents")
+    tensors, facts = read_tensors(path, "latents", inside=directory)
     values, labels = tensors.get("values"), tensors.get("labels")
     count = manifest.counts[index]
     if (
@@ -154,11 +153,8 @@ def _with_shard(directory: Path, manifest: Manifest, held: list[Pair]) -> Manife
     """Write one more shard, and declare it."""
     tensors = {"values": torch.cat([v for v, _ in held]), "labels": torch.cat([y for _, y in held])}
     index = len(manifest.counts)
-    path = _shard_path(directory, index)
-    temporary = path.with_suffix(".partial")
     facts = {"fingerprint": manifest.fingerprint, "index": index}
-    write_tensors(temporary, "latents", tensors, facts)
-    os.replace(temporary, path)
+    write_tensors(_shard_path(directory, index), "latents", tensors, facts)
     # Only now: an interruption before this line leaves a file that the next run overwrites.
     counts = (*manifest.counts, len(tensors["labels"]))
     return _declared(directory, replace(manifest, counts=counts))

@@ -66,7 +66,7 @@ class LatentStore:
         """The store in ``directory``, which :func:`vinets.latent.collect_latents` wrote."""
         folder = Path(directory)
         manifest = shards.read_manifest(folder)
-        if manifest is None or not manifest.complete:
+        if manifest is None or not manifest.complete or not manifest.counts:
             raise ValueError(f"{folder} holds no complete latents. Run collect_latents on it.")
 
         def runs() -> Iterator[Tensor]:

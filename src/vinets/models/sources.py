@@ -9,9 +9,11 @@ or code are refused.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 import json
+import re
 import reprlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +22,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import optional_positive_int, parameter_error
+from vinets.checks import optional_positive_int, parameter_error, reason_of
+from vinets.models.guard import Building, TooManyTensors, offline
 from vinets.models.libraries.base import LIBRARIES, Library, Normalisation, libraries
 
 ModelRecord: TypeAlias = dict[str, Any]
 """The keys library, name and options; plain JSON values."""
 
 DEEPEST = 20  # nesting of options
+MOST_LAYERS = 10_000  # of a network
+COUNTS, MOST_CLASSES = ("num_classes", "num_labels", "classes"), 2**20
 
 # Options that name weights, files or code to fetch. They shape no network: records go without.
 FETCHING = frozenset(
@@ -115,16 +120,35 @@ def spec_of(source: ModelRecord) -> str:
     return LIBRARIES[source["library"]]().spec(source["name"])
 
 
-def rebuild(source: ModelRecord) -> nn.Module:
+def rebuild(source: ModelRecord, room: int | None = None) -> nn.Module:
     """Make the network that a record of :func:`source_of` describes, with random weights.
 
     The record may come from a file that nobody vouches for: it can fetch nothing and run no code of
-    its own. It can still ask for a large network.
+    its own. It can still ask for a large network, unless it has to do with ``room`` bytes.
     """
     record = _checked_record(source)
-    model = _built(record)
+    with offline(), contextlib.nullcontext() if room is None else Building(room):
+        model = _built(record)
     model.vinets_source = record  # type: ignore[assignment]
     return model
+
+
+def sketch(source: ModelRecord, room: int) -> nn.Module:
+    """The network of a record without numbers in its large tensors: what it would be, for nothing.
+
+    Some networks compute with large tensors while they are made. These are made as they are, within
+    ``room`` bytes.
+    """
+    record = _checked_record(source)
+    with offline(), torch.random.fork_rng(devices=[]):  # initial weights must not move the seed
+        try:
+            with Building():
+                return _built(record)
+        except ValueError as error:
+            if isinstance(error.__cause__, TooManyTensors):
+                raise
+            with Building(room):
+                return _built(record)
 
 
 def _parsed(spec: str) -> tuple[Library, str]:
@@ -149,10 +173,10 @@ def _built(record: ModelRecord) -> nn.Module:
     except ModuleNotFoundError:
         raise  # it says what to install
     except Exception as error:
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ValueError(
             f"The network {record['name']!r} of {record['library']} could not be built with "
-            f"the options {', '.join(record['options']) or '(none)'}: {reason}."
+            f"the options {reason_of(', '.join(record['options']) or '(none)')}: "
+            f"{reason_of(error)}."
         ) from error
 
 
@@ -180,7 +204,7 @@ def source_of(model: nn.Module) -> ModelRecord | None:
     for candidate in candidates:
         try:
             record = _checked_record(candidate)
-            with torch.random.fork_rng(devices=[]):  # initial weights must not move the seed
+            with offline(), torch.random.fork_rng(devices=[]):  # the seed must not move
                 try:
                     with torch.device("meta"):  # no memory for the weights
                         twin = _built(record)
@@ -213,7 +237,8 @@ def _checked_record(source: Any) -> ModelRecord:
         raise refused(f"a record whose library is one of {known}", library)
     if not isinstance(name, str):
         raise refused("a record whose name is a text of letters, digits, dots and the like", name)
-    LIBRARIES[library]().check(name)
+    made_by = LIBRARIES[library]()
+    made_by.check(name)
     kept = _plain(options)
     if not isinstance(kept, dict):
         raise refused("a record whose options are a dict of plain JSON values", options)
@@ -221,7 +246,14 @@ def _checked_record(source: Any) -> ModelRecord:
         if _fetches(key) and value:
             accepted = "a record without options that fetch weights or code"
             raise parameter_error("rebuild", "source", accepted, key)
-    return {"library": library, "name": name, "options": kept}
+        several = value if isinstance(value, list) else [value]
+        deep = any(isinstance(one, int) and one > MOST_LAYERS for one in several)
+        if deep and re.search("layer|depth|block", key):  # libraries make lists of that length
+            accepted = f"a record with {reprlib.repr(key)} of at most {MOST_LAYERS}"
+            raise parameter_error("rebuild", "source", accepted, reprlib.repr(value))
+        if key in COUNTS and isinstance(value, int) and value > MOST_CLASSES:
+            raise parameter_error("rebuild", "source", f"a record with {key} below 2**20", value)
+    return {"library": library, "name": name, "options": made_by.known_options(name, kept)}
 
 
 def _plain(value: Any) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from vinets.tensors import read_file, read_header, write_file
 
 PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 SHOWN = 3  # names in a message
@@ -15,9 +15,8 @@ SHOWN = 3  # names in a message
 def save_weights(model: nn.Module, path: str | Path) -> None:
     """Write the parameters and buffers of ``model`` to a safetensors file."""
     # Copies, for the format refuses tensors that share memory, as tied weights do.
-    tensors = {name: t.cpu().contiguous().clone() for name, t in _state(model).items()}
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, str(path), {"format": "pt"})
+    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in _state(model).items()}
+    write_file(path, tensors, {"format": "pt"})
 
 
 def load_weights(model: nn.Module, path: str | Path) -> None:
@@ -27,15 +26,26 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
     Of weights that the network ties together, one name is enough. The network keeps its device and
     its dtypes.
     """
-    found = read_weights(Path(path))
+    check_weights(model, path)
+    # Not strict, for tied weights may lack a name; everything else was checked above.
+    model.load_state_dict(read_weights(Path(path)), strict=False)
+
+
+def check_weights(model: nn.Module, path: str | Path) -> None:
+    """Raise if the weights in a file are not those of ``model``, which may be a sketch of it.
+
+    Only the header of the file is read.
+    """
+    refuse_pickled(Path(path))
+    found, _ = read_header(path)
     wanted = _state(model)
     present = {_memory(wanted[name]) for name in found if name in wanted}
     missing = [n for n, t in wanted.items() if n not in found and _memory(t) not in present]
     unexpected = [name for name in found if name not in wanted]
     misshapen = [
-        f"{name} {tuple(t.shape)} instead of {tuple(wanted[name].shape)}"
-        for name, t in found.items()
-        if name in wanted and t.shape != wanted[name].shape
+        f"{name} {form.shape} instead of {tuple(wanted[name].shape)}"
+        for name, form in found.items()
+        if name in wanted and form.shape != tuple(wanted[name].shape)
     ]
     faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
     said = [f"{len(names)} {kind} ({_few(names)})" for kind, names in faults.items() if names]
@@ -44,34 +54,33 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
             f"{path} does not fit this {type(model).__name__}. Its tensors should have the names "
             f"and shapes of the network. Got {', '.join(said)} instead."
         )
-    # Not strict, for tied weights may lack a name; everything else was checked above.
-    model.load_state_dict(found, strict=False)
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
-    return {k: v.detach() for k, v in model.state_dict().items() if isinstance(v, Tensor)}
+    # the tensors themselves: tied ones are one object, which tells them in a sketch, too
+    return {k: v for k, v in model.state_dict(keep_vars=True).items() if isinstance(v, Tensor)}
 
 
 def _memory(tensor: Tensor) -> tuple[int, tuple[int, ...]] | int:
-    # Empty tensors have no memory: each counts for itself.
-    return (tensor.data_ptr(), tuple(tensor.shape)) if tensor.data_ptr() else id(tensor)
+    # Empty tensors and those of a sketch have no memory: each counts for itself.
+    there = not tensor.is_meta and tensor.data_ptr()
+    return (tensor.data_ptr(), tuple(tensor.shape)) if there else id(tensor)
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path, *, inside: Path | None = None) -> dict[str, Tensor]:
     """All tensors of a safetensors file by name; what is none is refused in one sentence."""
+    refuse_pickled(path)
+    return read_file(path, inside=inside)[0]
+
+
+def refuse_pickled(path: Path) -> None:
+    """Raise for a file whose name says that reading it could run code."""
     if path.suffix.lower() in PICKLED:
         raise ValueError(
             f"{path} must be a safetensors file, for a file that ends in {path.suffix} can run "
             "code when it is read. If you trust it, convert it once: "
             "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)."
         )
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist or is not a file.")
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is not a readable safetensors file: {error}.") from None
 
 
 def _few(names: list[str]) -> str:

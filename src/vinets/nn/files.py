@@ -10,23 +10,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vinets.checks import format_bytes, reason_of
 from vinets.files import read_json, write_json
 from vinets.fingerprint import digest
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
-from vinets.models.sources import rebuild
+from vinets.models.guard import Building, bytes_of, room_for
+from vinets.models.sources import rebuild, sketch
 from vinets.models.weights import read_weights, save_weights
 from vinets.nn.heads import HEADS, Head
 from vinets.nn.network import CutNetwork, Record, example_inputs, network_of
 from vinets.plain import as_plain, from_plain
 from vinets.registry import UnknownName
+from vinets.tensors import Form, read_file, read_header
 
 FORMAT, VERSION = "vinets.network", 3
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # what malformed descriptions make of well-meant code
 UNREADABLE = (
     *(KeyError, IndexError, TypeError, ValueError, AttributeError),
-    *(RuntimeError, OverflowError, MemoryError),
+    *(RuntimeError, ArithmeticError, MemoryError),
 )
 
 
@@ -54,28 +57,38 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
             f"{folder} holds no saved network: {CONFIG} is missing. Save one with save_pretrained."
         )
     config = read_description(folder / CONFIG, FORMAT, VERSION)
-    # clones, for tensors in a file lie unaligned, and kernels then round differently
-    state = {k: t.clone() for k, t in read_weights(folder / WEIGHTS).items()}
+    weights = folder / WEIGHTS
+    forms, _ = read_header(weights, inside=folder)
+    room = room_for(weights.stat().st_size)
     try:
         record = from_plain(Record, config["record"], "record")
-        head = _head(config["head"], state)
         reader = LatentReader(**config["reader"])
         example = example_inputs(record.inputs)
+        # First without memory, for a few bytes of JSON may ask for any amount of it. The terms of
+        # polynomials are whole numbers, and are read before the rest.
+        index, _ = read_file(weights, wanted=_is_index)
+        with Building():
+            drawn = _head(config["head"], index)
     except UNREADABLE as error:
         raise _not_described(folder, error) from None
+    _compare(folder, _forms(drawn, "head."), {k: _form(f) for k, f in forms.items() if _of_head(k)})
     if backbone is None:
-        if record.source is None:
-            raise ValueError(
-                f"The backbone in {folder} is of a class of its own. Make the uncut network and "
-                "pass it: from_pretrained(directory, backbone=network)."
-            )
-        backbone = rebuild(record.source)
+        backbone = _backbone(folder, record, forms, room)
+    _refuse_size(folder, drawn, room)
+    # clones, for tensors in a file lie unaligned, and kernels then round differently
+    state = {k: t.clone() for k, t in read_weights(weights, inside=folder).items()}
     try:
+        if record.cut not in dict(backbone.named_modules()):
+            raise ValueError(f"the network has no module {record.cut!r} to be cut at")
         cut = truncate(backbone, record.cut, example)
-        network = network_of(cut, reader, head, record)
+        network = network_of(cut, reader, _head(config["head"], state), record)
     except UNREADABLE as error:
         raise _not_described(folder, error) from None
-    _load_state(network, state, folder)
+    _compare(folder, _forms(network), {k: _form(f) for k, f in forms.items()})
+    with torch.no_grad():
+        network.load_state_dict(state, assign=True)  # keeps the dtypes of the file
+    for p in network.backbone.parameters():
+        p.requires_grad_(False)
     # last, for what does not fit together at all has a better sentence
     check_tied(folder / CONFIG, config, state, VERSION)
     return network.eval()
@@ -103,9 +116,37 @@ def check_tied(
         )
 
 
+def _backbone(folder: Path, record: Record, forms: Mapping[str, Form], room: int) -> nn.Module:
+    """The uncut network, made once it is known that the weights are of such a network."""
+    if record.source is None:
+        raise ValueError(
+            f"The backbone in {folder} is of a class of its own. Make the uncut network and "
+            "pass it: from_pretrained(directory, backbone=network)."
+        )
+    drawn = sketch(record.source, room)
+    # A network that cannot be traced is kept whole, as "model" of what stops it at the cut.
+    whole = {
+        f"backbone.{inner}{k}": f for inner in ("", "model.") for k, f in _forms(drawn).items()
+    }
+    stored = {k: _form(f) for k, f in forms.items() if not _of_head(k)}
+    _compare(folder, {k: whole[k] for k in stored if k in whole}, stored)
+    _refuse_size(folder, drawn, room)
+    return rebuild(record.source, room)
+
+
+def _refuse_size(folder: Path, network: nn.Module, room: int) -> None:
+    size = bytes_of(network)
+    if size > room:
+        raise ValueError(
+            f"{folder / CONFIG} describes a network of {format_bytes(size)}, far more than the "
+            f"weights beside it. If you trust it, make the uncut network and pass it: "
+            "from_pretrained(directory, backbone=network)."
+        )
+
+
 def read_description(path: Path, format: str, version: int) -> dict[str, Any]:
     """The JSON object in a file, if it is marked with this format and version or the last one."""
-    values = read_json(path)
+    values = read_json(path, inside=path.parent)
     if not isinstance(values, dict) or values.get("format") != format:
         raise ValueError(f"{path} does not describe a network of vinets.")
     if values.get("version") not in (version - 1, version):
@@ -129,26 +170,33 @@ def _head(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Head:
 
 
 def _not_described(folder: Path, error: Exception) -> ValueError:
-    reason = f"no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+    reason = reason_of(f"no {error}" if isinstance(error, KeyError) else error)
     return ValueError(
         f"{folder / CONFIG} does not describe a network that this release can make: {reason}."
     )
 
 
-def _load_state(network: CutNetwork, state: Mapping[str, Tensor], folder: Path) -> None:
-    expected = {k: _form(t) for k, t in network.state_dict().items()}
-    found = {k: _form(t) for k, t in state.items()}
+def _compare(folder: Path, expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     if expected != found:
         wrong = sorted(k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k))
         raise ValueError(
             f"The weights in {folder} do not fit the network of its {CONFIG}: {len(wrong)} tensors "
             f"differ, among them {', '.join(wrong[:3])}."
         )
-    with torch.no_grad():
-        network.load_state_dict(dict(state), assign=True)  # keeps the dtypes of the file
-    for p in network.backbone.parameters():
-        p.requires_grad_(False)
 
 
-def _form(tensor: Tensor) -> tuple[bool, tuple[int, ...]]:
-    return tensor.is_floating_point(), tuple(tensor.shape)
+def _forms(network: nn.Module, prefix: str = "") -> dict[str, tuple[bool, tuple[int, ...]]]:
+    state = network.state_dict(prefix=prefix)
+    return {k: _form(Form(t.dtype, tuple(t.shape))) for k, t in state.items()}
+
+
+def _form(form: Form) -> tuple[bool, tuple[int, ...]]:
+    return form.dtype.is_floating_point, form.shape
+
+
+def _of_head(name: str) -> bool:
+    return name.startswith("head.")
+
+
+def _is_index(name: str, form: Form) -> bool:
+    return _of_head(name) and form.dtype == torch.int64

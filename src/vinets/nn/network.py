@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from vinets.latent.reader import LatentReader
 from vinets.nn.heads import Head
 from vinets.running import Inputs, call, device_of, evaluating
 
+MOST_VALUES = 1 << 24  # of one input; an image of 2,000 by 2,000 pixels has twelve million
 # what counts as a layer where the last layers are tuned; a norm goes with the layer before it
 WEIGHTED = (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.MultiheadAttention)
 
@@ -189,6 +191,9 @@ def example_inputs(
         dtype = getattr(torch, str(facts["dtype"]), None)
         if not isinstance(dtype, torch.dtype):
             raise ValueError(f"unknown dtype {facts['dtype']!r} of input {name!r}.")
+        shape = [int(s) for s in facts["shape"]]
+        if min(shape, default=1) < 1 or math.prod(shape) > MOST_VALUES:
+            raise ValueError(f"input {name!r} must have 1 to {MOST_VALUES:,} values.")
         fill = torch.zeros if dtype.is_floating_point else torch.ones
-        named[name] = fill(batch, *(int(s) for s in facts["shape"]), dtype=dtype, device=device)
+        named[name] = fill(batch, *shape, dtype=dtype, device=device)
     return named[""] if set(named) == {""} else named

@@ -8,12 +8,14 @@ from typing import Any
 
 from torch import nn
 
+from vinets.checks import reason_of
 from vinets.data.images import Preprocessing
-from vinets.files import write_json
+from vinets.files import check_inside, write_json
 from vinets.models import load_weights, rebuild, save_weights
+from vinets.models.guard import room_for
 from vinets.models.libraries.file import UnnamedFile
-from vinets.models.sources import ModelRecord
-from vinets.models.weights import read_weights
+from vinets.models.sources import ModelRecord, sketch
+from vinets.models.weights import check_weights, read_weights
 from vinets.nn.files import check_tied, read_description, tied
 from vinets.nn.network import example_inputs
 from vinets.plain import as_plain
@@ -52,12 +54,23 @@ def read_uncut(folder: Path) -> UncutNetwork:
             raise ValueError("the classes are no names")
         given = values["preprocessing"]
         preprocessing = None if given is None else Preprocessing.from_dict(given)
-        model = rebuild(source)
+        # first without memory, for a few bytes of JSON may ask for any amount of it
+        check_inside(folder / WEIGHTS, folder)
+        room = room_for((folder / WEIGHTS).stat().st_size)
+        check_weights(sketch(source, room), folder / WEIGHTS)
+        model = rebuild(source, room)
     except UnnamedFile:
         raise  # it says what to do
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        ArithmeticError,
+    ) as error:
         raise ValueError(
-            f"{path} does not describe a network that this release can make: {error}"
+            f"{path} does not describe a network that this release can make: {reason_of(error)}."
         ) from None
     load_weights(model, folder / WEIGHTS)
     check_tied(path, values, read_weights(folder / WEIGHTS), VERSION)

@@ -72,6 +72,11 @@ def predict_images(
         with evaluating(network):
             shares = logits_of(call(network, inputs)).float().softmax(1)
         names = opened.classes or tuple(str(k) for k in range(shares.shape[1]))
+        if len(names) < shares.shape[1]:
+            raise ValueError(
+                f"{opened.name} must name a class for each of its {shares.shape[1]} outputs. It "
+                f"has {len(names)} names. Save it again with all of them, or with none."
+            )
         values, order = shares.topk(min(top, shares.shape[1]), dim=1)
         for file, row, those in zip(some, order.tolist(), values.tolist(), strict=True):
             guesses = zip(row, those, strict=True)

@@ -68,7 +68,7 @@ class Store:
     def load(self, path: Path) -> TrialRecord:
         """What a file of results holds."""
         try:
-            return from_plain(TrialRecord, read_json(path))
+            return from_plain(TrialRecord, read_json(path, inside=self.folder))
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path} does not hold the result of a trial: {error} Delete it, and run again."
@@ -99,7 +99,9 @@ class Store:
         """
         path = self.folder / FILE
         contents = (
-            from_plain(_Contents, read_json(path), str(path)) if path.is_file() else _Contents()
+            from_plain(_Contents, read_json(path, inside=self.folder), str(path))
+            if path.is_file()
+            else _Contents()
         )
         for name, now in identities.items():
             differ = contents.networks.get(name, now).differences(now)
@@ -129,8 +131,8 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     names: list[str] = []
     for key in sorted(theirs.keys() | ours.keys()):
         a, b = theirs.get(key), ours.get(key)
-        if isinstance(a, dict) or isinstance(b, dict):
-            names += _differences(a or {}, b or {})
+        if isinstance(a, dict | None) and isinstance(b, dict | None) and a != b:
+            names += _differences(a or {}, b or {}) or [key]
         elif a != b:
             names.append(key)
     return names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,10 +36,7 @@ def write_checkpoint(
             tensors[f"momentum.{index}"] = momentum
     tensors = {k: t.detach().cpu().clone() for k, t in tensors.items()}
     told = {"run": facts, "epochs": [asdict(e) for e in state.epochs], "best": state.best_epoch}
-    directory.mkdir(parents=True, exist_ok=True)
-    partial = directory / f".{NAME}"
-    write_tensors(partial, "checkpoint", tensors, told)
-    os.replace(partial, directory / NAME)
+    write_tensors(directory / NAME, "checkpoint", tensors, told)
 
 
 def read_checkpoint(
@@ -50,29 +46,50 @@ def read_checkpoint(
     path = directory / NAME
     if not path.exists():
         return None
-    tensors, told = read_tensors(path, "checkpoint")
-    if told.get("run") != facts:
-        theirs, ours = told.get("run") or {}, facts
-        differ = [k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k)]
+    tensors, told = read_tensors(path, "checkpoint", inside=directory)
+    theirs = told.get("run")
+    if not isinstance(theirs, dict):
+        raise _damaged(path)
+    if theirs != facts:
+        differ = [k for k in facts.keys() | theirs.keys() if facts.get(k) != theirs.get(k)]
         raise ValueError(
             f"{path} belongs to another training: {', '.join(sorted(differ))} differ. Choose "
             "another directory, or delete the file to start anew."
         )
-    now, own = _under("now.", tensors), module.state_dict()
-    if now.keys() != own.keys() or any(now[k].shape != own[k].shape for k in own):
+    now, best, own = _under("now.", tensors), _under("best.", tensors), module.state_dict()
+    if _shapes(now) != _shapes(own):
         raise ValueError(f"{path} belongs to another network. Choose another directory.")
-    module.load_state_dict(now)
-    for index, p in enumerate(_parameters(optimizer)):
-        momentum = tensors.get(f"momentum.{index}")
-        if momentum is not None:
-            optimizer.state[p]["momentum_buffer"] = momentum.to(p)
+    momenta = {
+        p: tensors[f"momentum.{index}"]
+        for index, p in enumerate(_parameters(optimizer))
+        if f"momentum.{index}" in tensors
+    }
     try:
-        epochs, best = [Epoch(**e) for e in told["epochs"]], told["best"]
+        epochs, best_epoch = [Epoch(**e) for e in told["epochs"]], told["best"]
     except (KeyError, TypeError):
-        epochs, best = [], None
-    if not isinstance(best, int) or not 1 <= best <= len(epochs):
-        raise ValueError(f"{path} is damaged. Delete it to start anew.")
-    return Checkpoint(epochs, best, _under("best.", tensors))
+        raise _damaged(path) from None
+    sound = (
+        all(isinstance(v, int | float | None) for e in epochs for v in vars(e).values())
+        and isinstance(best_epoch, int)
+        and 1 <= best_epoch <= len(epochs)
+        and _shapes(best) == _shapes(own)
+        and all(p.shape == m.shape for p, m in momenta.items())
+    )
+    if not sound:
+        raise _damaged(path)
+    # everything was looked at: only now something changes
+    module.load_state_dict(now)
+    for p, momentum in momenta.items():
+        optimizer.state[p]["momentum_buffer"] = momentum.to(p)
+    return Checkpoint(epochs, best_epoch, best)
+
+
+def _damaged(path: Path) -> ValueError:
+    return ValueError(f"{path} is damaged. Delete it to start anew.")
+
+
+def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(t.shape) for name, t in state.items()}
 
 
 def _parameters(optimizer: SGD) -> list[nn.Parameter]:

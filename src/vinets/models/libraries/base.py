@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, TypeAlias
@@ -15,6 +16,8 @@ from torch import nn
 
 from vinets.checks import parameter_error
 from vinets.registry import Registry
+
+LONGEST = 100  # letters of a name in a record
 
 Options: TypeAlias = dict[str, Any]
 """Arguments of a network by name: plain JSON values where they come from a record."""
@@ -46,13 +49,21 @@ class Library(ABC):
 
     def check(self, name: str) -> None:
         """Raise for a name, perhaps of a file that nobody vouches for, that cannot be meant."""
-        if not name.replace("_", "").replace(".", "").isalnum():
+        if len(name) > LONGEST or not name.replace("_", "").replace(".", "").isalnum():
             raise parameter_error(
                 "rebuild",
                 "source",
                 "a record whose name has letters, digits, dots and underscores only",
                 reprlib.repr(name),
             )
+
+    def known_options(self, name: str, options: Options) -> Options:
+        """The options of a record that nobody vouches for, as far as they may be used.
+
+        Where a library hands options on to code that is not its own, let this list what is allowed:
+        drop what can do no harm, and raise for the rest.
+        """
+        return options
 
     @abstractmethod
     def names(self) -> Iterable[str]:
@@ -96,6 +107,28 @@ class Library(ABC):
     def defines(self, model: nn.Module) -> bool:
         """Whether the class of ``model`` comes from the package of this library."""
         return type(model).__module__.partition(".")[0] == self.name
+
+
+def listed_only(library: Library, options: Options, known: Collection[str]) -> Options:
+    """The options if their names are known, and their values numbers, words or lists of these."""
+
+    def plain(value: Any) -> bool:
+        if isinstance(value, list):
+            return all(map(plain, value))
+        if isinstance(value, str):
+            return bool(re.fullmatch(r"\w{0,40}", value))  # no address and no path
+        return not isinstance(value, dict) and not (isinstance(value, int) and value > 2**20)
+
+    for key, value in options.items():
+        if key not in known or not plain(value):
+            raise parameter_error(
+                "rebuild",
+                "source",
+                f"a record with options that {library.name} is known to shape networks by, made of "
+                "numbers and words",
+                reprlib.repr(key),
+            )
+    return options
 
 
 def libraries() -> list[Library]:

@@ -15,10 +15,34 @@ from vinets.models.libraries.base import (
     Normalisation,
     Options,
     imported,
+    listed_only,
     pair_of,
     unknown,
 )
 from vinets.models.libraries.torchvision import import_torchvision
+
+# What records may hold: options that shape a network, and none that name files or functions.
+SHAPING = frozenset(
+    {
+        *("num_classes", "in_chans", "img_size", "global_pool", "output_stride", "patch_size"),
+        *("drop_rate", "drop_path_rate", "proj_drop_rate", "attn_drop_rate", "pos_drop_rate"),
+        *("embed_dim", "embed_dims", "depth", "depths", "dims", "num_heads", "mlp_ratio", "widths"),
+        *(
+            "layers",
+            "channels",
+            "cardinality",
+            "base_width",
+            "width",
+            "bottle_ratio",
+            "num_features",
+        ),
+        *("stem_width", "stem_type", "stem_size", "stem_chs", "avg_down", "block_reduce_first"),
+        *("class_token", "reg_tokens", "pos_embed", "no_embed_class", "pre_norm", "fc_norm"),
+        *("init_values", "ls_init_value", "qkv_bias", "qk_norm", "conv_mlp", "use_grn", "norm_eps"),
+        *("window_size", "strict_img_size", "dynamic_img_size", "dynamic_img_pad"),
+        *("act_layer", "norm_layer", "kernel_sizes", "head_hidden_size", "head_init_scale"),
+    }
+)
 
 
 class Timm(Library):
@@ -30,6 +54,9 @@ class Timm(Library):
 
     def names(self) -> Iterable[str]:
         return list(import_timm().list_models())
+
+    def known_options(self, name: str, options: Options) -> Options:
+        return listed_only(self, options, SHAPING)
 
     def build(self, name: str, options: Options) -> nn.Module:
         timm: Any = import_timm()

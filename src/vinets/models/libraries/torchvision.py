@@ -17,8 +17,19 @@ from vinets.models.libraries.base import (
     Normalisation,
     Options,
     imported,
+    listed_only,
     pair_of,
     unknown,
+)
+
+# What records may hold: options that shape a network, and none that name weights.
+SHAPING = frozenset(
+    {
+        *("num_classes", "image_size", "dropout", "attention_dropout", "stochastic_depth_prob"),
+        *("width_mult", "reduced_tail", "dilated", "groups", "width_per_group", "growth_rate"),
+        *("zero_init_residual", "replace_stride_with_dilation", "bn_size", "drop_rate", "alpha"),
+        *("memory_efficient", "aux_logits", "transform_input", "init_weights"),
+    }
 )
 
 
@@ -34,6 +45,9 @@ class Torchvision(Library):
 
     def names(self) -> Iterable[str]:
         return _homes()
+
+    def known_options(self, name: str, options: Options) -> Options:
+        return listed_only(self, options, SHAPING)
 
     def build(self, name: str, options: Options) -> nn.Module:
         if name not in _homes():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import inspect
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +25,8 @@ from vinets.models.libraries.base import (
 from vinets.models.libraries.torchvision import import_torchvision
 from vinets.models.sources import nested_items, without_fetching
 
+# Fields by which a config names a network that is fetched or defined elsewhere.
+ELSEWHERE = frozenset({"architecture", "backbone", "backbone_config", "quantization_config"})
 PROCESSOR = "preprocessor_config.json"  # lies beside the weights of a published network
 
 
@@ -38,8 +42,26 @@ class Transformers(Library):
         return [name for name in known if "For" in name or name.endswith("Model")]
 
     def build(self, name: str, options: Options) -> nn.Module:
-        if set(options) - {"config"} or not isinstance(options.get("config", {}), dict):
-            raise ValueError("a network of transformers takes one option, config, which is a dict")
+        asked = _config(options)
+        cls = self._class(name)
+        own = {"model_type": cls.config_class.model_type}
+        _without_others(name, {"class": own, "asked": asked})
+        config = cls.config_class.from_dict(asked)
+        _without_others(name, config.to_dict())  # the defaults may name others too
+        return cls(config)
+
+    def known_options(self, name: str, options: Options) -> Options:
+        try:
+            return {"config": _known(name, self._class(name).config_class, _config(options))}
+        except ModuleNotFoundError:
+            raise  # it says what to install
+        except ValueError as error:
+            raise ValueError(
+                f"The network {name!r} of transformers could not be built: {error}."
+            ) from None
+
+    def _class(self, name: str) -> Any:
+        """The class of that name, if it is one of networks."""
         transformers = import_transformers()
         # In the list, a name is public; in capitals, it is no module, which this would import.
         listed = name in transformers.__all__ and name[:1].isupper()
@@ -47,12 +69,7 @@ class Transformers(Library):
         is_class = isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)
         if not is_class or cls.config_class is None:  # None: a base class
             raise unknown(self, name)
-        asked = options.get("config", {})
-        own = {"model_type": cls.config_class.model_type}
-        _without_others(name, {"class": own, "asked": asked})
-        config = cls.config_class.from_dict(asked)
-        _without_others(name, config.to_dict())  # the defaults may name others too
-        return cls(config)
+        return cls
 
     def candidates(self, model: Any) -> Iterator[tuple[str | None, Options]]:
         if not self.defines(model):
@@ -76,6 +93,42 @@ class Transformers(Library):
         if not isinstance(told, dict) or told.get("do_normalize") is False:
             return None
         return pair_of(told.get("image_mean"), told.get("image_std"))
+
+
+def _config(options: Options) -> Options:
+    config = options.get("config", {})
+    if set(options) - {"config"} or not isinstance(config, dict):
+        raise ValueError("a network of transformers takes one option, config, which is a dict")
+    return config
+
+
+def _known(name: str, kind: Any, config: Options) -> Options:
+    """What a config says that its class knows about, parts of their own included.
+
+    Other keys can rename those that are refused, or be read by code that expects to be trusted. A
+    part whose class the config itself names could be a network of any library.
+    """
+    _without_others(name, {"class": {"model_type": kind.model_type}, "asked": config})
+    parts, fields = kind.sub_configs, _fields(kind)
+    if ELSEWHERE & fields or not all(hasattr(part, "model_type") for part in parts.values()):
+        raise ValueError(f"{name} is built on another network, which is not supported")
+    usual = fields | kind().to_dict().keys()
+    known = {key: value for key, value in config.items() if key in usual | {"num_labels"}}
+    if known.get("model_type", kind.model_type) != kind.model_type:
+        raise ValueError(f"its config is of type {known['model_type']!r}, not {kind.model_type!r}")
+    for key, part in parts.items():
+        if isinstance(known.get(key), dict):
+            known[key] = _known(name, part, known[key])
+        elif known.get(key) is not None:
+            raise ValueError(f"{key} of its config is no object")
+    return known
+
+
+def _fields(kind: Any) -> set[str]:
+    """What a config of that class is made from; before release 5 it is no dataclass."""
+    if dataclasses.is_dataclass(kind):
+        return {field.name for field in dataclasses.fields(kind)}
+    return set(inspect.signature(kind.__init__).parameters)
 
 
 def _without_others(name: str, config: Options) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vinets.files import read_bytes
 from vinets.nn.export.formats import ExportFormat, Network, Runner, metadata_of, program_of
 from vinets.nn.export.opened import ExportedNetwork, broken
 
 BATCH = "batch"
+MOST_BYTES = 1 << 31  # of a file; the format allows no more
 
 
 class Onnx(ExportFormat):
@@ -54,7 +56,7 @@ class Onnx(ExportFormat):
 
     def open(self, path: Path) -> ExportedNetwork:
         onnx = importlib.import_module("onnx")
-        content = path.read_bytes()
+        content = read_bytes(path, MOST_BYTES)
         try:
             model = onnx.load_model_from_string(content)
             # The runtime would read any file that is named there, from the folder it runs in.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from vinets.checks import reason_of
 from vinets.data.images import Preprocessing
+from vinets.files import parse_json
 from vinets.nn.export.formats import EXPORT_FORMATS, Runner, suffixes
 
 
@@ -74,17 +75,16 @@ def open_exported(path: str | Path) -> ExportedNetwork:
 def broken(path: Path, error: BaseException | str) -> ValueError:
     """The error for a file that its runtime does not take."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    reason = lines[0].rstrip(".") if lines else type(error).__name__
-    return ValueError(f"{path} cannot be run: {reason}.")
+    return ValueError(f"{path} cannot be run: {reason_of(lines[0] if lines else error)}.")
 
 
 def _told(told: Mapping[str, str]) -> tuple[tuple[str, ...], Preprocessing | None]:
     """Classes and preprocessing, as far as the file names them; the file may be anybody's."""
     try:
-        classes = json.loads(told.get("classes", "[]"))
-        given = json.loads(told.get("preprocessing", "null"))
+        classes = parse_json(told.get("classes", "[]"))
+        given = parse_json(told.get("preprocessing", "null"))
         if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
             raise ValueError("the classes are no names")
         return tuple(classes), None if given is None else Preprocessing.from_dict(given)
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"its notes on classes or preprocessing are broken, {error}") from None

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import os
+import resource
+import struct
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from vinets.cli.errors import sentence
+from vinets.files import parse_json, read_json, write_json, write_text
+from vinets.latent.shards import read_manifest
+from vinets.tensors import read_file, read_header, write_file
+
+
+@contextmanager
+def full_disk(room: int):
+    """No file may grow beyond ``room`` bytes, as if the disk were full there."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read(tmp_path):
+    values = {"a": [1, -(2**63), 0.5, None, True], "ü": {"": "x"}}
+    assert read_json(write_json(tmp_path / "new" / "a.json", values)) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 65 + "]" * 65, "more than 64 deep"),
+        ("[" * 500_000, "more than 64 deep"),
+        ('{"a":' * 80 + "1" + "}" * 80, "more than 64 deep"),
+        ('{"a": {"b": 1, "b": 1}}', "'b' stands twice"),
+        ("[9223372036854775808]", "more than 64 bits"),
+        ("[" + "7" * 6000 + "]", "more than 64 bits"),
+        ("{", "is not readable JSON"),
+    ],
+)
+def test_json_that_cannot_be_meant_is_refused_in_one_sentence(tmp_path, text, said):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"^[^\n]*a.json is not readable JSON: [^\n]*\.$") as got:
+        read_json(path)
+    assert said in str(got.value) and len(str(got.value)) < 300 + len(str(path))
+
+
+def test_as_deep_as_allowed_is_read():
+    assert parse_json("[" * 63 + "]" * 63)
+
+
+def test_a_large_file_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "a.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # takes no room on the disk
+    with pytest.raises(ValueError, match="at most 16,777,216 bytes"):
+        read_json(path)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_only_regular_files_are_read(tmp_path, kind):
+    path = tmp_path / "settings.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with pytest.raises((ValueError, OSError), match=r"regular file|directory"):
+        read_json(path)
+    with pytest.raises((ValueError, OSError), match="not a file"):
+        read_header(path)
+
+
+def test_a_link_out_of_a_folder_is_not_followed(tmp_path):
+    folder = tmp_path / "run"
+    elsewhere = write_json(tmp_path / "secret.json", {"a": 1})
+    (folder / "inner").mkdir(parents=True)
+    (folder / "manifest.json").symlink_to(elsewhere)
+    with pytest.raises(ValueError, match=r"a link out of .*run, which is not followed"):
+        read_json(folder / "manifest.json", inside=folder)
+    with pytest.raises(ValueError, match="not a manifest"):
+        read_manifest(folder)
+    assert read_json(folder / "manifest.json") == {"a": 1}  # a file that somebody named
+    (folder / "inner" / "b.json").symlink_to(write_json(folder / "b.json", 1))
+    assert read_json(folder / "inner" / "b.json", inside=folder) == 1
+
+
+def header(told: str, data: bytes = b"") -> bytes:
+    return struct.pack("<Q", len(told.encode())) + told.encode() + data
+
+
+SOUND = '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "header"),
+        (struct.pack("<Q", 1 << 40), "header"),
+        (header("[]"), "no object"),
+        (header("{" * 100_000), "not a readable safetensors file"),
+        (header(SOUND, bytes(7)), "it has 7"),
+        (header(SOUND.replace("F32", "F8_E5M2"), bytes(2)), "none of BOOL"),
+        (header(SOUND.replace("F32", "U64"), bytes(16)), "none of BOOL"),
+        (header(SOUND.replace("[2]", "[4611686018427387904,4]"), bytes(8)), "another length"),
+        (header(SOUND.replace("[2]", "[-1,-2]"), bytes(8)), "no shape"),
+        (header(SOUND.replace("[2]", "[true]"), bytes(8)), "no shape"),
+        (header(SOUND[:-1] + "," + SOUND[1:], bytes(8)), "'a' stands twice"),
+        (header(SOUND[:-1] + ',"b"' + SOUND[4:], bytes(8)), "overlap"),
+        (header('{"__metadata__":{"a":1}}'), "no texts"),
+    ],
+)
+def test_headers_that_cannot_be_meant_are_refused(tmp_path, content, said):
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(content)
+    for read in (read_header, read_file):
+        with pytest.raises(ValueError, match=r"^[^\n]*w.safetensors [^\n]*\.$") as got:
+            read(path)
+        assert said in str(got.value)
+
+
+def test_a_header_tells_what_is_read(tmp_path):
+    path = tmp_path / "w.safetensors"
+    tensors = {"a": torch.ones(2, 3).T, "b": torch.zeros(0, 4, dtype=torch.int64)}
+    write_file(path, tensors, {"x": "y"})
+    forms, notes = read_header(path)
+    assert notes == {"x": "y"}
+    assert forms == {k: (t.dtype, tuple(t.shape)) for k, t in tensors.items()}
+    back, _ = read_file(path, wanted=lambda name, form: form.dtype == torch.int64)
+    assert list(back) == ["b"]
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def write_tensors(path, size: int) -> None:
+    write_file(path, {"a": torch.zeros(size)}, {})
+
+
+WRITERS = [lambda path, size: write_text(path, "x" * size), write_tensors]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_full_disk_is_one_sentence_and_the_old_file_stays(tmp_path, write):
+    path = tmp_path / "kept"
+    write(path, 10)
+    before = path.read_bytes()
+    with full_disk(1000), pytest.raises(OSError, match=r"kept could not be written") as got:
+        write(path, 100_000)
+    assert sentence(got.value) == str(got.value) and "\n" not in str(got.value)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["kept"]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_folder_or_a_file_in_the_way_is_one_sentence(tmp_path, write):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "folder", tmp_path / "file" / "below"):
+        with pytest.raises(OSError, match="could not be written") as got:
+            write(path, 10)
+        assert sentence(got.value) == str(got.value)
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"] and not os.listdir(
+        tmp_path / "folder"
+    )
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_link_that_waits_where_a_file_is_prepared_is_not_written_through(tmp_path, write):
+    (tmp_path / "other").write_text("mine")
+    (tmp_path / ".kept").symlink_to(tmp_path / "other")
+    write(tmp_path / "kept", 10)
+    assert (tmp_path / "other").read_text() == "mine" and (tmp_path / "kept").is_file()
