@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from vinets.data import digits
+from vinets.nn.uncut import read_uncut, write_uncut
 from vinets.pipeline.opening import open_network
 
 
@@ -51,9 +52,6 @@ def test_bad_input_to_predict_is_refused(refused, base, pictures, tmp_path):
     message = refused("predict", base, tmp_path / "bad.png", "--quiet")
     assert "readable 8-bit image" in message
     assert "random weights" in refused("predict", "digits_cnn", pictures)
-    told = json.loads((base / "network.json").read_text()) | {"preprocessing": None}
     blind = tmp_path / "blind"
-    blind.mkdir()
-    (blind / "network.json").write_text(json.dumps(told))
-    (blind / "weights.safetensors").write_bytes((base / "weights.safetensors").read_bytes())
+    write_uncut(blind, replace(read_uncut(base), preprocessing=None))
     assert "no preprocessing on record" in refused("predict", blind, pictures)

@@ -6,7 +6,6 @@ interrupted run leaves a readable directory. What the manifest does not count do
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.checks import rows_within
-from vinets.files import read_json, write_json
+from vinets.files import parse_json, read_json, write_json
 from vinets.plain import as_plain, from_plain
 
 SHARD_BYTES = 64 << 20  # what an interruption loses at most; also a chunk of a pass
@@ -80,10 +79,10 @@ def read_manifest(directory: Path, fingerprint: str | None = None) -> Manifest |
 def _difference(theirs: str, ours: str | None) -> str:
     """In what two fingerprints differ, by name where both are JSON objects."""
     try:
-        before, now = json.loads(theirs), json.loads(str(ours))
+        before, now = parse_json(theirs), parse_json(str(ours))
         names = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
         return f"their {', '.join(names)} differ"
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return f"they are of {theirs!r}, not of {ours!r}"
 
 

@@ -162,9 +162,10 @@ def _head(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Head:
     own = {k.removeprefix("head."): t for k, t in state.items() if k.startswith("head.")}
     try:
         kind = HEADS[config["kind"]]
-    except UnknownName as error:
+    except UnknownName:
         raise ValueError(
-            f"{error} If it is defined elsewhere, import the module that defines it first"
+            f"there is no head {config['kind']!r}; if it is defined elsewhere, import the module "
+            "that defines it first"
         ) from None
     return kind.from_config(arguments, own)
 
