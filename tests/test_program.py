@@ -44,18 +44,34 @@ def test_ctrl_c_is_one_sentence_at_any_moment(after, tmp_path):
 @pytest.mark.parametrize("module", ["typer", "vinets.cli.build", "numpy", "torch", "torch._C"])
 def test_ctrl_c_in_an_import_is_one_sentence(module):
     """Whatever the time that imports take here: the signal comes from within one of them."""
+    words = ["cuts", "digits_cnn", "--shape", "1,8,8"]
+    assert stopped_in(module, "vinets", *words) == (130, f"{STOPPED}\n")
+
+
+@pytest.mark.parametrize("module", ["torch", "vinets.pipeline.trials"])
+def test_so_it_is_in_imports_of_the_program_for_trials(module):
+    done = stopped_in(module, "vinets.run", "trials.json", "--out", "out")
+    assert done == (130, f"{STOPPED}\n")
+
+
+def test_so_it_is_in_imports_of_the_package_of_commands():
+    assert stopped_in("typer", "vinets.cli", "--version") == (130, f"{STOPPED}\n")
+
+
+def stopped_in(module: str, program: str, *words: str) -> tuple[int, str]:
+    """How ``python -m program words`` ends when it is stopped where a module is imported."""
     script = (
-        "import os, signal, sys; from vinets.__main__ import main\n"
-        "wanted = sys.argv.pop()\n"
+        "import os, runpy, signal, sys\n"
+        "wanted, program = sys.argv.pop(), sys.argv.pop()\n"
         "class Finder:\n"
         "    def find_spec(self, name, *rest):\n"
         "        if name == wanted: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Finder())\n"
-        "main()"
+        "runpy.run_module(program, run_name='__main__', alter_sys=True)"
     )
-    command = [sys.executable, "-c", script, "cuts", "digits_cnn", "--shape", "1,8,8", module]
+    command = [sys.executable, "-c", script, *words, program, module]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (130, f"{STOPPED}\n")
+    return done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])

@@ -27,6 +27,7 @@ from vinets.nn.export.formats import (
     suffixes,
 )
 from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
+from vinets.nn.seen import refuse_seen, trained_on
 from vinets.options import flat
 from vinets.plain import as_plain
 from vinets.running import Inputs, call, each, tensors_of
@@ -104,6 +105,8 @@ def export_network(
     """
     target, kind = Path(path), _format(Path(path), exporting.format)
     known = _network(network, data, example)
+    if data is not None:
+        refuse_seen("The network", known, data)
     sizes = tuple(batch_sizes) if isinstance(batch_sizes, Sequence) else ()
     if not sizes or not all(type(size) is int and size > 0 for size in sizes):
         accepted = "a sequence of positive integers"
@@ -198,7 +201,8 @@ def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None)
     classes = () if data is None else data.test.classes
     source = None if data is None else data.test
     preprocessing = source.preprocessing.to_dict() if isinstance(source, ImageSource) else None
-    record = Record("", input_fields(given), classes=classes, preprocessing=preprocessing)
+    fields, seen = input_fields(given), trained_on(network)
+    record = Record("", fields, classes=classes, preprocessing=preprocessing, data=seen)
     return WholeNetwork(network, record)
 
 
