@@ -35,9 +35,9 @@ HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
-    lines = "".join(f"pets\tthe cat {k}\nfood\tsome bread {k}\n" for k in range(12))
-    for part in ("train", "test"):
-        (folder / f"{part}.tsv").write_text(lines)
+    for part, word in (("train", "the"), ("test", "a")):
+        lines = (f"pets\t{word} cat {k}\nfood\t{word} bread {k}\n" for k in range(12))
+        (folder / f"{part}.tsv").write_text("".join(lines))
     torch.manual_seed(0)
     save_weights(create_model("text_transformer", 2), folder / "w.safetensors")
     return SetupFiles("text_transformer", str(folder / "w.safetensors"), f"text:{folder}")
