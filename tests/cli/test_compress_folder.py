@@ -11,7 +11,7 @@ import pytest
 from vinets.files import read_json
 from vinets.models.libraries import file as files
 from vinets.plain import from_plain
-from vinets.search import SearchResult
+from vinets.search import SearchResult, costs
 
 pillow = pytest.importorskip("PIL.Image", reason="folders of images need the extra 'vision'")
 
@@ -34,7 +34,7 @@ class MyNet(nn.Module):
 """
 MODELS = {
     "net.py:MyNet": 3,  # epochs that teach it the images below
-    "timm:mobilenetv3_small_050": 8,
+    "timm:test_efficientnet": 3,
 }
 
 
@@ -50,7 +50,7 @@ def striped(kind: int, side: int, rng: np.random.Generator) -> np.ndarray:
 def images(tmp_path_factory):
     """A folder with train and test, in them a folder for every class."""
     folder, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
-    for part, count in (("train", 40), ("test", 16)):
+    for part, count in (("train", 24), ("test", 12)):
         for kind, name in enumerate(("red", "green", "blue")):
             (folder / part / name).mkdir(parents=True)
             for number in range(count):
@@ -62,6 +62,7 @@ def images(tmp_path_factory):
 
 @pytest.fixture(params=MODELS)
 def model(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(costs, "WINDOWS", {"repeats": 2, "seconds": 0.001})
     if request.param.startswith("timm:") and importlib.util.find_spec("timm") is None:
         pytest.skip("timm is not installed")
     monkeypatch.setattr(files, "_named", {})  # as in a process that named no file yet

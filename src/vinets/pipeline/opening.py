@@ -185,8 +185,12 @@ def open_with_data(
         split of this data.
     """
     saved = open_network(spec, weights) if _is_saved(spec) else None
-    if saved is not None and saved.preprocessing is not None and size is None and takes_size(data):
-        size = saved.preprocessing.size
+    if saved is not None and saved.preprocessing is not None and takes_size(data):
+        own = saved.preprocessing.size
+        if size is not None and trained_on(saved.network) is not None:
+            # images of another size have other pixels: those that it knows are of its own
+            refuse_seen(saved.name, saved.network, load_data(data, seed=split_seed, size=own))
+        size = own if size is None else size
     split, mean, std = load_data(data, seed=split_seed, size=size), images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)

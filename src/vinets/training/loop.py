@@ -82,6 +82,7 @@ def fit(
     criterion: Criterion | None = None,
     compiled: bool = False,
     directory: str | Path | None = None,
+    start: str = "",
     device: torch.device | str = "cpu",
     stage: str = "training",
     progress: Progress | str | None = None,
@@ -90,7 +91,7 @@ def fit(
 
     Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
     written there after every epoch, and training goes on from one that is there. The result is the
-    same as without the interruption.
+    same as without the interruption. A digest of the backbone to ``start`` from belongs to it.
     """
     device = torch.device(device)
     recorded = recipe.recorded and device.type == "cuda"
@@ -108,6 +109,7 @@ def fit(
                 "groups": [[group.rate, group.decay] for group in groups],
                 "format": FORMAT,
                 **feed.facts(),
+                **({"backbone": start} if start else {}),
             }
             state = read_checkpoint(folder, module, optimizer, facts) or state
         run = torch.compile(module) if compiled else module

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.checks import one_of
+from vinets.fingerprint import digest
 from vinets.nn.heads import Head, ProductsHead
 from vinets.nn.network import CutNetwork
 from vinets.nn.seen import remember_examples
@@ -127,6 +128,8 @@ def _tune_backbone(
     options: dict[str, Any],
 ) -> History:
     """Train the head together with the backbone, or with its last layers."""
+    if options["directory"] is not None:
+        options["start"] = digest(network.backbone.state_dict().items())
     tuned = network.thaw(tuning.layers, norms=tuning.norms == "moving")
     groups = [
         Group(network.head.trained_parameters()),

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from vinets.checks import one_of, parameter_error
 from vinets.data import DataSplit, ImageSource, Source
+from vinets.files import check_name
 from vinets.nn.export.formats import (
     EXPORT_FORMATS,
     ExportFormat,
@@ -150,6 +151,7 @@ def export_network(
 
 def _check(target: Path, kind: ExportFormat, exporting: Exporting, data: DataSplit | None) -> None:
     """Raise for what does not go together, before any work is done."""
+    check_name(target)
     if exporting.opset is not None and not kind.takes_opset:
         some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
         accepted = f"None unless the format is {some}"
