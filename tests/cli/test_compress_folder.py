@@ -79,7 +79,7 @@ def test_a_network_is_trained_compressed_and_used(call, model, images):
     own = "" if model.startswith("timm:") else f"@{model}"
     uncut = f"base{own}"
 
-    short = ["--epochs", 4, "--cuts", 1, "--no-int8", "--out", "small", "--quiet"]
+    short = ["--epochs", 2, "--cuts", 1, "--no-int8", "--out", "small", "--quiet"]
     done = call("compress", uncut, *data, "--budget", "params=60%", *short)
     assert done.code == 0, done.err
     assert "Warning" not in done.err
