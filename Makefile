@@ -7,7 +7,7 @@ EXTRAS ?= $(ALL)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-ADVISORIES := https://pypi.org/pypi/pip/json
+ADVISORIES := https://pypi.org/pypi/pip/23.2.1/json
 COMMA := ,
 
 .DEFAULT_GOAL := help
