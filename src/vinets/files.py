@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
+import secrets
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,6 +23,9 @@ from safetensors import SafetensorError
 
 MOST_JSON = 16 << 20  # bytes of a JSON file
 DEEPEST = 64  # lists and objects inside each other
+_HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # this machine, in names
+_asides: set[Path] = set()  # that this process is writing
+
 LARGEST = 2**63  # whole numbers stay below it, in both directions: what tensors can hold
 
 
@@ -122,12 +127,16 @@ def written_aside(path: str | Path) -> Iterator[Path]:
     cannot be written, the old one is left as it was and the error is one sentence.
     """
     target = Path(path)
-    aside = target.with_name(f".{target.name}")  # beside it: only there a rename is atomic
+    check_name(target)
+    # beside it, for only there a rename is atomic; no other writer has the same
+    aside = target.with_name(f".{_HERE}-{os.getpid()}-{secrets.token_hex(4)}.{target.name}")
+    _asides.add(aside)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             raise OSError("a folder of that name is in the way")
-        aside.unlink(missing_ok=True)  # of a call that was killed; or a link to elsewhere
+        _clean(target)
+        aside.unlink(missing_ok=True)  # a link to elsewhere, of somebody who guessed it
         yield aside
         _to_disk(aside, os.O_RDWR)
         os.replace(aside, target)
@@ -142,8 +151,49 @@ def written_aside(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+        _asides.discard(aside)
     with suppress(OSError):  # not every system can do that; the file itself is there
         _to_disk(target.parent, os.O_RDONLY)
+
+
+def _clean(target: Path) -> None:
+    """Remove what writers of the same file left behind that were killed."""
+    left = re.compile(rf"\.{_HERE}-(\d+)-\w+\.{re.escape(target.name)}")
+    for name in os.listdir(target.parent):
+        found = left.fullmatch(name)
+        if found and target.with_name(name) not in _asides and not _at_work(int(found[1])):
+            with suppress(OSError):
+                target.with_name(name).unlink()
+
+
+def _at_work(process: int) -> bool:
+    """Whether another process of that number is there."""
+    if process == os.getpid():
+        return False  # the number was another's before
+    if os.name == "nt":
+        return True  # where the question would be a signal
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
+
+
+def check_name(path: str | Path) -> None:
+    """Raise for a name that not every library here would write in the same bytes."""
+    text = os.fspath(path)
+    try:
+        same = os.fsencode(text) == text.encode("utf-8")
+    except UnicodeError:
+        same = False
+    if not same:
+        shown = text.encode("ascii", "backslashreplace").decode()
+        raise ValueError(
+            f"The name {shown} cannot be written as UTF-8 here. Choose a name that can, such as "
+            "one of plain letters, or a locale of UTF-8."
+        )
 
 
 def _to_disk(path: Path, how: int) -> None:

@@ -18,12 +18,12 @@ from vinets.measure import machine
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import GROUPS, Trial
+from vinets.pipeline.trial_list import write_list
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
-from vinets.run import write_list
 from vinets.running import resolve_device
 
 QUICK_RUN = (

@@ -165,9 +165,14 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     top = max(float(points.abs().max()) for points in sets)
     # scalers to [-1, 1] overshoot by rounding
     if top > 1 + 1e-6:
+        endless = (
+            " Without max_degree, values grow from degree to degree, and a fit may take very long."
+        )
         warnings.warn(
             f"X given to {type(first).__name__} reaches {top:.3g} in absolute value; psi is meant "
-            "for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1)).",
+            "for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1))."
+            + endless
+            * (getattr(first, "max_degree", 1) is None),
             ScaleWarning,
             stacklevel=3,
         )

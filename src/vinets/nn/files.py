@@ -15,6 +15,7 @@ from vinets.files import read_json, write_json
 from vinets.fingerprint import digest
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
+from vinets.locks import locked
 from vinets.models.guard import Building, bytes_of, room_for
 from vinets.models.sources import rebuild, sketch
 from vinets.models.weights import read_weights, save_weights
@@ -44,9 +45,10 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
         "head": {"kind": network.head.kind, **network.head.config()},
         "parts": network.parts(),
     }
-    save_weights(network, folder / WEIGHTS)
-    config = tied(config, network.state_dict())
-    write_json(folder / CONFIG, config)  # last, for a folder with it counts as a saved network
+    with locked(folder, wait=True):  # both files of one writer
+        save_weights(network, folder / WEIGHTS)
+        config = tied(config, network.state_dict())
+        write_json(folder / CONFIG, config)  # last, for a folder with it counts as a saved network
 
 
 def load_network(directory: str | Path, backbone: nn.Module | None = None) -> CutNetwork:

@@ -64,6 +64,8 @@ def run_trials(
     with locked(store.folder), torch.random.fork_rng(devices=[]):
         # what does not belong into the folder is refused before any work is done
         store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
+        for name in sorted(names):
+            crew.setup(name).refuse_seen()
         missing = store.missing(wanted)
         for alone in (True, False):
             chosen = [t for t in missing if t.alone == alone and t.task != "speed"]
