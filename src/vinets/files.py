@@ -182,6 +182,13 @@ def write_json(path: str | Path, values: Any) -> Path:
     return write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
+def append_line(path: str | Path, line: str) -> Path:
+    """Add a line to a small file, or leave it as it was."""
+    with suppress(FileNotFoundError):
+        line = read_bytes(path, MOST_JSON).decode("utf-8") + line
+    return write_text(path, f"{line}\n")
+
+
 # --- names ------------------------------------------------------------------------------------
 
 
