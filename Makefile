@@ -11,10 +11,10 @@ ADVISORIES := https://pypi.org/pypi/pip/23.2.1/json
 COMMA := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint browser bench mutants fuzz lock audit sbom docs clean
+.PHONY: help demo test lint browser bench mutants fuzz chaos degenerate soak lock audit sbom docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## Train a network on digits and find a small one that does as well; a page in out/demo
 	$(BIN)/vinets train --model digits_cnn --data digits --out out/demo/uncut
@@ -46,6 +46,15 @@ mutants: $(STAMP) ## Count how many small faults in the core the tests notice; g
 
 fuzz: $(STAMP) ## Give 100,000 damaged and hostile files to every reader
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --inputs 100000 --libraries
+
+chaos: $(STAMP) ## Kill, starve and double commands; each must end as if nothing had happened
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m chaos --kills 100
+
+degenerate: $(STAMP) ## Hold 5,000 fits of degenerate points against an independent loop
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m degenerate --fits 5000
+
+soak: $(STAMP) ## Build, save, load and predict for MINUTES=30, and print the slope of the memory
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak --minutes $(or $(MINUTES),30)
 
 lock: $(VENV)/lock/bin/uv ## Write hashes.txt anew, after a change of pyproject.toml or constraints.txt
 	@# for macOS, where torch of PyPI draws in nothing for a GPU; digests are those of all systems

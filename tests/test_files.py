@@ -12,7 +12,7 @@ import torch
 
 from vinets import files
 from vinets.cli.errors import sentence
-from vinets.files import parse_json, read_json, write_json, write_text
+from vinets.files import append_line, parse_json, read_json, write_json, write_text
 from vinets.latent.shards import read_manifest
 from vinets.tensors import read_file, read_header, write_file
 
@@ -81,6 +81,23 @@ def test_only_regular_files_are_read(tmp_path, kind):
         read_json(path)
     with pytest.raises((ValueError, OSError), match="not a file"):
         read_header(path)
+
+
+def test_links_in_a_circle_are_an_error_of_the_system(tmp_path):
+    (tmp_path / "a.json").symlink_to("a.json")
+    with pytest.raises(OSError) as caught:
+        read_json(tmp_path / "a.json", inside=tmp_path)
+    assert caught.value.filename is not None
+
+
+def test_lines_are_added_at_the_end_or_not_at_all(tmp_path):
+    path = tmp_path / "log" / "calls.jsonl"
+    for line in ("a", "é"):
+        append_line(path, line)
+    assert path.read_text(encoding="utf-8") == "a\né\n"
+    with full_disk(3), pytest.raises(OSError, match="is as it was"):
+        append_line(path, "b")
+    assert path.read_text(encoding="utf-8") == "a\né\n" and len(list(path.parent.iterdir())) == 1
 
 
 def test_a_link_out_of_a_folder_is_not_followed(tmp_path):

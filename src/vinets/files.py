@@ -48,7 +48,11 @@ def open_regular(path: str | Path, *, inside: str | Path | None = None) -> Binar
 
 def check_inside(path: str | Path, folder: str | Path | None) -> None:
     """Raise for a link that leads out of the folder that a file belongs to."""
-    if folder is not None and not Path(path).resolve().is_relative_to(Path(folder).resolve()):
+    if folder is None:
+        return
+    # Path.resolve() raises RuntimeError for links in a circle; here, opening the file names them
+    target, top = (Path(os.path.realpath(one)) for one in (path, folder))
+    if not target.is_relative_to(top):
         raise ValueError(
             f"{path} is a link out of {folder}, which is not followed. Put the file itself there."
         )
@@ -60,10 +64,22 @@ def read_bytes(path: str | Path, most: int, *, inside: str | Path | None = None)
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise ValueError(f"{path} must have at most {most:,} bytes. It has {size:,}.")
-        try:
+        with named(path):
             return file.read(most)  # it may have grown since
-        except OSError as error:  # of files of the system that look like others
-            raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+@contextmanager
+def named(path: str | Path) -> Iterator[None]:
+    """Around reading from an open file, whose errors do not say which one it is.
+
+    Files of the system that look like others can often not be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def read_json(path: str | Path, *, inside: str | Path | None = None) -> Any:
@@ -214,6 +230,13 @@ def write_text(path: str | Path, text: str) -> Path:
 def write_json(path: str | Path, values: Any) -> Path:
     """Write plain values as JSON, whole or not at all."""
     return write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def append_line(path: str | Path, line: str) -> Path:
+    """Add a line to a small file, or leave it as it was."""
+    with suppress(FileNotFoundError):
+        line = read_bytes(path, MOST_JSON).decode("utf-8") + line
+    return write_text(path, f"{line}\n")
 
 
 # --- names ------------------------------------------------------------------------------------

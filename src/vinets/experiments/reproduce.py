@@ -13,7 +13,7 @@ import torch
 from vinets.checks import one_of
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Plan
-from vinets.files import write_json
+from vinets.files import append_line, write_json
 from vinets.measure import machine
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
@@ -96,8 +96,7 @@ def reproduce(
             "seconds": time.perf_counter() - begin,
         }
         if missing > left:
-            with (store.folder / "calls.jsonl").open("a", encoding="utf-8") as log:
-                log.write(json.dumps(call, ensure_ascii=False) + "\n")
+            append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
     return [_write(experiment, plan, store, command) for experiment in chosen]
 
 
