@@ -72,6 +72,8 @@ def start(words: list[str], folder: Path, log: Path, room: int | None = None) ->
         with log.open("w") as out:
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)
+        # whatever stood in their place, in a test for instance
+        sys.stdout, sys.stderr = (open(at, "w", closefd=False) for at in (1, 2))  # noqa: SIM115
         os.chdir(folder)
         (folder / "tmp").mkdir(exist_ok=True)
         os.environ["TMPDIR"] = str(folder / "tmp")

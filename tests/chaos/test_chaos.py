@@ -13,10 +13,10 @@ pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks f
 def test_a_disturbed_training_ends_as_if_nothing_had_happened():
     from chaos.harness import run
 
-    report = run(seed=4, trials=4, only=("train",))
+    report = run(seed=9, trials=3, only=("train",))  # killed, no room, two writers
     print(report)
     assert not report.failures, str(report)
-    assert report.kills.total() >= 2
+    assert report.kills.total() >= 1 and report.full == 1
 
 
 def test_folders_that_differ_are_told_apart(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,8 @@ def read_description(path: Path, format: str, version: int) -> dict[str, Any]:
         raise ValueError(f"{path} does not describe a network of vinets.")
     if values.get("version") not in (version - 1, version):
         raise ValueError(
-            f"{path} has version {values.get('version')!r}; this release reads version {version}."
+            f"{path} has version {reprlib.repr(values.get('version'))}; this release reads version "
+            f"{version}."
         )
     return values
 
