@@ -11,11 +11,14 @@ import torch
 
 from vinets.data import digits
 from vinets.nn import CutNetwork
+from vinets.pipeline.setup import wrong_answers
 from vinets.report import html
 from vinets.search import compress, parse_budget
+from vinets.search.budget import Cost
 from vinets.search.compressed import divided
 from vinets.search.halving import Search
 from vinets.search.page import finalists_table, frontier_figure, rounds_table, search_page
+from vinets.search.result import Tried
 from vinets.settings import Searching
 
 OPTIONS = {"epochs": 4, "cuts": 2, "int8": False, "device": "cpu", "progress": None}
@@ -40,10 +43,12 @@ def test_the_smallest_that_keeps_to_the_drop_is_chosen(found):
     result = compressed.result
     chosen = result.choice
     assert chosen is not None and chosen.epochs == 4
-    good = [one for one in result.finished if one.accuracy >= result.uncut.validation - 0.03]
+    least = result.uncut.validation - 0.03
+    good = [one for one in result.finished if one.accuracy >= least]
+    sure = [one for one in good if one.accuracy - one.error >= least]
     assert result.met == bool(good)
     if good:
-        assert chosen == min(good, key=lambda one: one.cost.parameters)
+        assert chosen == min(sure or good, key=lambda one: one.cost.parameters)
     assert sum(p.numel() for p in compressed.net.parameters()) <= chosen.cost.parameters
     assert result.validation + result.tested == len(digits().test)
 
@@ -175,8 +180,56 @@ def test_the_better_learning_rate_is_taken(model, data, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "RATES", (1e-6, 0.1))
     search = searching(model, data, "drop=1", tmp_path)
     search.prepare()
-    search._choose_rate(search.candidates)
-    assert search.start.recipe.learning_rate == 0.1
+    for epochs in (search.rungs[0], search.epochs):
+        assert search._with_rate(search.candidates[0], epochs).recipe.learning_rate == 0.1
+
+
+@pytest.fixture
+def decided(model, data, tmp_path, monkeypatch):
+    """A search with a drop in which candidates have the sizes and accuracies that are told."""
+
+    def told(reached, errors=None, drop=0.0, uncut=0.9):
+        search = searching(model, data, f"drop={drop}", tmp_path)
+        monkeypatch.setattr(type(search.setup), "accuracy", uncut)
+        names = [f"{i}" for i in range(len(reached))]
+        facts = {
+            name: Tried(name, Cost(1 + i), {2: right, 4: right}, error=(errors or reached)[i])
+            for i, (name, right) in enumerate(zip(names, reached, strict=True))
+        }
+        search.known.costs = {"uncut": Cost(1_000)}
+        monkeypatch.setattr(search, "tried", facts.__getitem__)
+        return search, names
+
+    return told
+
+
+def test_those_near_the_limit_go_on_and_not_the_smallest(decided):
+    """A long frontier was once cut off behind its smallest networks, which are hopeless."""
+    search, names = decided([0.1 + 0.05 * i for i in range(16)])  # up to 0.85, and 0.9 is wanted
+    assert sorted(search._best(names, 2), key=int) == names[-6:]
+
+
+def test_what_is_larger_than_the_first_that_will_do_does_not_go_on(decided):
+    search, names = decided([0.5 + 0.05 * i for i in range(10)])  # the ninth is at 0.9
+    assert sorted(search._best(names, 2), key=int) == names[4:10]
+    search, names = decided([0.92 + 0.001 * i for i in range(10)])
+    assert sorted(search._best(names, 2), key=int) == names[:2]
+
+
+def test_the_choice_is_a_standard_error_better_than_it_need_be(decided):
+    search, names = decided([0.85, 0.901, 0.904, 0.92], errors=[0.003] * 4)
+    tried = [search.tried(name) for name in names]
+    assert search.choose(tried) == (tried[2], True)
+    assert search.choose(tried[:2]) == (tried[1], True)  # where none is, what is good enough
+    assert search.choose(tried[:1]) == (tried[0], False)
+
+
+def test_the_error_is_that_of_answers_that_differ(found, model, data):
+    _, compressed = found
+    one = compressed.result.choice
+    setup, _ = divided(model, data, None, device="cpu")
+    ours = set(wrong_answers(compressed.net, setup.test, torch.device("cpu")))
+    assert one.error == pytest.approx(len(ours ^ set(setup.wrong)) ** 0.5 / len(setup.test))
 
 
 def test_latencies_of_another_batch_are_measured_anew(model, data, tmp_path, monkeypatch):

@@ -22,6 +22,9 @@ def test_cuts_differ_in_cost_and_save_something():
     assert macs == sorted(set(macs))
     assert macs[-1] > 4 * macs[0]  # from early to late
     assert all(p.parameters < 0.9 * whole or p.macs < 0.9 * points[-1].macs for p in chosen)
+    # one in every stage at least, and none on a branch beside the blocks
+    assert {point.name[:6] for point in chosen} >= {f"layer{i}" for i in (1, 2, 3, 4)}
+    assert not any("downsample" in point.name for point in choose_cuts(points, whole, 99))
     # a block counts with its sum, not with the convolution that it ends with
     every = choose_cuts(points, whole, 99)
     assert {"layer1.0", "layer1.1", "layer2.0"} <= {point.name for point in every}

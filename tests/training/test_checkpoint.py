@@ -10,6 +10,8 @@ from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.data import ImageSource
 from vinets.models import digits_cnn
 from vinets.training import cache_latents, fine_tune, train_classifier
+from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from vinets.training.history import Epoch
 
 OPTIONS = {"epochs": 4, "batch_size": 64, "learning_rate": 0.05, "validation": 0.2}
 STEPS = 3  # of an epoch: 240 examples in batches of 64
@@ -180,3 +182,22 @@ def test_a_checkpoint_that_lacks_a_part_is_refused_and_changes_nothing(
     with pytest.raises(ValueError, match="is damaged"):
         fine_tune(net, train, directory=tmp_path, progress=None, **options)
     assert all(torch.equal(before[k], t) for k, t in net.state_dict().items())
+
+
+def test_momentum_lies_in_memory_as_its_parameter_does(tmp_path):
+    """Fused steps of a GPU refuse any other layout."""
+
+    def begin():
+        conv = torch.nn.Conv2d(8, 8, 3).to(memory_format=torch.channels_last)
+        return conv, torch.optim.SGD(conv.parameters(), 0.1, momentum=0.9)
+
+    conv, optimizer = begin()
+    conv(torch.ones(1, 8, 4, 4)).sum().backward()
+    optimizer.step()
+    epoch = Epoch(1, 1.0, 0.5, None, None, 1.0)
+    write_checkpoint(tmp_path, Checkpoint([epoch], 1, conv.state_dict()), conv, optimizer, {})
+    other, again = begin()
+    read_checkpoint(tmp_path, other, again, {})
+    for p, q in zip(conv.parameters(), other.parameters(), strict=True):
+        kept, read = optimizer.state[p]["momentum_buffer"], again.state[q]["momentum_buffer"]
+        assert torch.equal(kept, read) and read.stride() == q.stride()

@@ -22,17 +22,25 @@ def test_elsewhere_nothing_is_recorded(make, train):
     torch.testing.assert_close(recorded.state_dict(), plain.state_dict(), rtol=0, atol=0)
 
 
+def _apart(one: nn.Module, other: nn.Module) -> float:
+    """The largest distance of a tensor of one from that of the other, as a share of its size."""
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return max(float((a - b).norm() / (1e-3 + b.norm())) for a, b in pairs if b.is_floating_point())
+
+
 @needs_a_gpu
 def test_a_recorded_training_is_the_same(make, model, train):
-    histories, nets = [], []
-    for recorded in (False, True):
+    """As far as two that are not recorded are: a GPU adds in another order every time."""
+    losses, nets = [], []
+    for recorded in (False, False, True):
         net = make()
         options = {"device": "cuda", "teacher": copy.deepcopy(model), "recorded": recorded}
-        histories.append(fine_tune(net, train, tune="all", **options, **OPTIONS))
+        history = fine_tune(net, train, tune="all", **options, **OPTIONS)
+        losses.append([epoch.loss for epoch in history.epochs])
         nets.append(net)
-    losses = [[epoch.loss for epoch in history.epochs] for history in histories]
-    torch.testing.assert_close(*losses, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(nets[0].state_dict(), nets[1].state_dict(), rtol=2e-2, atol=2e-3)
+    assert losses[2][0] == pytest.approx(losses[0][0], rel=1e-3)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-2)
+    assert _apart(nets[2], nets[0]) < 3 * _apart(nets[1], nets[0]) + 1e-3
 
 
 @needs_a_gpu
@@ -71,7 +79,9 @@ def test_an_interrupted_recording_goes_on(make, train, tmp_path):
         fine_tune(parts, train, directory=tmp_path, **(options | {"progress": Stop()}))
     parts = make()
     fine_tune(parts, train, directory=tmp_path, **options)
-    torch.testing.assert_close(parts.state_dict(), whole.state_dict(), rtol=2e-2, atol=2e-3)
+    again = make()
+    fine_tune(again, train, **options)
+    assert _apart(parts, whole) < 3 * _apart(again, whole) + 1e-3
 
 
 @needs_a_gpu

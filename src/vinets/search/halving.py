@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import sqrt
 from pathlib import Path
 
 from vinets.files import read_json, write_json
@@ -29,7 +30,7 @@ from vinets.training.replay import RecordingError
 ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
 KEPT = 1 / 3  # of a round, for the next
 LEAST = 6  # that go on, where there are so many
-FINALISTS = 4
+FINALISTS = 3  # trained to the end under a limit; at most about as many for a drop, by halving
 RATES = (0.1, 0.02)  # of learning, of which the better one in a short training is taken
 
 
@@ -65,6 +66,7 @@ class Search:
         self.store = Store(folder)
         self.recorded = True  # whether a GPU records steps; until one cannot be
         self.start = start_trial(len(setup.train), len(setup.train.classes), seed)
+        self.short = self.long = self.start  # of the rounds, and of trainings to the end
         example = each(setup.train.example(), lambda tensor: tensor.to(setup.device))
         points = cut_points(setup.model, example)
         self.cuts = choose_cuts(points, setup.parameters, searching.cuts)
@@ -110,7 +112,7 @@ class Search:
         for epochs in self.rungs:
             rounds.append((left, epochs))
             left = _kept(left)
-        rounds.append((min(left, FINALISTS), self.epochs))
+        rounds.append((min(left, FINALISTS) + 1, self.epochs))  # one of them with two rates
         tried = tuple(Tried(one, self.known.costs[one.name], {}) for one in feasible)
         macs = {point.name: point.macs for point in self.cuts}
         seconds, memory = expected(self.setup, self.start, self.candidates, macs, rounds)
@@ -121,7 +123,12 @@ class Search:
     def run(self) -> list[Tried]:
         """All rounds; what came of every candidate that took part."""
         left = self.feasible()
-        self._choose_rate(left)
+        plain = [one for one in left if one.head == "pooled"] or left
+        probe = plain[len(plain) // 2]
+        if self.rungs:
+            self.short = self._with_rate(probe, self.rungs[0])
+        else:
+            self.long = self._with_rate(probe, self.epochs)
         for epochs in self.rungs:
             self.train(left, epochs)
             left = [one for one in left if epochs in self.tried(one).accuracies]
@@ -135,19 +142,20 @@ class Search:
             )
         return [one for one in tried if one.accuracies]
 
-    def _choose_rate(self, candidates: Sequence[Candidate]) -> None:
-        """The learning rate that suits this network: one short training with each."""
-        plain = [one for one in candidates if one.head == "pooled"] or list(candidates)
-        probe = plain[len(plain) // 2]
-        epochs = self.rungs[0] if self.rungs else self.epochs
+    def _with_rate(self, candidate: Candidate, epochs: int) -> Trial:
+        """What trainings of this length have in common, with the learning rate that suits them.
+
+        One is carried out with each. What is best after few epochs is not after many, which can
+        afford to begin faster.
+        """
         starts = [self.start.change(learning_rate=rate) for rate in RATES]
         reached = []
         for start in starts:
-            trial = probe.trial(start, epochs)
+            trial = self._trial(candidate, epochs, start)
             self._run(trial)
             found = not self.store.missing([trial])
             reached.append(self.store.read(trial).trained.accuracy if found else -1.0)
-        self.start = starts[reached.index(max(reached))]
+        return starts[reached.index(max(reached))]
 
     def feasible(self) -> list[Candidate]:
         """Candidates within the limits; the nearest to them where there are none."""
@@ -174,22 +182,29 @@ class Search:
 
     def trial(self, candidate: Candidate, epochs: int) -> Trial:
         """Of a candidate; those to the end are saved, and can be interrupted."""
-        trial = candidate.trial(self.start, epochs)
+        return self._trial(candidate, epochs, self.short if epochs < self.epochs else self.long)
+
+    def _trial(self, candidate: Candidate, epochs: int, start: Trial) -> Trial:
+        trial = candidate.trial(start, epochs)
         if epochs < self.epochs:
             return trial
-        place = f"finalists/{self.candidates.index(candidate)}"
-        return replace(trial, save=place, checkpoints=True)
+        place = f"finalists/{self.candidates.index(candidate)}-{start.recipe.learning_rate:g}"
+        return replace(trial, save=place, checkpoints=True, detailed=True)
 
     def tried(self, candidate: Candidate) -> Tried:
         """What is known of it."""
-        found, seconds = {}, 0.0
+        found, seconds, error = {}, 0.0, None
         for epochs in (*self.rungs, self.epochs):
             trial = self.trial(candidate, epochs)
             if not self.store.missing([trial]):
                 facts = self.store.read(trial).trained
                 found[epochs] = facts.accuracy
                 seconds += facts.seconds
-        return Tried(candidate, self.known.costs[candidate.name], found, seconds=seconds)
+                if facts.wrong is not None:
+                    apart = set(facts.wrong) ^ set(self.setup.wrong)
+                    error = sqrt(len(apart)) / len(self.setup.test)
+        cost = self.known.costs[candidate.name]
+        return Tried(candidate, cost, found, error=error, seconds=seconds)
 
     def _points(
         self, candidates: Sequence[Candidate], epochs: int
@@ -199,29 +214,42 @@ class Search:
         return [(one.cost.parameters, one.accuracies[epochs], one.candidate) for one in tried]
 
     def _best(self, candidates: Sequence[Candidate], epochs: int) -> list[Candidate]:
-        """The ones to go on with: the most accurate under a limit, else those on frontiers."""
+        """The ones to go on with: the most accurate under a limit, else those on frontiers.
+
+        Of a frontier, what is larger than the first that will do is not needed, and one more is
+        kept in case that it will not. The others matter the less the further they are from it.
+        """
         points, count = self._points(candidates, epochs), _kept(len(candidates))
         if self.budget.drop is None:
             return [one for *_, one in sorted(points, key=lambda point: -point[1])[:count]]
-        return [one for layer in layers_of(points) for one in layer][:count]
+        ranked = []
+        for number, layer in enumerate(layers_of(points)):
+            enough = [self.reaches(self.tried(one).accuracies[epochs]) for one in layer]
+            end = enough.index(True) + 2 if True in enough else len(layer)
+            ranked += [(number * LEAST + i, one) for i, one in enumerate(reversed(layer[:end]))]
+        return [one for _, one in sorted(ranked, key=lambda pair: pair[0])[:count]]
 
     def _finals(self, candidates: Sequence[Candidate]) -> None:
         """Train to the end: the best, or as few as it takes to find the smallest that will do."""
         if not self.rungs:  # so few epochs that there is one round
             self.train(candidates, self.epochs)
             return
+        if not candidates:
+            return
         points = self._points(candidates, self.rungs[-1])
         if self.budget.drop is None:
-            best = sorted(points, key=lambda point: -point[1])[: FINALISTS // 2]
-            self.train([one for *_, one in best], self.epochs)
+            best = [one for *_, one in sorted(points, key=lambda point: -point[1])[:FINALISTS]]
+            self.long = self._with_rate(best[0], self.epochs)
+            self.train(best, self.epochs)
             return
         row = frontier(points)
         low, high = 0, len(row) - 1
+        self.long = self._with_rate(row[high // 2], self.epochs)
         while low <= high:  # accuracy grows along the row, so halving it finds the place
             middle = (low + high) // 2
             self.train([row[middle]], self.epochs)
             done = self.tried(row[middle])
-            if self.epochs in done.accuracies and self.reaches(done.accuracy):
+            if self.epochs in done.accuracies and self.surely(done):
                 high = middle - 1
             else:
                 low = middle + 1
@@ -229,6 +257,13 @@ class Search:
     def reaches(self, accuracy: float) -> bool:
         """Whether that is close enough to the uncut network, on validation examples."""
         return self.budget.drop is None or accuracy >= self.setup.accuracy - self.budget.drop / 100
+
+    def surely(self, one: Tried) -> bool:
+        """Whether it would be so on other examples: by a standard error more than needed.
+
+        What is just close enough on these examples is not on others, half of the time.
+        """
+        return self.reaches(one.accuracy - (one.error or 0.0))
 
     # --- the choice ---------------------------------------------------------------------------
 
@@ -239,7 +274,8 @@ class Search:
         small = [one for one in done if self.budget.allows(one.cost, uncut)]
         good = [one for one in small if self.reaches(one.accuracy)]
         if good and self.budget.drop is not None:
-            return min(good, key=lambda one: one.cost.parameters), True
+            sure = [one for one in good if self.surely(one)]
+            return min(sure or good, key=lambda one: one.cost.parameters), True
         if small:
             return max(good or small, key=lambda one: one.accuracy), bool(good)
         nearest = min(done, key=lambda one: self.budget.excess(one.cost, uncut), default=None)

@@ -21,6 +21,9 @@ class Tried:
     ----------
     accuracies : dict of int to float
         On the validation examples, in [0, 1], by the number of epochs it was trained for.
+    error : float or None
+        Standard error of the difference to the uncut network there, after training to the end: of
+        the examples that only one of the two gets wrong.
     test : float or None
         On the test examples, of a network that was trained to the end.
     speed : float or None
@@ -36,6 +39,7 @@ class Tried:
     candidate: Candidate
     cost: Cost
     accuracies: Mapping[int, float]
+    error: float | None = None
     test: float | None = None
     speed: float | None = None
     latency: float | None = None

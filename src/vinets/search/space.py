@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 from vinets.latent.cut import CutPoint
 from vinets.nn.heads import HEADS
@@ -64,32 +65,46 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = CUTS) -
     """Cuts that differ in what they cost, at most so many, in the order of the network.
 
     Of neighbours with the same operations the last is taken, which is behind the norm, the
-    activation or the sum of a block. Where there are too many, those are left whose cost is next to
-    a geometric row.
+    activation or the sum of a block. Where there are too many, those are left that are spread most
+    evenly over what is counted: operations, and the logarithm of parameters with a small head.
     """
     macs = max((point.macs for point in points), default=0)
     found: dict[int, CutPoint] = {}
+    before = 0
     for point in points:
         saves = point.parameters < LARGEST * parameters or point.macs < LARGEST * macs
-        if point.macs and saves and point.parameters <= parameters:
+        aside = point.macs < before  # on a branch beside what came before
+        before = max(before, point.macs)
+        if point.macs and saves and not aside and point.parameters <= parameters:
             found[point.macs] = point
     rest = list(found.values())
     if len(rest) <= most:
         return rest
-    first, last = rest[0].macs, rest[-1].macs
+    _, small = head_sizes(parameters)
+    sizes = [log(point.parameters + small) for point in rest]
+    range_ = max(sizes) - min(sizes) or 1.0
+    places = [
+        point.macs / rest[-1].macs + size / range_ for point, size in zip(rest, sizes, strict=True)
+    ]
+    first, last = min(places), max(places)
     steps = [0.5] if most == 1 else [i / (most - 1) for i in range(most)]
-    wanted = [first * (last / first) ** step for step in steps]
     chosen: set[int] = set()
-    for cost in wanted:
+    for step in steps:
+        wanted = first + step * (last - first)
         free = [i for i in range(len(rest)) if i not in chosen]
-        chosen.add(min(free, key=lambda i: abs(rest[i].macs - cost)))
+        chosen.add(min(free, key=lambda i: abs(places[i] - wanted)))
     return [rest[i] for i in sorted(chosen)]
+
+
+def head_sizes(parameters: int) -> tuple[int, int]:
+    """Numbers of a large and of a small head, for a network with so many parameters."""
+    large = int(min(HEAD, SHARE * parameters))
+    return large, max(large // 4, 1)
 
 
 def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candidate]:
     """Heads to try behind a cut of a network with so many parameters."""
-    large = int(min(HEAD, SHARE * parameters))
-    small = max(large // 4, 1)
+    large, small = head_sizes(parameters)
     flat = classes
     for side in point.shape:
         flat *= side

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
@@ -80,7 +81,8 @@ def read_checkpoint(
     # everything was looked at: only now something changes
     module.load_state_dict(now)
     for p, momentum in momenta.items():
-        optimizer.state[p]["momentum_buffer"] = momentum.to(p)
+        # laid out in memory as its parameter, which steps that are fused insist on
+        optimizer.state[p]["momentum_buffer"] = torch.empty_like(p).copy_(momentum)
     return Checkpoint(epochs, best_epoch, best)
 
 
