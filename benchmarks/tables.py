@@ -270,7 +270,8 @@ TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str
 RIVALS = {"rivals_choices", "rivals_frontier"}
 IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
 SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
-ELSEWHERE = {"elsewhere_text": "text"}  # the same, by folder
+# the same, by folder
+ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {

@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("--seconds", type=float, default=0.4, help="length of a window")
     speed.add_argument("--amp", action="store_true", help="bfloat16 on the device")
     speed.add_argument("--channels-last", action="store_true", help="on the device")
+    speed.add_argument("--recorded", action="store_true", help="a pass as a CUDA graph")
     for one in (train, speed):
         one.add_argument("--sizes", type=int, nargs="+", default=SIZES)
         one.add_argument("--device", default="auto")
@@ -115,7 +116,11 @@ def main(words: Sequence[str] | None = None) -> int:
             batch=given.batch,
             steps=given.steps,
             windows={"repeats": given.repeats, "seconds": given.seconds},
-            formats={"amp": given.amp, "channels_last": given.channels_last},
+            formats={
+                "amp": given.amp,
+                "channels_last": given.channels_last,
+                "recorded": given.recorded,
+            },
             command=command,
             out=given.out,
         )

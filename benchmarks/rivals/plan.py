@@ -95,12 +95,15 @@ class Rival:
         return slug(f"{slug(f'{self.given} {self.kind} {self.architecture}')}-{digest[:12]}")
 
 
+def recipe_for(given: str, kind: str) -> Recipe:
+    """How rivals of this kind are trained in place of a given network."""
+    recipe = RECIPES[kind]
+    return replace(recipe, temperature=4.0) if (given, kind) in WARM else recipe
+
+
 def rival(given: str, kind: str, **more: Any) -> Rival:
     """One with the recipe of its kind."""
-    recipe = RECIPES[kind]
-    if (given, kind) in WARM:
-        recipe = replace(recipe, temperature=4.0)
-    return Rival(given=given, kind=kind, recipe=recipe, **more)
+    return Rival(given=given, kind=kind, recipe=recipe_for(given, kind), **more)
 
 
 def _classic(given: str, sizes: Iterable[int]) -> list[Rival]:

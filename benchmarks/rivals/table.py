@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.rivals.plan import RECIPES, TRIED, choice
+from benchmarks.rivals.plan import TRIED, choice, recipe_for
 from benchmarks.rivals.speed import CLASSES, PARTS, vinet_architecture, vinet_kind
 from benchmarks.rivals.train import FOLDER, RivalRecord
 from benchmarks.tuning import recipe_of
@@ -78,7 +78,8 @@ def runs_and_speeds(paths: Iterable[Path]) -> tuple[list[Run], dict[tuple[str, s
 
 def _of_rival(record: RivalRecord) -> Run:
     rival, result = record.rival, record.result
-    notes = _differences(rival.recipe, RECIPES[rival.kind]) | _sample(rival)
+    usual = recipe_for(rival.given, rival.kind)
+    notes = _differences(rival.recipe, usual) | _sample(rival)
     facts = (_text(notes), result.epochs, *_counted(result), not _sample(rival))
     return Run(rival.given, rival.kind, rival.architecture, *facts)
 

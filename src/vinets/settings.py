@@ -471,6 +471,9 @@ class Formats(Options):
     panel: ClassVar[str] = "Running"
     amp: bool = option(False, flag(), "Run in bfloat16 under autocast.")
     channels_last: bool = option(False, flag(), "Channels-last memory format.")
+    recorded: bool = option(
+        False, flag(), "On a GPU, launch all kernels of a pass at once, as a CUDA graph."
+    )
     threads: int | None = option(
         None, optional(whole()), "Threads of torch.", shown="torch's choice"
     )

@@ -42,6 +42,22 @@ def test_longer_work_takes_longer():
     assert 5 < slow.latency_ms / fast.latency_ms < 20
 
 
+def test_a_recorded_pass_takes_no_longer_and_what_cannot_be_recorded_is_refused():
+    deep = nn.Sequential(*[nn.Linear(16, 16) for _ in range(100)])  # all launches
+    x = torch.randn(1, 16)
+    plain, recorded = (
+        throughput(deep, x, batch_sizes=(16,), recorded=way, **QUICK)[0] for way in (False, True)
+    )
+    assert recorded.median > plain.median
+
+    class Asks(nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ValueError, match="recorded=False"):
+        throughput(Asks(), x, batch_sizes=(16,), recorded=True, **QUICK)
+
+
 def test_cpu_and_gpu_agree():
     network = nn.Linear(6, 8)
     logits, labels = torch.randn(64, 6), torch.randint(8, (64,))
