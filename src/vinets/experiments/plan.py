@@ -41,8 +41,9 @@ QUICK: dict[str, Any] = {
     "components": 12,
     "views": 1,
     "epochs": 1,
-    "train": 40,
+    "train": 24,
     "test": 10,
+    "batch": 16,
     "repeats": 2,
     "seconds": 0.01,
 }
