@@ -72,7 +72,8 @@ def test_the_saved_network_gives_the_stored_answer(ran):
     example = result.example
     network = VINet.from_pretrained(out / "vinet")
     images, _ = next(digits(SEED).test.batches(1000))
-    probabilities = network(images[example.index : example.index + 1])[0].softmax(0)
+    with torch.no_grad():
+        probabilities = network(images[example.index : example.index + 1])[0].softmax(0)
     label = network.record.classes[int(probabilities.argmax())]
     assert label == example.prediction
     assert float(probabilities.max()) == pytest.approx(example.probabilities[label], abs=1e-4)

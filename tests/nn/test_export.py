@@ -71,6 +71,13 @@ def path(_content, tmp_path) -> Path:
 
 
 @pytest.fixture(scope="module")
+def program(net, tmp_path_factory) -> ExportReport:
+    """Of a file of torch with the network."""
+    path = tmp_path_factory.mktemp("torch") / "net.pt2"
+    return export_network(net, path, batch_sizes=[3])
+
+
+@pytest.fixture(scope="module")
 def rounded(trained, onnxruntime, tmp_path_factory):
     """Writes the trained network in a format, once, and reports."""
     folder = tmp_path_factory.mktemp("rounded")
@@ -103,13 +110,12 @@ def test_an_onnx_file_computes_the_same_and_knows_its_classes(net, tmp_path, onn
     assert json.loads(told["preprocessing"]) == net.record.preprocessing
 
 
-def test_a_program_computes_the_same_and_knows_its_classes(net, tmp_path):
-    report = export_network(net, tmp_path / "net.pt2", batch_sizes=[3])
-    assert report.format == "torch" and report.opset is None and report.batch_sizes == (3,)
+def test_a_program_computes_the_same_and_knows_its_classes(net, program):
+    assert program.format == "torch" and program.opset is None and program.batch_sizes == (3,)
     extra = {"metadata.json": ""}
-    program = torch.export.load(tmp_path / "net.pt2", extra_files=extra).module()
+    loaded = torch.export.load(program.path, extra_files=extra).module()
     images = DIGITS.test.example(31)
-    torch.testing.assert_close(program(images), net(images), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(loaded(images), net(images), atol=1e-4, rtol=1e-4)
     told = json.loads(extra["metadata.json"])
     about = net.record
     assert told == {
@@ -129,10 +135,10 @@ def test_the_network_is_folded_and_not_changed(net, tmp_path):
     ]
 
 
-def test_the_report_is_plain_json(net, tmp_path):
-    told = export_network(net, tmp_path / "net.pt2", batch_sizes=(2,)).to_dict()
+def test_the_report_is_plain_json(program):
+    told = program.to_dict()
     assert json.loads(json.dumps(told)) == told
-    assert told["path"] == str(tmp_path / "net.pt2") and told["batch_sizes"] == [2]
+    assert told["path"] == str(program.path) and told["batch_sizes"] == [3]
 
 
 def test_no_warnings_leave(net, tmp_path):
@@ -497,10 +503,9 @@ def test_a_broken_file_is_refused_in_one_sentence(tmp_path, onnxruntime, content
         open_exported(tmp_path / "net.onnx")
 
 
-def test_a_program_is_not_opened_for_it_may_hold_code(net, tmp_path):
-    export_network(net, tmp_path / "net.pt2", batch_sizes=[2])
+def test_a_program_is_not_opened_for_it_may_hold_code(program):
     with pytest.raises(ValueError, match=r"net\.pt2 is not opened, for .* may hold code"):
-        open_exported(tmp_path / "net.pt2")
+        open_exported(program.path)
 
 
 def test_openvino_computes_the_same(trained, tmp_path):

@@ -37,7 +37,7 @@ PAPER = Trial(
 """What all experiments start from: the paper's settings."""
 
 QUICK: dict[str, Any] = {
-    "per_class": 24,
+    "per_class": 16,
     "components": 12,
     "views": 1,
     "epochs": 1,
