@@ -15,6 +15,17 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _short_windows():
+    """Speed is measured for a moment only, whatever a command takes by default."""
+    from vinets.measure.speed import _Runner
+
+    inner = _Runner.window
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Runner, "window", lambda self, seconds: inner(self, min(seconds, 0.01)))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
     """Weights that a test does not choose are the same in every order of the tests."""

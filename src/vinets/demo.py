@@ -54,7 +54,8 @@ START = Trial(
 
 DEMO_CUTS = ("relu1", "relu2", "pool", "relu3")  # earliest first
 BACKBONE = Recipe(epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0)
-QUICK_CUTS, QUICK = ("pool", "relu3"), {"epochs": 2, "views": 1, "seconds": 0.01}
+QUICK_CUTS = ("pool", "relu3")
+QUICK = {"epochs": 2, "views": 1, "batch": 64, "repeats": 2, "seconds": 0.01}
 RESULTS = "results.json"
 
 

@@ -11,7 +11,8 @@ import torch
 from vinets.data import digits
 from vinets.nn import CutNetwork, VINet
 
-OPTIONS = ["--data", "digits", "--cut", "relu2", "--placement", "products", "--quiet"]
+SHORT = ["--repeats", 2, "--batch", 16, "--quiet"]
+OPTIONS = ["--data", "digits", "--cut", "relu2", "--placement", "products", *SHORT]
 SIZES = ["--head-parameters", 8000, "--factors", 3, "--spatial-rank", 4]
 TRAINING = ["--tune", "all", "--distill", 0.7, "--epochs", 2, "--schedule", "one-cycle"]
 
@@ -102,7 +103,7 @@ def test_bad_values_are_refused_before_any_work(refused, base, tmp_path, options
 
 
 def test_the_best_preset_tunes_products_and_gives_way_to_options(call, base, tmp_path):
-    command = ["build", base, "--data", "digits", "--preset", "best", "--cut", "relu2", "-q"]
+    command = ["build", base, "--data", "digits", "--preset", "best", "--cut", "relu2", *SHORT]
     sizes = ["--head-parameters", 3000, "--epochs", 1, "--batch-size", 64]
     done = call(*command, *sizes, "--no-nesterov", "--out", tmp_path / "net")
     assert done.code == 0, done.err

@@ -46,8 +46,8 @@ def test_a_network_that_is_normalised_wrongly_is_told_of(call, base, tmp_path, b
 
 def test_compress_tells_of_a_network_that_guesses(call, base, tmp_path):
     weights = ["digits_cnn", "--weights", base / "weights.safetensors"]
-    small = ["--epochs", 1, "--cuts", 1, "--limit", 200, "--quiet", "--out", tmp_path / "small"]
-    options = ["--data", "digits", "--budget", "params=50%", *small]
+    small = ["--epochs", 1, "--cuts", 1, "--limit", 200, "--no-int8", "--quiet"]
+    options = ["--data", "digits", "--budget", "params=50%", *small, "--out", tmp_path / "small"]
     done = call("compress", *weights, *WRONG, *options)
     assert done.code == 0, done.err
     assert "Warning: The uncut network is right on " in done.err

@@ -138,10 +138,21 @@ def test_a_call_that_was_stopped_goes_on(folders, tmp_path, monkeypatch):
     assert all(store.read(trial) == TrialResult(0.25) for trial in done)
 
 
-def test_processes_side_by_side_find_the_same(out, folders, tmp_path):
-    reproduce(["fig-monomials"], folders, tmp_path, jobs=2, **SETTINGS)
-    found = [_experiment(folder, "fig-monomials").figures for folder in (out, tmp_path)]
-    assert found[0] == found[1]
+def test_processes_side_by_side_are_those_of_run_trials(folders, tmp_path, monkeypatch):
+    """Which find the same as one process, as the tests of trials show."""
+
+    class Handed(Exception):
+        pass
+
+    def handed(trials, setups, store, **options):
+        raise Handed(tuple(trials), setups, options["jobs"])
+
+    monkeypatch.setattr("vinets.experiments.reproduce.run_trials", handed)
+    with pytest.raises(Handed) as found:
+        reproduce(["fig-monomials"], folders, tmp_path, jobs=2, **SETTINGS)
+    trials, setups, jobs = found.value.args
+    assert trials == tuple(EXPERIMENTS["fig-monomials"].trials(PLAN)) and jobs == 2
+    assert setups == {"resnet18": folders.files(RESNET18)}  # names of files, for any process
 
 
 def test_a_file_of_trials_gives_what_the_experiment_needs(out, folders, tmp_path, capsys):

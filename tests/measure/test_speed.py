@@ -13,6 +13,11 @@ from vinets.plain import as_plain
 QUICK = {"repeats": 3, "seconds": 0.005, "warmup": 1, "device": "cpu"}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _short_windows():
+    """Windows here last as long as they are told to."""
+
+
 class Recorder(nn.Module):
     """Writes down who ran on how many examples; the list is shared by all copies."""
 

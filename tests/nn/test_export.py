@@ -4,6 +4,8 @@ import builtins
 import importlib
 import json
 import warnings
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +14,16 @@ from torch import nn
 
 from vinets.data import DataSplit, digits
 from vinets.models import create_model, digits_cnn
+from vinets.models.resnet import ResNet
 from vinets.nn import VINet
-from vinets.nn.export import EXPORT_FORMATS, ExportFormat, export_network, open_exported, suffixes
+from vinets.nn.export import (
+    EXPORT_FORMATS,
+    ExportFormat,
+    ExportReport,
+    export_network,
+    open_exported,
+    suffixes,
+)
 from vinets.nn.network import example_inputs
 from vinets.pipeline import build
 from vinets.training import fine_tune
@@ -38,11 +48,46 @@ def trained() -> VINet:
     return net.eval()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def onnxruntime():
     for name in ("onnx", "onnxscript"):
         pytest.importorskip(name)
     return pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def _content(net, onnxruntime, tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("onnx") / "net.onnx"
+    export_network(net, path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(_content, tmp_path) -> Path:
+    """A file of ONNX with the network, to be changed at will."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(_content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def program(net, tmp_path_factory) -> ExportReport:
+    """Of a file of torch with the network."""
+    path = tmp_path_factory.mktemp("torch") / "net.pt2"
+    return export_network(net, path, batch_sizes=[3])
+
+
+@pytest.fixture(scope="module")
+def rounded(trained, onnxruntime, tmp_path_factory):
+    """Writes the trained network in a format, once, and reports."""
+    folder = tmp_path_factory.mktemp("rounded")
+    options = {"data": DIGITS, "calibration": 100, "most_lost": 2}
+
+    @cache
+    def write(format: str) -> ExportReport:
+        return export_network(trained, folder / format / "net.onnx", format=format, **options)
+
+    return write
 
 
 def test_an_onnx_file_computes_the_same_and_knows_its_classes(net, tmp_path, onnxruntime, capfd):
@@ -65,13 +110,12 @@ def test_an_onnx_file_computes_the_same_and_knows_its_classes(net, tmp_path, onn
     assert json.loads(told["preprocessing"]) == net.record.preprocessing
 
 
-def test_a_program_computes_the_same_and_knows_its_classes(net, tmp_path):
-    report = export_network(net, tmp_path / "net.pt2", batch_sizes=[3])
-    assert report.format == "torch" and report.opset is None and report.batch_sizes == (3,)
+def test_a_program_computes_the_same_and_knows_its_classes(net, program):
+    assert program.format == "torch" and program.opset is None and program.batch_sizes == (3,)
     extra = {"metadata.json": ""}
-    program = torch.export.load(tmp_path / "net.pt2", extra_files=extra).module()
+    loaded = torch.export.load(program.path, extra_files=extra).module()
     images = DIGITS.test.example(31)
-    torch.testing.assert_close(program(images), net(images), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(loaded(images), net(images), atol=1e-4, rtol=1e-4)
     told = json.loads(extra["metadata.json"])
     about = net.record
     assert told == {
@@ -91,10 +135,10 @@ def test_the_network_is_folded_and_not_changed(net, tmp_path):
     ]
 
 
-def test_the_report_is_plain_json(net, tmp_path):
-    told = export_network(net, tmp_path / "net.pt2", batch_sizes=(2,)).to_dict()
+def test_the_report_is_plain_json(program):
+    told = program.to_dict()
     assert json.loads(json.dumps(told)) == told
-    assert told["path"] == str(tmp_path / "net.pt2") and told["batch_sizes"] == [2]
+    assert told["path"] == str(program.path) and told["batch_sizes"] == [3]
 
 
 def test_no_warnings_leave(net, tmp_path):
@@ -246,12 +290,10 @@ def right(path) -> float:
     ("format", "share", "examples"), [("onnx-float16", 0.6, 0), ("onnx-int8", 0.6, 100)]
 )
 def test_what_rounds_is_smaller_and_as_accurate_as_it_says(
-    trained, tmp_path, onnxruntime, capfd, format, share, examples
+    rounded, onnxruntime, capfd, format, share, examples
 ):
-    plain = export_network(trained, tmp_path / "plain.onnx", data=DIGITS)
-    path = tmp_path / "net.onnx"
-    options = {"data": DIGITS, "calibration": 100, "most_lost": 2}
-    report = export_network(trained, path, format=format, **options)
+    plain, report = rounded("onnx"), rounded(format)
+    path = report.path
     assert capfd.readouterr() == ("", "")
     assert report.precision == format.removeprefix("onnx-")
     assert report.calibrated_on == examples and report.tested_on == len(DIGITS.test)
@@ -267,15 +309,13 @@ def test_what_rounds_is_smaller_and_as_accurate_as_it_says(
     assert [end.shape[0] for end in ends] == ["batch"] * 2
     told = session.get_modelmeta().custom_metadata_map
     assert json.loads(told["classes"]) == list("0123456789")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx", "plain.onnx"]
+    assert list(path.parent.iterdir()) == [path]
 
 
-def test_int8_does_not_round_a_product_between_its_factors(trained, tmp_path, onnxruntime):
+def test_int8_does_not_round_a_product_between_its_factors(rounded):
     import onnx
 
-    path = tmp_path / "net.onnx"
-    export_network(trained, path, format="onnx-int8", data=DIGITS, most_lost=100)
-    nodes = onnx.load(path).graph.node
+    nodes = onnx.load(rounded("onnx-int8").path).graph.node
     maker = {name: node for node in nodes for name in node.output}
 
     def origin(name):
@@ -329,23 +369,24 @@ def test_an_uncut_network_is_exported_too(tmp_path, onnxruntime, options, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("resnet18", (3, 32, 32)), ("vit", (3, 32, 32))], ids=["resnet", "vit"]
+    "make",
+    [lambda: ResNet([1, 1, 1], 10, maxpool=False), lambda: create_model("vit", 10, depth=1)],
+    ids=["resnet", "vit"],
 )
-def test_the_batch_is_named_in_every_kind_of_network(tmp_path, onnxruntime, name, shape):
-    whole = create_model(name, 10)
-    export_network(whole, tmp_path / "net.onnx", example=torch.zeros(1, *shape), batch_sizes=[2])
+def test_the_batch_is_named_in_every_kind_of_network(tmp_path, onnxruntime, make):
+    shape = (3, 32, 32)
+    export_network(make(), tmp_path / "net.onnx", example=torch.zeros(1, *shape), batch_sizes=[2])
     session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
     ends = (*session.get_inputs(), *session.get_outputs())
     assert [end.shape for end in ends] == [["batch", *shape], ["batch", 10]]
 
 
-def test_a_symbol_of_torch_is_renamed_wherever_it_stands(net, tmp_path, onnxruntime):
+def test_a_symbol_of_torch_is_renamed_wherever_it_stands(path):
     import onnx
 
     from vinets.nn.export.onnx import _name_batch
 
-    export_network(net, tmp_path / "net.onnx")
-    graph = onnx.load(tmp_path / "net.onnx").graph
+    graph = onnx.load(path).graph
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "s21"
     inner = onnx.helper.make_tensor_value_info("inner", 1, ["s21", "16*s21", "s211"])
@@ -359,9 +400,8 @@ def test_a_symbol_of_torch_is_renamed_wherever_it_stands(net, tmp_path, onnxrunt
     assert [dim.dim_param for dim in dims] == ["batch", "16*batch", "s211"]
 
 
-def test_a_file_tells_nothing_about_the_machine_that_made_it(net, tmp_path, onnxruntime):
-    export_network(net, tmp_path / "net.onnx")
-    content = (tmp_path / "net.onnx").read_bytes()
+def test_a_file_tells_nothing_about_the_machine_that_made_it(path):
+    content = path.read_bytes()
     assert b".py" not in content and b"stack_trace" not in content
 
 
@@ -369,8 +409,7 @@ def test_the_plain_format_is_that_of_a_suffix():
     assert suffixes() == {".onnx": "onnx", ".xml": "openvino", ".pt2": "torch"}
 
 
-def test_an_opened_file_uses_the_threads_of_torch(net, tmp_path, onnxruntime, monkeypatch):
-    export_network(net, tmp_path / "net.onnx")
+def test_an_opened_file_uses_the_threads_of_torch(net, path, onnxruntime, monkeypatch):
     started = []
     real = onnxruntime.InferenceSession
 
@@ -382,7 +421,7 @@ def test_an_opened_file_uses_the_threads_of_torch(net, tmp_path, onnxruntime, mo
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        opened = open_exported(tmp_path / "net.onnx")
+        opened = open_exported(path)
         opened(DIGITS.test.example(2))
         torch.set_num_threads(2)
         opened(DIGITS.test.example(2))
@@ -449,13 +488,9 @@ def any_height(model) -> None:
         (any_height, "has axes of no size"),
     ],
 )
-def test_a_strange_file_is_refused_in_one_sentence(
-    net, tmp_path, onnxruntime, monkeypatch, change, message
-):
+def test_a_strange_file_is_refused_in_one_sentence(path, tmp_path, monkeypatch, change, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret.bin").write_bytes(bytes(1 << 20))  # it would be found there
-    path = tmp_path / "net.onnx"
-    export_network(net, path)
     changed(path, change)
     with pytest.raises(ValueError, match=rf"^[^\n]*net\.onnx cannot be run: [^\n]*{message}"):
         open_exported(path)
@@ -468,10 +503,9 @@ def test_a_broken_file_is_refused_in_one_sentence(tmp_path, onnxruntime, content
         open_exported(tmp_path / "net.onnx")
 
 
-def test_a_program_is_not_opened_for_it_may_hold_code(net, tmp_path):
-    export_network(net, tmp_path / "net.pt2", batch_sizes=[2])
+def test_a_program_is_not_opened_for_it_may_hold_code(program):
     with pytest.raises(ValueError, match=r"net\.pt2 is not opened, for .* may hold code"):
-        open_exported(tmp_path / "net.pt2")
+        open_exported(program.path)
 
 
 def test_openvino_computes_the_same(trained, tmp_path):

@@ -15,7 +15,7 @@ def test_corrections_save_steps_inside_the_ball_and_on_its_boundary(make_instanc
     for radius in (3.0, 999.0):
         p = ill_conditioned(make_instance, radius)
         for kind in (PairwiseFrankWolfe, BlendedPairwise):
-            options = {"tolerance": 1e-6, "max_steps": 1500}
+            options = {"tolerance": 1e-6, "max_steps": 300}
             with_them = solve(p, kind(), **options)
             without = solve(p, kind(corrections=0), **options)
             assert (with_them.status == Status.CONVERGED).all()

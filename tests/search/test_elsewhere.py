@@ -67,10 +67,15 @@ def test_figures_of_another_device_decide(written, model, data, tmp_path):
     assert not compress(model, data, [BUDGET, "params=20%"], **options).result.met
 
 
-def test_only_what_other_limits_leave_has_to_be_timed(written, model, data, tmp_path):
+def test_only_what_other_limits_leave_has_to_be_timed(written, model, data, tmp_path, monkeypatch):
     _, files = written
+    exported = []
+    monkeypatch.setattr(
+        "vinets.search.elsewhere.export_network", lambda _, path, **more: exported.append(path)
+    )
     fewer = [BUDGET, "params=2%"]
     few = write_to_time(model, data, fewer, tmp_path, **OPTIONS)
+    assert few == exported
     assert {file.name for file in few} < {file.name for file in files}
     assert any("uncut" in file.name for file in few)
 

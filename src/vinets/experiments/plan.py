@@ -37,12 +37,13 @@ PAPER = Trial(
 """What all experiments start from: the paper's settings."""
 
 QUICK: dict[str, Any] = {
-    "per_class": 24,
+    "per_class": 16,
     "components": 12,
     "views": 1,
     "epochs": 1,
-    "train": 40,
-    "test": 10,
+    "train": 16,
+    "test": 6,
+    "batch": 16,
     "repeats": 2,
     "seconds": 0.01,
 }
