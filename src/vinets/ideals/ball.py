@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from vinets.algebra.gram import inner
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.ideals.rule import Rule
 from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, solve, solve_exact
@@ -66,12 +65,12 @@ class Decided:
         """
         sets, positions = at
         rows = self.factor.rows[:, : self.tail.shape[-1]]
-        gram = inner(rows, rows).to(self.factor.work_dtype)
+        gram = self.factor.inner(rows, rows)
         linear = gram.new_zeros(len(sets), rows.shape[1])
         # set by set: the values of one alone may fill the memory
         for k in torch.unique(sets).tolist():
             here = sets == k
-            linear[here] = inner(self.block.values[k, positions[here]], rows[k]).to(linear)
+            linear[here] = self.factor.inner(self.block.values[k, positions[here]], rows[k])
         return LeastSquaresBatch(gram, linear, self.block.square[at], self.prefix[at], sets, radius)
 
 

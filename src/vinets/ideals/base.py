@@ -99,15 +99,18 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         self._check()
         points = self._points(X, reset=True)
         fit_ideals([self], [points])
+        self._warn_if_empty()
+        return self
+
+    def _warn_if_empty(self) -> None:
         if len(self.generators_) == 0:
             warnings.warn(
                 f"{type(self).__name__} found no generators up to max_degree="
                 f"{getattr(self, 'max_degree', None)} at psi={getattr(self, 'psi', None)}: "
                 "raise psi or max_degree.",
                 NoGeneratorsWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self
 
     def transform(self, X: Array) -> Array:
         """Absolute values of the generators at the rows of ``X``, (m, n_generators)."""
@@ -163,14 +166,7 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
     top = max(float(points.abs().max()) for points in sets)
-    # scalers to [-1, 1] overshoot by rounding
-    if top > 1 + 1e-6:
-        warnings.warn(
-            f"X given to {type(first).__name__} reaches {top:.3g} in absolute value; psi is meant "
-            "for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1)).",
-            ScaleWarning,
-            stacklevel=3,
-        )
+    warn_if_wide(first, top)
     random = check_random_state(first.random_state)
     samples = [_sample(points, first.n_samples, random) for points in sets]
     begin = time.perf_counter()
@@ -189,6 +185,19 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
         estimator._store(replace(ideal, report=report))
 
 
+def warn_if_wide(estimator: VanishingIdeal, top: float) -> None:
+    """Warn of points outside of [-1, 1]."""
+    # scalers to [-1, 1] overshoot by rounding
+    if top > 1 + 1e-6:
+        warnings.warn(
+            f"X given to {type(estimator).__name__} reaches {top:.3g} in absolute value; psi is "
+            "meant for data in [-1, 1]. Rescale the data, for instance with "
+            "MinMaxScaler((-1, 1)).",
+            ScaleWarning,
+            stacklevel=4,
+        )
+
+
 def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
     """The fit with the mean squares that its generators have on the points, wherever in doubt.
 
@@ -196,11 +205,25 @@ def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
     points in [-1, 1]. In lower precision, for tiny tolerances and for wider points, rounding in
     between can make them anything: there the generators are evaluated.
     """
-    values, report = ideal.values, ideal.report
     top = float(points.abs().max())
+    if not in_doubt(ideal, top):
+        return verified(ideal, ideal.values, top, psi, doubt=False)
+    return verified(ideal, ideal.generators.evaluate(points).square().mean(0), top, psi)
+
+
+def in_doubt(ideal: FittedIdeal, top: float) -> bool:
+    """Whether mean squares that came with the coefficients may be rounding."""
+    report = ideal.report
     sure = report.path == "gram" and report.precision == "float64" and top <= 1 + 1e-6
-    if len(values) and not sure:
-        values = ideal.generators.evaluate(points).square().mean(0)
+    return len(ideal.values) > 0 and not sure
+
+
+def verified(
+    ideal: FittedIdeal, values: Tensor, top: float, psi: float, *, doubt: bool = True
+) -> FittedIdeal:
+    """The fit with mean squares ``values``; warns of those beyond ``psi``, where in doubt."""
+    report = ideal.report
+    if doubt:
         # what rounding leaves of terms of this size
         degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
         beyond = int((values > 2 * psi + 1e-20 * max(1.0, top) ** (2 * degrees.double())).sum())
@@ -210,7 +233,7 @@ def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
                 f"points, up to {float(values.max()):.3g}, by rounding in {report.precision}: "
                 "raise psi, lower max_degree, or rescale the points to [-1, 1].",
                 RoundingWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     if not bool(torch.isfinite(values).all()):
         raise ValueError(

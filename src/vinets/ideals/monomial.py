@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import abstractmethod
 from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,12 +17,22 @@ from torch import Tensor
 
 from vinets.algebra.borders import BORDERS
 from vinets.algebra.terms import Index, TermSet, locate_rows
-from vinets.checks import one_of
-from vinets.ideals.base import FittedIdeal, VanishingIdeal
+from vinets.checks import one_of, parameter_error
+from vinets.ideals.base import FittedIdeal, VanishingIdeal, in_doubt, verified, warn_if_wide
 from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.streaming import (
+    Coarse,
+    construct_stream,
+    correlation_order,
+    mean_squares,
+    peek,
+)
+from vinets.ideals.streams import Stream
+from vinets.progress import Progress as Receiver
 
+STREAM_MEMORY = 512 << 20
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
 
 
@@ -70,14 +83,109 @@ class MonomialIdeal(VanishingIdeal):
         assert fitted.order_ideal is not None
         self._order_ideal = fitted.order_ideal
 
-    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
-        rule = self._rule()
-        settings = Settings(
+    def fit_stream(
+        self,
+        source: Any,
+        *,
+        n_points: int | None = None,
+        progress: Receiver | str | None = None,
+    ) -> Self:
+        """Find the generators on points that come in batches and never lie in memory at once.
+
+        The result is that of :meth:`fit` on all points: decisions are taken from the moments of
+        the terms, summed up over the batches in one pass a degree. More passes are taken
+
+        - by ``variable_order="pearson"``, one to find the order;
+        - where the moments are too coarse, that is for a tiny ``psi`` or points far outside of
+          [-1, 1]: the terms are then orthogonalised batch by batch instead (``report_.path`` is
+          ``"orthogonal"``), again in one pass a degree, and the first is repeated if only the size
+          of the points told; a last pass verifies the mean squares;
+        - by a degree with more terms than fit into ``memory_limit`` together. None means 512 MiB
+          here, room for about 4,700 terms.
+
+        ``report_.passes`` counts them. Nothing is kept if the fit is interrupted.
+
+        Parameters
+        ----------
+        source : array, LatentStore, re-iterable or callable
+            The points, as for :class:`~vinets.ideals.streams.Stream`, best scaled to [-1, 1]:
+            :func:`~vinets.ideals.streams.scale_stream` does that, in one more pass.
+        n_points : int or None, default=None
+            How many there are, for the time left in the first pass, where the source cannot tell.
+        progress : Progress, "auto" or None, default=None
+            Told of every pass.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from vinets import ABM
+        >>> def batches():  # a new pass whenever it is called
+        ...     for k in range(50):
+        ...         angle = np.random.default_rng(k).uniform(0, 6, 1000)
+        ...         yield np.c_[np.cos(angle), np.sin(angle)]
+        >>> model = ABM(psi=1e-3, max_degree=2).fit_stream(batches)
+        >>> print(model.generators_, model.report_.passes)
+        0.577*x1^2 + 0.577*x0^2 - 0.577 2
+        """
+        self._check()
+        owner = type(self).__name__
+        if self.n_samples is not None:
+            remedy = "Draw the points where the batches are made."
+            raise parameter_error(owner, "n_samples", "None in fit_stream", self.n_samples, remedy)
+        begin = time.perf_counter()
+        stream = Stream(source, n_points=n_points, progress=progress)
+        n, device = peek(stream)
+        rule, settings = self._rule(), self._settings(STREAM_MEMORY)
+        order = np.arange(n)
+        if self.variable_order == "pearson":
+            order = correlation_order(stream)
+        elif self.variable_order == "descending":
+            order = order[::-1].copy()
+        one = torch.ones(1)
+        build = partial(
+            construct_stream,
+            stream,
+            None if self.variable_order == "ascending" else order,
+            rule,
+            settings,
+            device,
+        )
+        orthogonal = needs_orthogonal([one], rule.psi, settings)
+        try:
+            coarse = partial(_too_wide, rule.psi, settings)
+            built, top = build(orthogonal=orthogonal, coarse=None if orthogonal else coarse)
+        except Coarse:  # the size of the points, which is known only now, asks for the other path
+            built, top = build(orthogonal=True)
+        warn_if_wide(self, top)
+        assert stream.n_points is not None
+        fitted = _describe(built, order, stream.n_points, device, settings)
+        if in_doubt(fitted, top):
+            values = mean_squares(stream, fitted.generators, device)
+            fitted = verified(fitted, values, top, rule.psi)
+        else:
+            fitted = verified(fitted, fitted.values, top, rule.psi, doubt=False)
+        seconds = time.perf_counter() - begin
+        report = replace(fitted.report, seconds=seconds, passes=stream.passes)
+        self.n_features_in_ = n
+        self._store(replace(fitted, report=report))
+        self._warn_if_empty()
+        return self
+
+    def _settings(self, memory: int) -> Settings:
+        return Settings(
             max_degree=self.max_degree,
             border=self.border,
             precision=self.precision,
-            memory_limit=self.memory_limit or default_memory(points[0].device),
+            memory_limit=self.memory_limit or memory,
         )
+
+    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
+        rule = self._rule()
+        settings = self._settings(default_memory(points[0].device))
         orders = [_variable_order(p, self.variable_order) for p in points]
         # the construction knows one order only: variables are permuted, and renamed in the result
         permuted = points
@@ -88,7 +196,10 @@ class MonomialIdeal(VanishingIdeal):
             ]
         orthogonal = needs_orthogonal(points, rule.psi, settings)
         built = construct(permuted, rule, settings, orthogonal=orthogonal)
-        return [_describe(c, o, p, settings) for c, o, p in zip(built, orders, points, strict=True)]
+        return [
+            _describe(c, o, len(p), p.device, settings)
+            for c, o, p in zip(built, orders, points, strict=True)
+        ]
 
 
 def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bool:
@@ -106,7 +217,13 @@ def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bo
     return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
 
 
-def _describe(built: Construction, order: Index, points: Tensor, settings: Settings) -> FittedIdeal:
+def _too_wide(psi: float, settings: Settings, top: float) -> bool:
+    return needs_orthogonal([torch.tensor(top, dtype=torch.float64)], psi, settings)
+
+
+def _describe(
+    built: Construction, order: Index, n_points: int, device: torch.device, settings: Settings
+) -> FittedIdeal:
     order_ideal = _rename(built.order_ideal, order)
     generators = replace(
         built.generators, terms=order_ideal, leading=_rename(built.generators.leading, order)
@@ -114,13 +231,13 @@ def _describe(built: Construction, order: Index, points: Tensor, settings: Setti
     log = built.oracle
     report = FitReport(
         seconds=0.0,  # of the whole batch, which the caller measures
-        n_points=len(points),
-        n_variables=points.shape[1],
+        n_points=n_points,
+        n_variables=len(order),
         n_terms=len(order_ideal),
         n_generators=len(generators),
         degrees=built.degrees,
         path=built.path,
-        device=str(points.device),
+        device=str(device),
         precision=settings.precision,
         closed_under_division=settings.border == "groebner" or _is_closed(order_ideal),
         oracle=asdict(log) if log.rows else {},
