@@ -30,8 +30,27 @@ BY_CLASS = ("collect", "components", "projection", "ideals")  # work per latent 
 
 
 def write_plan(measured: dict[str, Any]) -> None:
-    """Print and keep the plan."""
-    keep("imagenet_plan", plan(measured), assumptions={k: list(v) for k, v in ASSUMED.items()})
+    """Print and keep the stages side by side, the assumptions and the plan."""
+    keep("imagenet_stages", stages(measured))
+    assumed = [{"name": k.replace("_", " "), "value": v, "of": w} for k, (v, w) in ASSUMED.items()]
+    keep("imagenet_assumptions", assumed)
+    keep("imagenet_plan", plan(measured))
+
+
+def stages(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row a stage: seconds at every size, exponent, peak memory of the process so far."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in sorted(measured["rows"], key=lambda row: row["classes"]):
+        mine = found.setdefault(row["stage"], {"stage": row["stage"]})
+        mine[f"seconds_{row['classes']}"] = row["seconds"]
+        mine["peak_GiB"] = row["peak_GiB"]  # that of the largest stays
+    largest = max(row["classes"] for row in measured["rows"])
+    total: dict[str, Any] = {"stage": "all"}
+    for name in (f"seconds_{size}" for size in sorted({r["classes"] for r in measured["rows"]})):
+        total[name] = sum(row[name] for row in found.values())
+    total["peak_GiB"] = max(r["peak_GiB"] for r in measured["rows"] if r["classes"] == largest)
+    rows = [{**row, "exponent": measured["exponents"].get(row["stage"])} for row in found.values()]
+    return [*rows, total]
 
 
 def plan(measured: dict[str, Any]) -> list[dict[str, Any]]:
