@@ -1,0 +1,72 @@
+"""The benchmarks of scale in small, and the arithmetic of the plan."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks import imagenet, imagenet_plan, streaming  # noqa: E402
+
+
+def test_shards_are_the_same_in_every_pass():
+    first, second = list(streaming.shards(70_000)), list(streaming.shards(70_000))
+    assert [len(shard) for shard in first] == [65_536, 70_000 - 65_536]
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert not torch.equal(first[0][: len(first[1])], first[1])
+    assert max(float(shard.abs().max()) for shard in first) <= 1
+
+
+def test_a_few_classes_go_through_all_stages(monkeypatch):
+    small = {"SAMPLES": 80, "WIDTH": 80, "FREE": 3, "COMPONENTS": 12, "CHECK": 10, "STEPS": 60}
+    for name, value in (small | {"BATCH": 64}).items():
+        monkeypatch.setattr(imagenet, name, value)
+    threads = torch.get_num_threads()
+    found = {row["stage"]: row for row in imagenet.run(4)}
+    torch.set_num_threads(threads)
+    assert found["collect"]["bytes"] == 4 * 80 * 80 * 2
+    assert found["pruning"]["kept"] == 4 * imagenet.KEPT
+    assert found["evaluation"]["accuracy"] > 0.9  # of fresh latents: the structure was found
+
+
+def rows(classes: int, power: float) -> list[dict]:
+    stages = ("collect", "components", "projection", "ideals", "pruning", "VI layer", "training")
+    return [
+        {
+            "classes": classes,
+            "stage": stage,
+            "seconds": classes**power,
+            "peak_GiB": 1.0,
+            "generators": 100 * classes,
+        }
+        for stage in stages
+    ]
+
+
+def test_exponents_are_those_of_the_times():
+    measured = [*rows(1000, 1.5), *rows(100, 1.5), *rows(300, 1.5)]
+    assert set(imagenet.exponents(measured)) == {row["stage"] for row in measured}
+    assert all(e == pytest.approx(1.5) for e in imagenet.exponents(measured).values())
+    assert imagenet.exponents(rows(100, 1.0)) == {}
+
+
+def test_the_plan_extrapolates_by_the_exponents():
+    facts = {"samples": 1300, "components": 48, "check_per_class": 8, "kept_per_class": 4}
+    both = []
+    for power in (1.0, 2.0):
+        measured = [*rows(100, power), *rows(1000, power)]
+        exponents = imagenet.exponents(measured)
+        plan = imagenet_plan.plan({"rows": measured, "exponents": exponents, **facts})
+        both.append({row["stage"]: row for row in plan})
+    assumed = {name: value for name, (value, _) in imagenet_plan.ASSUMED.items()}
+    one, two = (plan["pruning"]["machine_hours"] for plan in both)
+    assert one == pytest.approx(
+        assumed["classes"] / 3600 / assumed["cores"] / assumed["efficiency"]
+    )
+    assert two == pytest.approx(one * assumed["classes"])
+    total = sum(row["cost_dollars"] for stage, row in both[0].items() if stage != "all")
+    assert both[0]["all"]["cost_dollars"] == pytest.approx(total)
