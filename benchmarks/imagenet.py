@@ -4,7 +4,7 @@ Every size runs in a process of its own, with one thread. Latents are synthetic:
 curved surface of few dimensions of its own. They are drawn shard by shard, stored in float16, and
 never lie in memory at once.
 
-    python -m benchmarks.imagenet                    # 100, 300 and 1,000 classes
+    python -m benchmarks.imagenet                    # 100 and 1,000 classes
     python -m benchmarks.imagenet 30 100             # others
     python -m benchmarks.imagenet --plan             # only the plan, from the measured result
 """
@@ -27,8 +27,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.memory import peak
 from benchmarks.record import RESULTS, keep
+from benchmarks.streaming import peak
 from vinets import ABM, fit_class_ideals
 from vinets.algebra.shared import SharedPolynomials, term_moments
 from vinets.ideals.base import NoGeneratorsWarning
@@ -39,7 +39,7 @@ from vinets.latent.store import collect_latents
 from vinets.nn.heads.vanishing import GlobalPolynomials
 from vinets.nn.polynomial import PolynomialLayer
 
-SIZES = (100, 300, 1000)
+SIZES = (100, 1000)
 SAMPLES, WIDTH = 1300, 2048
 FREE = 16  # dimensions of the surface of a class
 COMPONENTS, PSI, DEGREE = 48, 0.02, 2

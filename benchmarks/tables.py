@@ -242,7 +242,6 @@ COLUMNS: dict[str, dict[str, str]] = {
     "imagenet_stages": {
         "stage": "stage",
         "seconds_100": "100 classes, s",
-        "seconds_300": "300 classes, s",
         "seconds_1000": "1,000 classes, s",
         "exponent": "exponent",
         "peak_GiB": "peak so far, GiB",

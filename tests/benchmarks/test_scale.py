@@ -10,7 +10,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks import imagenet, imagenet_plan, streaming  # noqa: E402
+from benchmarks import imagenet, imagenet_plan, streaming
 
 
 def test_shards_are_the_same_in_every_pass():
