@@ -63,10 +63,11 @@ def test_the_plan_extrapolates_by_the_exponents():
         plan = imagenet_plan.plan({"rows": measured, "exponents": exponents, **facts})
         both.append({row["stage"]: row for row in plan})
     assumed = {name: value for name, (value, _) in imagenet_plan.ASSUMED.items()}
-    one, two = (plan["pruning"]["machine_hours"] for plan in both)
+    one, two = (plan["VI layer"]["machine_hours"] for plan in both)
     assert one == pytest.approx(
         assumed["classes"] / 3600 / assumed["cores"] / assumed["efficiency"]
     )
     assert two == pytest.approx(one * assumed["classes"])
+    assert both[0]["pruning"]["exponent"] == 2  # by its operations, whatever was measured
     total = sum(row["cost_dollars"] for stage, row in both[0].items() if stage != "all")
     assert both[0]["all"]["cost_dollars"] == pytest.approx(total)
