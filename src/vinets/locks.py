@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vinets.files import check_name
+
 try:
     import fcntl
 except ImportError:  # Windows has no such locks: there, folders are not guarded
@@ -27,6 +29,7 @@ def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
     the same thread may ask again.
     """
     path = Path(folder)
+    check_name(path)  # now, and not when the first file is written
     path.mkdir(parents=True, exist_ok=True)
     # a forked process is another one, though it has a copy of this
     key = os.getpid(), threading.get_ident(), path.resolve()

@@ -13,45 +13,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from vinets.files import read_json, write_json
-from vinets.locks import locked
-from vinets.pipeline.setup import SetupFiles
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial
-from vinets.pipeline.trials import run_trials
-from vinets.plain import as_plain, changes, from_plain
-from vinets.progress import Lines
-from vinets.running import resolve_device
 from vinets.stopping import SENTENCE, STOPPED, guarded, stoppable
 
+if TYPE_CHECKING:
+    from vinets.pipeline.trial_list import read_list, write_list
 
-@dataclass(frozen=True)
-class TrialList:
-    """Trials, and where the networks that they name lie."""
-
-    networks: dict[str, SetupFiles]
-    trials: tuple[Trial, ...]
-
-
-def write_list(
-    path: str | Path, networks: Mapping[str, SetupFiles], trials: Sequence[Trial]
-) -> Path:
-    """Write a file that ``python -m vinets.run`` takes."""
-    values: dict[str, Any] = {
-        "networks": as_plain(networks),
-        "trials": [changes(trial, everything=True) for trial in dict.fromkeys(trials)],
-    }
-    return write_json(path, values)
-
-
-def read_list(path: str | Path) -> TrialList:
-    """Read such a file; what is wrong in it is named with its place."""
-    return from_plain(TrialList, read_json(path), str(path))
+__all__ = ["main", "read_list", "write_list"]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -63,6 +33,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--wait", action="store_true", help="wait while another one writes there")
     given = parser.parse_args(words)
+    # late, so that Ctrl-C is one sentence in imports, too
+    from vinets.locks import locked
+    from vinets.pipeline.store import Store
+    from vinets.pipeline.trial_list import read_list
+    from vinets.pipeline.trials import run_trials
+    from vinets.progress import Lines
+    from vinets.running import resolve_device
+
     try:
         wanted = read_list(given.file)
         device = resolve_device("vinets.run", given.device)
@@ -84,6 +62,14 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     print(f"{len(wanted.trials)} trials in {given.out}")
     return 0
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("read_list", "write_list"):
+        raise AttributeError(f"module 'vinets.run' has no attribute {name!r}")
+    from vinets.pipeline import trial_list
+
+    return getattr(trial_list, name)
 
 
 if __name__ == "__main__":

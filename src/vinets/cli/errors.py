@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from vinets.checks import DoubtWarning
 from vinets.stopping import SENTENCE, STOPPED, stoppable
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
@@ -20,7 +24,7 @@ class OneSentenceGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with stoppable():
+            with stoppable(), _warnings_as_sentences():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo(SENTENCE, err=True)
@@ -33,6 +37,23 @@ class OneSentenceGroup(TyperGroup):
                 raise
             typer.echo(f"Error: {text}", err=True)
             raise typer.Exit(REFUSED) from None
+
+
+@contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """Say on stderr, in one sentence, what this package warns of: of a network, or of data."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+        warnings.filterwarnings("always", category=DoubtWarning)
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, DoubtWarning):
+                typer.echo(f"Warning: {message}", err=True)
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def sentence(error: Exception) -> str | None:

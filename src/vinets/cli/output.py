@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,33 +21,13 @@ if TYPE_CHECKING:
 @contextmanager
 def watching(quiet: bool) -> Iterator[Progress]:
     """Progress on stderr: bars for a person, lines for a log, nothing if quiet."""
-    with _accuracy_warnings():
-        if quiet:
-            yield Silent()
-        elif sys.stderr is not None and sys.stderr.isatty():
-            with Bars() as bars:
-                yield bars
-        else:
-            yield Lines()
-
-
-@contextmanager
-def _accuracy_warnings() -> Iterator[None]:
-    """Say on stderr, in one sentence, that a network is not as good as it should be."""
-    from vinets.pipeline.doubt import AccuracyWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", AccuracyWarning)
-        usual = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-            if issubclass(category, AccuracyWarning):
-                typer.echo(f"Warning: {message}", err=True)
-            else:
-                usual(message, category, *place, **more)
-
-        warnings.showwarning = show
-        yield
+    if quiet:
+        yield Silent()
+    elif sys.stderr is not None and sys.stderr.isatty():
+        with Bars() as bars:
+            yield bars
+    else:
+        yield Lines()
 
 
 def seeded(seed: int) -> None:

@@ -13,17 +13,17 @@ import torch
 from vinets.checks import one_of
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Plan
-from vinets.files import write_json
+from vinets.files import append_line, write_json
 from vinets.measure import machine
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import GROUPS, Trial
+from vinets.pipeline.trial_list import write_list
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
-from vinets.run import write_list
 from vinets.running import resolve_device
 
 QUICK_RUN = (
@@ -96,8 +96,7 @@ def reproduce(
             "seconds": time.perf_counter() - begin,
         }
         if missing > left:
-            with (store.folder / "calls.jsonl").open("a", encoding="utf-8") as log:
-                log.write(json.dumps(call, ensure_ascii=False) + "\n")
+            append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
     return [_write(experiment, plan, store, command) for experiment in chosen]
 
 

@@ -189,10 +189,16 @@ def warn_if_wide(estimator: VanishingIdeal, top: float) -> None:
     """Warn of points outside of [-1, 1]."""
     # scalers to [-1, 1] overshoot by rounding
     if top > 1 + 1e-6:
+        endless = ""
+        if getattr(estimator, "max_degree", 1) is None:
+            endless = (
+                " Without max_degree, values grow from degree to degree, and a fit may take very "
+                "long."
+            )
         warnings.warn(
             f"X given to {type(estimator).__name__} reaches {top:.3g} in absolute value; psi is "
             "meant for data in [-1, 1]. Rescale the data, for instance with "
-            "MinMaxScaler((-1, 1)).",
+            f"MinMaxScaler((-1, 1)).{endless}",
             ScaleWarning,
             stacklevel=4,
         )

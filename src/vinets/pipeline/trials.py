@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 
@@ -25,6 +26,8 @@ from vinets.pipeline.store import Store, TrialRecord
 from vinets.pipeline.tasks import run_at_cut
 from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
+
+LESSONS = ".lessons"  # folder where processes share what teachers say
 
 _crew: _Crew  # of a process beside others, see _begin_process
 
@@ -62,8 +65,11 @@ def run_trials(
     names = {trial.network for trial in wanted}
     # the caller's draws go on as if nothing had happened
     with locked(store.folder), torch.random.fork_rng(devices=[]):
+        shutil.rmtree(store.folder / LESSONS, ignore_errors=True)  # of a call that was killed
         # what does not belong into the folder is refused before any work is done
         store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
+        for name in sorted(names):
+            crew.setup(name).refuse_seen()
         missing = store.missing(wanted)
         for alone in (True, False):
             chosen = [t for t in missing if t.alone == alone and t.task != "speed"]
@@ -76,7 +82,15 @@ def run_trials(
                 for group in groups.values():
                     crew.carry_out(group)
             elif groups:
-                _side_by_side(list(groups.values()), crew.files(), store, str(device), jobs, watch)
+                parts = list(groups.values())
+                try:
+                    _side_by_side(parts, crew.files(), store, str(device), jobs, watch)
+                except BrokenProcessPool:
+                    raise OSError(
+                        "A process beside this one was ended from outside, perhaps for want of "
+                        "memory. Run the same command again to go on, with fewer jobs if it "
+                        "happens once more."
+                    ) from None
         for trial in missing:
             if trial.task == "speed":
                 crew.carry_out([trial])
@@ -160,7 +174,7 @@ def _side_by_side(
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
     done = 0
     with ExitStack() as stack:
-        lessons = Path(stack.enter_context(TemporaryDirectory(prefix="vinets-")))
+        lessons = stack.enter_context(_shared(store.folder / LESSONS))
         facts = (setups, store.folder, device, threads, lessons)
         pool = stack.enter_context(ProcessPoolExecutor(jobs, context, _begin_process, facts))
         with _unstoppable():
@@ -182,6 +196,16 @@ def _side_by_side(
                 process.terminate()
             time.sleep(0.1)
             raise
+
+
+@contextmanager
+def _shared(folder: Path) -> Iterator[Path]:
+    """A folder for the time being; beside the results, where the next call can remove it, too."""
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _begin_process(

@@ -15,6 +15,7 @@ from torch import nn
 from vinets.data.interface import DataSplit, Source
 from vinets.data.sources import limit_source, split_source
 from vinets.files import write_json, write_text
+from vinets.locks import locked
 from vinets.measure import machine
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
@@ -70,7 +71,9 @@ def divided(
         held, final = split_source(data.test, 0.5, seed)
     train = limit_source(train, limit, seed)
     on = resolve_device("compress", device)
-    return Setup("uncut", model, replace(data, train=train, test=held), on), final
+    setup = Setup("uncut", model, replace(data, train=train, test=held), on)
+    setup.refuse_seen()
+    return setup, final
 
 
 @flat(searching=Searching)
@@ -128,6 +131,7 @@ def compress(
     wanted = parse_budget(budget)
     with ExitStack() as stack:
         folder = Path(out if out is not None else stack.enter_context(TemporaryDirectory()))
+        stack.enter_context(locked(folder))
         setup, final = divided(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )

@@ -105,7 +105,7 @@ class Search:
     def plan(self) -> SearchPlan:
         """What would be tried, and what it would take."""
         self.pricing.update(self.known)
-        feasible, rounds = self._feasible(), []
+        feasible, rounds = self.feasible(), []
         left = len(feasible)
         for epochs in self.rungs:
             rounds.append((left, epochs))
@@ -120,7 +120,7 @@ class Search:
 
     def run(self) -> list[Tried]:
         """All rounds; what came of every candidate that took part."""
-        left = self._feasible()
+        left = self.feasible()
         self._choose_rate(left)
         for epochs in self.rungs:
             self.train(left, epochs)
@@ -149,7 +149,7 @@ class Search:
             reached.append(self.store.read(trial).trained.accuracy if found else -1.0)
         self.start = starts[reached.index(max(reached))]
 
-    def _feasible(self) -> list[Candidate]:
+    def feasible(self) -> list[Candidate]:
         """Candidates within the limits; the nearest to them where there are none."""
         return within(self.budget, self.candidates, self.known.costs)
 

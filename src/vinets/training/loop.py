@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 from vinets.fingerprint import FORMAT
+from vinets.locks import locked
 from vinets.progress import Progress, progress_of
 from vinets.running import Inputs, call, logits_of
 from vinets.settings import Recipe
@@ -81,6 +82,7 @@ def fit(
     criterion: Criterion | None = None,
     compiled: bool = False,
     directory: str | Path | None = None,
+    start: str = "",
     device: torch.device | str = "cpu",
     stage: str = "training",
     progress: Progress | str | None = None,
@@ -89,7 +91,7 @@ def fit(
 
     Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
     written there after every epoch, and training goes on from one that is there. The result is the
-    same as without the interruption.
+    same as without the interruption. A digest of the backbone to ``start`` from belongs to it.
     """
     device = torch.device(device)
     recorded = recipe.recorded and device.type == "cuda"
@@ -98,34 +100,36 @@ def fit(
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     steps = feed.steps(recipe.batch_size)
     folder = None if directory is None else Path(directory)
-    state, facts = Checkpoint([], 0, {}), {}
-    if folder is not None:
-        facts = _told(recipe) | {
-            "steps": steps,
-            "numbers": sum(p.numel() for p in trained),
-            "groups": [[group.rate, group.decay] for group in groups],
-            "format": FORMAT,
-            **feed.facts(),
-        }
-        state = read_checkpoint(folder, module, optimizer, facts) or state
-    run = torch.compile(module) if compiled else module
-    step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
-    advance = Replay(step) if recorded else step
-    watch = progress_of(progress)
-    watch.start(stage, recipe.epochs * steps)
-    watch.advance(len(state.epochs) * steps)
-    for number in range(len(state.epochs) + 1, recipe.epochs + 1):
-        with _products(recipe):
-            epoch = _epoch(step, advance, feed, number, watch)
-        state.epochs.append(epoch)
-        if _better(state):
-            state.best_epoch = number
-            state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
+    with nullcontext() if folder is None else locked(folder):
+        state, facts = Checkpoint([], 0, {}), {}
         if folder is not None:
-            write_checkpoint(folder, state, module, optimizer, facts)
-    module.load_state_dict(state.best_state)
-    module.eval()
-    return History(tuple(state.epochs), state.best_epoch, recipe)
+            facts = _told(recipe) | {
+                "steps": steps,
+                "numbers": sum(p.numel() for p in trained),
+                "groups": [[group.rate, group.decay] for group in groups],
+                "format": FORMAT,
+                **feed.facts(),
+                **({"backbone": start} if start else {}),
+            }
+            state = read_checkpoint(folder, module, optimizer, facts) or state
+        run = torch.compile(module) if compiled else module
+        step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
+        advance = Replay(step) if recorded else step
+        watch = progress_of(progress)
+        watch.start(stage, recipe.epochs * steps)
+        watch.advance(len(state.epochs) * steps)
+        for number in range(len(state.epochs) + 1, recipe.epochs + 1):
+            with _products(recipe):
+                epoch = _epoch(step, advance, feed, number, watch)
+            state.epochs.append(epoch)
+            if _better(state):
+                state.best_epoch = number
+                state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
+            if folder is not None:
+                write_checkpoint(folder, state, module, optimizer, facts)
+        module.load_state_dict(state.best_state)
+        module.eval()
+        return History(tuple(state.epochs), state.best_epoch, recipe)
 
 
 def _told(recipe: Recipe) -> dict[str, Any]:
