@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import os
-import resource
 import struct
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -15,18 +13,6 @@ from vinets.cli.errors import sentence
 from vinets.files import append_line, parse_json, read_json, write_json, write_text
 from vinets.latent.shards import read_manifest
 from vinets.tensors import read_file, read_header, write_file
-
-
-@contextmanager
-def full_disk(room: int):
-    """No file may grow beyond ``room`` bytes, as if the disk were full there."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
 
 # --- reading ----------------------------------------------------------------------------------
 
@@ -90,7 +76,7 @@ def test_links_in_a_circle_are_an_error_of_the_system(tmp_path):
     assert caught.value.filename is not None
 
 
-def test_lines_are_added_at_the_end_or_not_at_all(tmp_path):
+def test_lines_are_added_at_the_end_or_not_at_all(tmp_path, full_disk):
     path = tmp_path / "log" / "calls.jsonl"
     for line in ("a", "é"):
         append_line(path, line)
@@ -170,7 +156,7 @@ WRITERS = [lambda path, size: write_text(path, "x" * size), write_tensors]
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_full_disk_is_one_sentence_and_the_old_file_stays(tmp_path, write):
+def test_a_full_disk_is_one_sentence_and_the_old_file_stays(tmp_path, write, full_disk):
     path = tmp_path / "kept"
     write(path, 10)
     before = path.read_bytes()

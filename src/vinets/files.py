@@ -23,10 +23,10 @@ from safetensors import SafetensorError
 
 MOST_JSON = 16 << 20  # bytes of a JSON file
 DEEPEST = 64  # lists and objects inside each other
+LARGEST = 2**63  # whole numbers stay below it, in both directions: what tensors can hold
+
 _HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # this machine, in names
 _asides: set[Path] = set()  # that this process is writing
-
-LARGEST = 2**63  # whole numbers stay below it, in both directions: what tensors can hold
 
 
 # --- reading ----------------------------------------------------------------------------------

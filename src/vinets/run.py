@@ -14,14 +14,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from vinets.stopping import SENTENCE, STOPPED, guarded, stoppable
-
-if TYPE_CHECKING:
-    from vinets.pipeline.trial_list import read_list, write_list
-
-__all__ = ["main", "read_list", "write_list"]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -62,14 +56,6 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     print(f"{len(wanted.trials)} trials in {given.out}")
     return 0
-
-
-def __getattr__(name: str) -> Any:
-    if name not in ("read_list", "write_list"):
-        raise AttributeError(f"module 'vinets.run' has no attribute {name!r}")
-    from vinets.pipeline import trial_list
-
-    return getattr(trial_list, name)
 
 
 if __name__ == "__main__":

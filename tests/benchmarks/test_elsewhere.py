@@ -15,7 +15,7 @@ from benchmarks.elsewhere import HEADS, NEWSGROUPS, PLACES, main, table, trials,
 from vinets.data import ImageSource, Preprocessing, load_data
 from vinets.pipeline.store import Store, TrialRecord
 from vinets.pipeline.trial import TrainingFacts, TrialResult
-from vinets.run import read_list
+from vinets.pipeline.trial_list import read_list
 
 
 @pytest.mark.parametrize("place", PLACES)

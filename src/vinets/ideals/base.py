@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -166,7 +167,7 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
     top = max(float(points.abs().max()) for points in sets)
-    warn_if_wide(first, top)
+    warn_if_wide(first, top, stacklevel=4)
     random = check_random_state(first.random_state)
     samples = [_sample(points, first.n_samples, random) for points in sets]
     begin = time.perf_counter()
@@ -174,7 +175,9 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     used = [points.detach().to(torch.float64) for points, _ in samples]
     fitted = first._fit_sets(used)
     psi = float(getattr(first, "psi", 0.0))
-    fitted = [_verified(ideal, points, psi) for ideal, points in zip(fitted, used, strict=True)]
+    for k, (ideal, points) in enumerate(zip(fitted, used, strict=True)):
+        top, squares = float(points.abs().max()), partial(_mean_squares, ideal.generators, points)
+        fitted[k] = verified(ideal, squares, top, psi, stacklevel=4)
     seconds = time.perf_counter() - begin
     for estimator, (_, left_out), ideal in zip(estimators, samples, fitted, strict=True):
         held_out = []
@@ -185,51 +188,39 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
         estimator._store(replace(ideal, report=report))
 
 
-def warn_if_wide(estimator: VanishingIdeal, top: float) -> None:
+def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> None:
     """Warn of points outside of [-1, 1]."""
     # scalers to [-1, 1] overshoot by rounding
     if top > 1 + 1e-6:
-        endless = ""
-        if getattr(estimator, "max_degree", 1) is None:
-            endless = (
-                " Without max_degree, values grow from degree to degree, and a fit may take very "
-                "long."
-            )
-        warnings.warn(
+        told = (
             f"X given to {type(estimator).__name__} reaches {top:.3g} in absolute value; psi is "
             "meant for data in [-1, 1]. Rescale the data, for instance with "
-            f"MinMaxScaler((-1, 1)).{endless}",
-            ScaleWarning,
-            stacklevel=4,
+            "MinMaxScaler((-1, 1))."
         )
+        if getattr(estimator, "max_degree", 1) is None:
+            told += " Without max_degree, values grow from degree to degree, and a fit may take "
+            told += "very long."
+        warnings.warn(told, ScaleWarning, stacklevel=stacklevel)
 
 
-def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
+def verified(
+    ideal: FittedIdeal,
+    mean_squares: Callable[[], Tensor],
+    top: float,
+    psi: float,
+    *,
+    stacklevel: int,
+) -> FittedIdeal:
     """The fit with the mean squares that its generators have on the points, wherever in doubt.
 
     Mean squares come with the coefficients, out of a Gram matrix in float64, and are right for
     points in [-1, 1]. In lower precision, for tiny tolerances and for wider points, rounding in
-    between can make them anything: there the generators are evaluated.
+    between can make them anything: there ``mean_squares`` evaluates the generators.
     """
-    top = float(points.abs().max())
-    if not in_doubt(ideal, top):
-        return verified(ideal, ideal.values, top, psi, doubt=False)
-    return verified(ideal, ideal.generators.evaluate(points).square().mean(0), top, psi)
-
-
-def in_doubt(ideal: FittedIdeal, top: float) -> bool:
-    """Whether mean squares that came with the coefficients may be rounding."""
-    report = ideal.report
+    values, report = ideal.values, ideal.report
     sure = report.path == "gram" and report.precision == "float64" and top <= 1 + 1e-6
-    return len(ideal.values) > 0 and not sure
-
-
-def verified(
-    ideal: FittedIdeal, values: Tensor, top: float, psi: float, *, doubt: bool = True
-) -> FittedIdeal:
-    """The fit with mean squares ``values``; warns of those beyond ``psi``, where in doubt."""
-    report = ideal.report
-    if doubt:
+    if len(values) and not sure:
+        values = mean_squares()
         # what rounding leaves of terms of this size
         degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
         beyond = int((values > 2 * psi + 1e-20 * max(1.0, top) ** (2 * degrees.double())).sum())
@@ -239,7 +230,7 @@ def verified(
                 f"points, up to {float(values.max()):.3g}, by rounding in {report.precision}: "
                 "raise psi, lower max_degree, or rescale the points to [-1, 1].",
                 RoundingWarning,
-                stacklevel=5,
+                stacklevel=stacklevel,
             )
     if not bool(torch.isfinite(values).all()):
         raise ValueError(
@@ -247,6 +238,10 @@ def verified(
             "Rescale the points to [-1, 1], raise psi, or take a higher precision."
         )
     return replace(ideal, values=values)
+
+
+def _mean_squares(generators: Generators, points: Tensor) -> Tensor:
+    return generators.evaluate(points).square().mean(0)
 
 
 def _sample(

@@ -18,7 +18,7 @@ from torch import Tensor
 from vinets.algebra.borders import BORDERS
 from vinets.algebra.terms import Index, TermSet, locate_rows
 from vinets.checks import one_of, parameter_error
-from vinets.ideals.base import FittedIdeal, VanishingIdeal, in_doubt, verified, warn_if_wide
+from vinets.ideals.base import FittedIdeal, VanishingIdeal, verified, warn_if_wide
 from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
@@ -160,14 +160,11 @@ class MonomialIdeal(VanishingIdeal):
             built, top = build(orthogonal=orthogonal, coarse=None if orthogonal else coarse)
         except Coarse:  # the size of the points, which is known only now, asks for the other path
             built, top = build(orthogonal=True)
-        warn_if_wide(self, top)
+        warn_if_wide(self, top, stacklevel=3)
         assert stream.n_points is not None
         fitted = _describe(built, order, stream.n_points, device, settings)
-        if in_doubt(fitted, top):
-            values = mean_squares(stream, fitted.generators, device)
-            fitted = verified(fitted, values, top, rule.psi)
-        else:
-            fitted = verified(fitted, fitted.values, top, rule.psi, doubt=False)
+        squares = partial(mean_squares, stream, fitted.generators, device)
+        fitted = verified(fitted, squares, top, rule.psi, stacklevel=3)
         seconds = time.perf_counter() - begin
         report = replace(fitted.report, seconds=seconds, passes=stream.passes)
         self.n_features_in_ = n

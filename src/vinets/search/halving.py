@@ -162,8 +162,7 @@ class Search:
         """Carry out a trial; one that diverges is remembered, and the search goes on."""
         if trial.name in self.known.diverged:
             return
-        if not self.recorded:
-            trial = trial.change(recorded=False)
+        trial = trial.change(recorded=self.recorded)
         try:
             run_trials([trial], {"uncut": self.setup}, self.store, progress=self.watch)
         except RecordingError:  # slower, and the same result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -134,7 +134,8 @@ def fit(
 
 def _told(recipe: Recipe) -> dict[str, Any]:
     """The recipe as a checkpoint has it: what does not change the result is left out."""
-    return {k: v for k, v in asdict(recipe).items() if k != "recorded"}
+    kept = (one.name for one in fields(recipe) if one.metadata.get("result", True))
+    return {name: getattr(recipe, name) for name in kept}
 
 
 def _optimizer(
