@@ -4,8 +4,8 @@ Every size runs in a process of its own, with one thread. Latents are synthetic:
 curved surface of few dimensions of its own. They are drawn shard by shard, stored in float16, and
 never lie in memory at once.
 
-    python -m benchmarks.imagenet                    # 100 and 1,000 classes
-    python -m benchmarks.imagenet 30 100             # others
+    python -m benchmarks.imagenet                    # 100, 300 and 1,000 classes
+    python -m benchmarks.imagenet 300                # one of them anew, the others as recorded
     python -m benchmarks.imagenet --plan             # only the plan, from the measured result
 """
 
@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.record import RESULTS, keep
-from benchmarks.streaming import peak
+from benchmarks.stages import Stages
 from vinets import ABM, fit_class_ideals
 from vinets.algebra.shared import SharedPolynomials, term_moments
 from vinets.ideals.base import NoGeneratorsWarning
@@ -39,7 +39,7 @@ from vinets.latent.store import collect_latents
 from vinets.nn.heads.vanishing import GlobalPolynomials
 from vinets.nn.polynomial import PolynomialLayer
 
-SIZES = (100, 1000)
+SIZES = (100, 300, 1000)
 SAMPLES, WIDTH = 1300, 2048
 FREE = 16  # dimensions of the surface of a class
 COMPONENTS, PSI, DEGREE = 48, 0.02, 2
@@ -72,21 +72,6 @@ def batches(classes: int) -> Iterator[tuple[Tensor, Tensor]]:
     shared = structure()
     for k in range(classes):
         yield draw(k, 0, SAMPLES, shared).half(), torch.full((SAMPLES,), k)
-
-
-class Stages:
-    """Seconds of every stage, and the peak memory at its end."""
-
-    def __init__(self) -> None:
-        self.found: list[dict[str, Any]] = []
-        self.begin = time.perf_counter()
-
-    def end(self, stage: str, **facts: Any) -> None:
-        seconds = time.perf_counter() - self.begin
-        row = {"stage": stage, "seconds": seconds, "peak_GiB": peak() / 2**30, **facts}
-        print(json.dumps(row), file=sys.stderr, flush=True)
-        self.found.append(row)
-        self.begin = time.perf_counter()
 
 
 def run(classes: int) -> list[dict[str, Any]]:
@@ -160,18 +145,39 @@ def child(classes: int) -> list[dict[str, Any]]:
 
 
 def exponents(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Slope of log(seconds) against log(classes) between the two largest sizes, stage by stage."""
-    sizes = sorted({row["classes"] for row in rows})[-2:]
-    if len(sizes) < 2:
-        return {}
+    """Slope of log(CPU seconds) against log(classes) over all sizes, stage by stage."""
     found = {}
     for stage in dict.fromkeys(row["stage"] for row in rows):
-        low, high = (
-            next(r["seconds"] for r in rows if (r["stage"], r["classes"]) == (stage, size))
-            for size in sizes
-        )
-        found[stage] = math.log(high / low) / math.log(sizes[1] / sizes[0])
+        mine = [row for row in rows if row["stage"] == stage]
+        x, y = ([math.log(row[key]) for row in mine] for key in ("classes", "cpu_seconds"))
+        if len(set(x)) > 1:
+            found[stage] = statistics.linear_regression(x, y).slope
     return found
+
+
+def settings() -> dict[str, Any]:
+    """What sizes must share to stand in one result."""
+    return {
+        "threads": 1,
+        "samples": SAMPLES,
+        "width": WIDTH,
+        "components": COMPONENTS,
+        "psi": PSI,
+        "max_degree": DEGREE,
+        "check_per_class": CHECK,
+        "kept_per_class": KEPT,
+        "monomials": MONOMIALS,
+        "exponents_of": "cpu_seconds",
+    }
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """Rows of an earlier run with the same settings."""
+    if not path.is_file():
+        return []
+    earlier = json.loads(path.read_text())
+    same = all(earlier.get(name) == value for name, value in settings().items())
+    return earlier["rows"] if same else []
 
 
 def main() -> None:
@@ -179,26 +185,15 @@ def main() -> None:
     if "--print" in sys.argv:
         print(json.dumps(run(wanted[0])))
         return
+    path = RESULTS / "imagenet.json"
     if "--plan" not in sys.argv:
-        rows: list[dict[str, Any]] = []
         for size in wanted or SIZES:
-            rows += child(size)
-            keep(  # after every size: the largest takes long
-                "imagenet",
-                rows,
-                threads=1,
-                samples=SAMPLES,
-                width=WIDTH,
-                components=COMPONENTS,
-                psi=PSI,
-                max_degree=DEGREE,
-                check_per_class=CHECK,
-                kept_per_class=KEPT,
-                exponents=exponents(rows),
-            )
+            rows = [row for row in recorded(path) if row["classes"] != size] + child(size)
+            rows.sort(key=lambda row: row["classes"])  # stages of a size stay in their order
+            keep("imagenet", rows, **settings(), exponents=exponents(rows))
     from benchmarks.imagenet_plan import write_plan
 
-    write_plan(json.loads((RESULTS / "imagenet.json").read_text()))
+    write_plan(json.loads(path.read_text()))
 
 
 if __name__ == "__main__":

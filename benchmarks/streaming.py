@@ -14,21 +14,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmarks.record import keep
+from benchmarks.stages import peak
 from vinets import ABM, OAVI
 from vinets.progress import Lines
 
 DIMENSIONS, FREE, SHARD, NOISE = 32, 8, 65_536, 0.02
 HELD = (20_000, 100_000)  # points, for the comparison with the fit in memory
+REPEATS = 3  # of both fits, in turn; the fastest counts
 MODELS: dict[str, Callable[[], ABM | OAVI]] = {
     "ABM": lambda: ABM(0.01, max_degree=3),
     "OAVI, exact": lambda: OAVI(0.01, oracle="exact", max_degree=3),
     "ABM, nothing linear": lambda: ABM(1e-4, max_degree=2),
+    "ABM, orthogonal path": lambda: ABM(1e-7, max_degree=2),
 }
 
 
@@ -50,15 +52,15 @@ def planted(count: int, seed: int) -> torch.Tensor:
     return (points + noise).clamp_(-1, 1)
 
 
-def peak() -> int:
-    """Largest resident memory of this process, in bytes; that of ``getrusage`` is inherited."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
-
-
 def shards(m: int) -> Iterator[torch.Tensor]:
     for start in range(0, m, SHARD):
         yield planted(min(SHARD, m - start), 1 + start)
+
+
+def seconds_of(fit: Callable[[torch.Tensor], object], points: torch.Tensor) -> float:
+    begin = time.perf_counter()
+    fit(points)
+    return time.perf_counter() - begin
 
 
 def against_memory() -> list[dict]:
@@ -67,21 +69,23 @@ def against_memory() -> list[dict]:
     for name, make in MODELS.items():
         for m in HELD:
             points = torch.cat(list(shards(m))).double()
-            begin = time.perf_counter()
-            held = make().fit(points)
-            middle = time.perf_counter()
-            streamed = make().fit_stream(points)
-            end = time.perf_counter()
+            held, streamed = make(), make()
+            times = [
+                (seconds_of(held.fit, points), seconds_of(streamed.fit_stream, points))
+                for _ in range(REPEATS)
+            ]
+            memory, stream = (min(column) for column in zip(*times, strict=True))
             rows.append(
                 {
                     "model": name,
                     "points": m,
                     "terms": len(held.order_ideal_),
                     "generators": len(held.generators_),
+                    "path": streamed.report_.path,
                     "passes": streamed.report_.passes,
-                    "in_memory_us_per_point": 1e6 * (middle - begin) / m,
-                    "streamed_us_per_point": 1e6 * (end - middle) / m,
-                    "streamed_to_in_memory": (end - middle) / (middle - begin),
+                    "in_memory_us_per_point": 1e6 * memory / m,
+                    "streamed_us_per_point": 1e6 * stream / m,
+                    "streamed_to_in_memory": stream / memory,
                     "same_decisions": bool(
                         np.array_equal(held.order_ideal_, streamed.order_ideal_)
                         and np.array_equal(held.leading_terms_, streamed.leading_terms_)
@@ -144,7 +148,7 @@ def main() -> None:
     elif len(sys.argv) > 1:
         keep("streaming_large", [child(int(sys.argv[1]))], threads=threads)
     else:
-        keep("streaming", against_memory(), threads=threads, noise=NOISE)
+        keep("streaming", against_memory(), threads=threads, noise=NOISE, repeats=REPEATS)
         rows = [child(m) for m in (10**5, 10**6)]
         keep("streaming_growth", rows, threads=threads)
 

@@ -232,6 +232,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "points": "points",
         "terms": "terms",
         "generators": "generators",
+        "path": "path",
         "passes": "passes",
         "in_memory_us_per_point": "in memory, µs a point",
         "streamed_us_per_point": "streamed, µs a point",
@@ -242,8 +243,15 @@ COLUMNS: dict[str, dict[str, str]] = {
     "imagenet_stages": {
         "stage": "stage",
         "seconds_100": "100 classes, s",
+        "seconds_300": "300 classes, s",
         "seconds_1000": "1,000 classes, s",
         "exponent": "exponent",
+        "peak_GiB": "peak so far, GiB",
+    },
+    "resnet50": {
+        "stage": "stage",
+        "seconds": "seconds",
+        "cpu_seconds": "of the CPU",
         "peak_GiB": "peak so far, GiB",
     },
     "imagenet_assumptions": {"name": "assumed", "value": "value", "of": "of what"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks import imagenet, imagenet_plan, streaming
+from benchmarks import imagenet, imagenet_plan, resnet50, streaming
 
 
 def test_shards_are_the_same_in_every_pass():
@@ -33,13 +34,35 @@ def test_a_few_classes_go_through_all_stages(monkeypatch):
     assert found["evaluation"]["accuracy"] > 0.9  # of fresh latents: the structure was found
 
 
+def test_sizes_are_added_to_a_result_with_the_same_settings(tmp_path, monkeypatch):
+    path = tmp_path / "imagenet.json"
+    assert imagenet.recorded(path) == []
+    path.write_text(json.dumps({**imagenet.settings(), "rows": [{"classes": 100}]}))
+    assert imagenet.recorded(path) == [{"classes": 100}]
+    monkeypatch.setattr(imagenet, "SAMPLES", imagenet.SAMPLES + 1)
+    assert imagenet.recorded(path) == []
+
+
+def test_a_small_network_of_timm_takes_one_step_of_everything(tmp_path):
+    pytest.importorskip("timm")
+    threads = torch.get_num_threads()
+    found = {row["stage"]: row for row in resnet50.run("timm:resnet10t", "layer2", 32, tmp_path)}
+    torch.set_num_threads(threads)
+    assert found["compress --dry-run"]["candidates"] > 0
+    assert not (tmp_path / "plan").exists()  # a plan leaves nothing behind
+    assert found["PCA, ideals, pruning, VI layer"]["generators"] > 0
+    assert found["save and load"]["same"] is True
+    assert found["export"]["largest_difference"] < 1e-4
+
+
 def rows(classes: int, power: float) -> list[dict]:
     stages = ("collect", "components", "projection", "ideals", "pruning", "VI layer", "training")
     return [
         {
             "classes": classes,
             "stage": stage,
-            "seconds": classes**power,
+            "seconds": 3 * classes**power,  # on a machine with other work
+            "cpu_seconds": classes**power,
             "peak_GiB": 1.0,
             "generators": 100 * classes,
         }
@@ -56,6 +79,7 @@ def test_exponents_are_those_of_the_times():
 
 def test_the_plan_extrapolates_by_the_exponents():
     facts = {"samples": 1300, "components": 48, "check_per_class": 8, "kept_per_class": 4}
+    facts["monomials"] = 512
     both = []
     for power in (1.0, 2.0):
         measured = [*rows(100, power), *rows(1000, power)]

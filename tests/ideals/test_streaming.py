@@ -128,6 +128,31 @@ def test_terms_that_the_ball_forces_in_though_they_depend_on_others():
         assert [0, 1, 0] in held.order_ideal_.tolist()
 
 
+def chained(seed: int) -> np.ndarray:
+    """Points whose later variables combine earlier ones, by coefficients in and out of a ball."""
+    random = np.random.default_rng(seed)
+    columns = list(random.uniform(-1, 1, (25, 2)).T)
+    for _ in range(random.integers(1, 4)):
+        k = len(columns)
+        c = random.normal(size=k) * (random.random(k) < 0.6)
+        c *= random.choice([0.5, 1.0, 1.5, 3.0]) / (np.abs(c).sum() or 1)
+        columns.append(np.stack(columns, 1) @ c)
+    points = np.stack(columns, 1)
+    return points / max(1, np.abs(points).max())
+
+
+@pytest.mark.parametrize(("seed", "leading"), [(12, [0, 1, 0, 0, 1]), (330, [1, 0, 0, 0, 1])])
+def test_exact_relations_on_the_face_of_the_ball_are_found(seed, leading):
+    """They vanish by terms that depend on each other: in Gram form, rounding would decide."""
+    points = chained(seed)
+    model = OAVI(0.0, oracle="exact", tau=2.0, max_degree=2)
+    held = clone(model).fit(points)
+    assert leading in held.leading_terms_.tolist()
+    assert float(held.transform(points).max()) < 1e-14
+    for parts in (1, 2, 5):
+        assert_same(clone(model).fit_stream(np.array_split(points, parts)), held, 1e-6)
+
+
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_precision_is_that_of_the_terms(precision):
     points = surface(500, noise=0.02)

@@ -27,7 +27,6 @@ from vinets.ideals.streaming import (
     construct_stream,
     correlation_order,
     mean_squares,
-    peek,
 )
 from vinets.ideals.streams import Stream
 from vinets.progress import Progress as Receiver
@@ -138,14 +137,13 @@ class MonomialIdeal(VanishingIdeal):
             raise parameter_error(owner, "n_samples", "None in fit_stream", self.n_samples, remedy)
         begin = time.perf_counter()
         stream = Stream(source, n_points=n_points, progress=progress)
-        n, device = peek(stream)
+        n, device = stream.peek()
         rule, settings = self._rule(), self._settings(STREAM_MEMORY)
         order = np.arange(n)
         if self.variable_order == "pearson":
             order = correlation_order(stream)
         elif self.variable_order == "descending":
             order = order[::-1].copy()
-        one = torch.ones(1)
         build = partial(
             construct_stream,
             stream,
@@ -154,9 +152,9 @@ class MonomialIdeal(VanishingIdeal):
             settings,
             device,
         )
-        orthogonal = needs_orthogonal([one], rule.psi, settings)
+        coarse = partial(needs_orthogonal, psi=rule.psi, settings=settings)
+        orthogonal = coarse(1.0)
         try:
-            coarse = partial(_too_wide, rule.psi, settings)
             built, top = build(orthogonal=orthogonal, coarse=None if orthogonal else coarse)
         except Coarse:  # the size of the points, which is known only now, asks for the other path
             built, top = build(orthogonal=True)
@@ -191,7 +189,8 @@ class MonomialIdeal(VanishingIdeal):
                 p[:, torch.as_tensor(o, device=p.device)]
                 for p, o in zip(points, orders, strict=True)
             ]
-        orthogonal = needs_orthogonal(points, rule.psi, settings)
+        top = max(float(p.abs().max()) for p in points)
+        orthogonal = needs_orthogonal(top, rule.psi, settings)
         built = construct(permuted, rule, settings, orthogonal=orthogonal)
         return [
             _describe(c, o, len(p), p.device, settings)
@@ -199,8 +198,8 @@ class MonomialIdeal(VanishingIdeal):
         ]
 
 
-def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bool:
-    r"""Whether the Gram matrix is too coarse for this tolerance.
+def needs_orthogonal(top: float, psi: float, settings: Settings) -> bool:
+    r"""Whether the Gram matrix is too coarse for this tolerance, on points up to ``top``.
 
     Forming it loses :math:`\epsilon` relative to the largest mean square of a term, and
     coefficients amplify that; :math:`64\sqrt\epsilon` of the largest possible mean square leaves
@@ -208,16 +207,12 @@ def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bo
     the float32 in which they are added up is enough; below it, terms that depend on others would
     be told from them by rounding alone.
     """
-    top = max(1.0, *(float(p.abs().max()) for p in points))
     # top to twice the degree, by its logarithm lest it overflow; few fits go beyond degree 8
-    largest = math.exp(min(700.0, 2 * min(settings.max_degree or 8, 8) * math.log(top)))
+    exponent = 2 * min(settings.max_degree or 8, 8)
+    largest = math.exp(min(700.0, exponent * math.log(max(1.0, top))))
     if settings.precision in ("float16", "bfloat16"):
         return psi < 64 * torch.finfo(torch.float32).eps * largest
     return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
-
-
-def _too_wide(psi: float, settings: Settings, top: float) -> bool:
-    return needs_orthogonal([torch.tensor(top, dtype=torch.float64)], psi, settings)
 
 
 def _describe(

@@ -210,11 +210,3 @@ def mean_squares(stream: Stream, generators: Generators, device: torch.device) -
         total = total + found.square().sum(0)
     assert stream.n_points is not None
     return total / stream.n_points
-
-
-def peek(stream: Stream) -> tuple[int, torch.device]:
-    """Number of variables and device of the points, from the first batch."""
-    for batch in stream.start():
-        points = stream._checked(batch)
-        return points.shape[1], points.device
-    raise ValueError("the source gave no points. Pass at least one batch (b, n).")

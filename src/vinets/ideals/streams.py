@@ -14,6 +14,7 @@ from vinets.checks import optional_positive_int, rows_within
 from vinets.progress import Progress, progress_of
 
 READ = 32 << 20  # bytes of an array to read at a time
+NO_POINTS = "the source gave no points. Pass at least one batch (b, n)."
 ACCEPTED = (
     "a two-dimensional array, which may be mapped from a file, a LatentStore, a list of batches "
     "(b, n), or a function that starts a new pass over batches"
@@ -69,6 +70,13 @@ class Stream:
         self.n_variables: int | None = None
         self.counted = False
 
+    def peek(self) -> tuple[int, torch.device]:
+        """Number of variables and device of the points, from the first batch."""
+        for batch in self.start():
+            points = self._checked(batch)
+            return points.shape[1], points.device
+        raise ValueError(NO_POINTS)
+
     def batches(self, stage: str) -> Iterator[Tensor]:
         """One pass: float tensors (b, n), checked."""
         self.progress.start(stage, self.n_points or 0)
@@ -80,7 +88,7 @@ class Stream:
             count += len(points)
             self.progress.advance(len(points))
         if count == 0:
-            raise ValueError("the source gave no points. Pass at least one batch (b, n).")
+            raise ValueError(NO_POINTS)
         if self.counted and count != self.n_points:
             raise ValueError(
                 f"the source gave {count} points in this pass and {self.n_points} before: every "
