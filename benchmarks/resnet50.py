@@ -69,8 +69,9 @@ def run(model: str, cut: str, size: int, folder: Path) -> list[dict[str, Any]]:
     stages = Stages()
 
     plan = dry_run(model, weights, data, folder / "plan")
-    child = getrusage(RUSAGE_CHILDREN).ru_maxrss * 1024 / 2**30
-    stages.end("compress --dry-run", candidates=len(plan["candidates"]), peak_GiB=child)
+    child = getrusage(RUSAGE_CHILDREN)
+    of_child = {"cpu_seconds": child.ru_utime + child.ru_stime, "peak_GiB": child.ru_maxrss / 2**20}
+    stages.end("compress --dry-run", candidates=len(plan["candidates"]), **of_child)
 
     split = load_data(data)
     latents = collect(network, split.train, cut, progress=None)
