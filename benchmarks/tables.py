@@ -41,6 +41,7 @@ PAGES = (
             "reproduction",
             "tuning",
             "frontier",
+            "scale",
         )
     ),
     ROOT / "README.md",
@@ -226,6 +227,43 @@ COLUMNS: dict[str, dict[str, str]] = {
         "swiss_roll": "Swiss roll",
         "largest_error_share": "largest error",
     },
+    "streaming": {
+        "model": "model",
+        "points": "points",
+        "terms": "terms",
+        "generators": "generators",
+        "path": "path",
+        "passes": "passes",
+        "in_memory_us_per_point": "in memory, µs a point",
+        "streamed_us_per_point": "streamed, µs a point",
+        "streamed_to_in_memory": "streamed / in memory",
+        "same_decisions": "same decisions",
+        "largest_difference_of_coefficients": "largest difference of coefficients",
+    },
+    "imagenet_stages": {
+        "stage": "stage",
+        "seconds_100": "100 classes, s",
+        "seconds_300": "300 classes, s",
+        "seconds_1000": "1,000 classes, s",
+        "exponent": "exponent",
+        "peak_GiB": "peak so far, GiB",
+    },
+    "resnet50": {
+        "stage": "stage",
+        "seconds": "seconds",
+        "cpu_seconds": "of the CPU",
+        "peak_GiB": "peak so far, GiB",
+    },
+    "imagenet_assumptions": {"name": "assumed", "value": "value", "of": "of what"},
+    "imagenet_plan": {
+        "stage": "stage",
+        "measured_seconds": "measured, s",
+        "exponent": "exponent",
+        "machine_hours": "machine hours",
+        "moved_GiB": "moved, GiB",
+        "memory_GiB": "memory, GiB",
+        "cost_dollars": "cost, $",
+    },
     "dimension": {
         "cut": "cut",
         "removed": "share of convolutions removed",
@@ -237,6 +275,20 @@ COLUMNS: dict[str, dict[str, str]] = {
         "polynomials": "polynomials",
     },
 }
+
+for _name in ("streaming_growth", "streaming_large"):
+    COLUMNS[_name] = {
+        "points": "points",
+        "terms": "terms",
+        "generators": "generators",
+        "passes": "passes",
+        "data_GiB_as_float64": "data, GiB",
+        "seconds": "seconds",
+        "of_it_drawing": "of them drawing",
+        "points_per_second": "points/s",
+        "points_per_second_and_pass": "points/s of a pass",
+        "peak_MiB": "peak memory, MiB",
+    }
 
 # Tables that show a part of a file of another name, or some of its rows.
 COLUMNS |= {f"{name}_gpu": COLUMNS[name] for name in ("training", "training_joint")}

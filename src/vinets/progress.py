@@ -16,7 +16,7 @@ class Progress(Protocol):
     """Receives what happens: stages, and steps within them."""
 
     def start(self, stage: str, total: int) -> None:
-        """A stage of ``total`` steps begins, and with it the one before ends."""
+        """A stage of ``total`` steps, 0 if unknown, begins, and with it the one before ends."""
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """``count`` steps are done; ``note`` says how it goes."""
@@ -43,7 +43,7 @@ class Lines:
     def start(self, stage: str, total: int) -> None:
         self.stage, self.total, self.done = stage, total, 0
         self.begun = self.last = time.monotonic()
-        self._say(f"{stage} ({total})")
+        self._say(f"{stage} ({total})" if total else stage)
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count
@@ -51,6 +51,9 @@ class Lines:
         if now - self.last < self.every or self.done == 0:
             return
         self.last = now
+        if self.total == 0:  # nobody knows how many there are
+            self._say(f"{self.stage} {self.done} {note}".rstrip())
+            return
         left = (now - self.begun) * (self.total - self.done) / self.done
         text = f"{self.stage} {self.done}/{self.total}, {left:.0f} s left"
         self._say(f"{text} {note}".rstrip())
@@ -89,7 +92,7 @@ class Bars(AbstractContextManager["Bars"]):
             self.display.start()
         else:  # a stage may end before its last step
             self.display.update(self.task, completed=self.display.tasks[-1].total)
-        self.task = self.display.add_task(stage, total=total, note="")
+        self.task = self.display.add_task(stage, total=total or None, note="")
 
     def advance(self, count: int = 1, note: str = "") -> None:
         if self.task is not None:

@@ -8,7 +8,8 @@ import torch
 from reference import decide_in_turn
 
 import vinets.algebra.gram as gram
-from vinets.algebra.gram import GramFactor, inner
+from vinets.algebra.gram import GramFactor
+from vinets.algebra.growing import inner
 
 EPS = {torch.float64: 1e-14, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 

@@ -18,33 +18,37 @@ from vinets.ideals.monomial import (
 )
 from vinets.ideals.rule import Settings
 
-UNIT = [torch.ones(3, 2, dtype=torch.float64)]
-
 
 @pytest.mark.parametrize(("precision", "eps"), [("float64", 2.0**-52), ("float32", 2.0**-23)])
 def test_the_gram_matrix_must_resolve_the_tolerance(precision, eps):
     edge, how = 64 * eps**0.5, Settings(3, precision=precision)
-    assert not needs_orthogonal(UNIT, edge, how) and needs_orthogonal(UNIT, 0.999 * edge, how)
+    assert not needs_orthogonal(1.0, edge, how) and needs_orthogonal(1.0, 0.999 * edge, how)
     # the largest mean square of a term of degree 3 on points up to 2 is 2^6; small points are as 1
-    large = [UNIT[0], -2 * UNIT[0]]
-    assert needs_orthogonal(large, 0.999 * 64 * edge, how)
-    assert not needs_orthogonal(large, 1.001 * 64 * edge, how)
-    assert not needs_orthogonal([0.01 * UNIT[0]], edge, how)
+    assert needs_orthogonal(2.0, 0.999 * 64 * edge, how)
+    assert not needs_orthogonal(2.0, 1.001 * 64 * edge, how)
+    assert not needs_orthogonal(0.01, edge, how)
+
+
+def test_the_largest_point_of_all_sets_chooses_the_path():
+    unit = torch.linspace(-1, 1, 9, dtype=torch.float64)[:, None]
+    model = ABM(1e-5, max_degree=3)
+    assert [ideal.report.path for ideal in model._fit_sets([unit])] == ["gram"]
+    wider = model._fit_sets([unit, -2 * unit])
+    assert [ideal.report.path for ideal in wider] == ["orthogonal"] * 2
 
 
 def test_degrees_beyond_eight_and_huge_points_are_capped():
-    two = [2 * UNIT[0]]
     for degree in (8, 20, None):
         edge = 64 * 2.0**-26 * 2**16
-        assert needs_orthogonal(two, 0.999 * edge, Settings(degree))
-        assert not needs_orthogonal(two, 1.001 * edge, Settings(degree))
-    assert needs_orthogonal([1e300 * UNIT[0]], 0.9, Settings(None))
+        assert needs_orthogonal(2.0, 0.999 * edge, Settings(degree))
+        assert not needs_orthogonal(2.0, 1.001 * edge, Settings(degree))
+    assert needs_orthogonal(1e300, 0.9, Settings(None))
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 def test_half_precision_is_added_up_in_float32(precision):
     edge, how = 64 * 2.0**-23, Settings(3, precision=precision)
-    assert not needs_orthogonal(UNIT, edge, how) and needs_orthogonal(UNIT, 0.999 * edge, how)
+    assert not needs_orthogonal(1.0, edge, how) and needs_orthogonal(1.0, 0.999 * edge, how)
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])

@@ -19,10 +19,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vinets.algebra.growing import Candidates, GrowingFactor, gather_rows, scatter_mask
+from vinets.algebra.growing import HALF, Candidates, GrowingFactor, gather_rows, scatter_mask
 
 DEPENDENT = 1e3  # a residual below this many roundings of the term itself is none
-HALF = (torch.float16, torch.bfloat16)
 
 
 class GramFactor(GrowingFactor):
@@ -33,17 +32,16 @@ class GramFactor(GrowingFactor):
         self.shift = shift
         self.threshold = threshold
         one = constant[:, None]
-        self.lower[:, 0, 0] = (inner(one, one)[:, 0, 0].to(self.work_dtype) - shift).sqrt()
+        self.lower[:, 0, 0] = (self.inner(one, one)[:, 0, 0] - shift).sqrt()
 
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
         o = self.size
-        products = inner(values, self.rows[:, :o]).to(self.work_dtype)  # (K, b, o)
+        products = self.inner(values, self.rows[:, :o])  # (K, b, o)
         products *= self.active[:, None, :o]  # terms outside the factor get no coordinate
         coordinates = torch.linalg.solve_triangular(
             self.lower[:, :o, :o].mT, products, upper=True, left=False
         )
-        wide = values.float() if values.dtype in HALF else values
-        square = torch.linalg.vector_norm(wide, dim=-1).square().to(self.work_dtype)
+        square = self.squares(values)
         gap = square - self.shift - coordinates.square().sum(-1)
         threshold = torch.full_like(gap, self.threshold)
         undecided = valid & (gap > threshold)
@@ -51,11 +49,16 @@ class GramFactor(GrowingFactor):
             values, square, coordinates, gap, threshold, undecided, torch.zeros_like(valid)
         )
 
+    def squares(self, values: Tensor) -> Tensor:
+        """Squared norms (K, b) of evaluations (K, b, m)."""
+        wide = values.float() if values.dtype in HALF else values
+        return torch.linalg.vector_norm(wide, dim=-1).square().to(self.work_dtype)
+
     def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
         values = gather_rows(block.values, index)
         coordinates = gather_rows(block.coordinates, index)
         # the Schur complement of the panel: its Gram matrix, less what lies in the span of O
-        schur = inner(values, values).to(self.work_dtype) - coordinates @ coordinates.mT
+        schur = self.inner(values, values) - coordinates @ coordinates.mT
         schur.diagonal(dim1=1, dim2=2).sub_(self.shift)
         order, columns = _eliminate(schur, chosen, self.threshold)
         block.undecided &= ~scatter_mask(index, chosen, block.undecided.shape[1])
@@ -75,7 +78,7 @@ class GramFactor(GrowingFactor):
 
         # everyone else's coordinates along the new terms: one product, one small triangle
         mask = kept[:, :, None].to(self.work_dtype)
-        cross = inner(block.values, gather_rows(values, at)).to(self.work_dtype)
+        cross = self.inner(block.values, gather_rows(values, at))
         cross -= block.coordinates @ gather_rows(coordinates, at).mT
         fresh = torch.linalg.solve_triangular(corner.mT, cross * mask.mT, upper=True, left=False)
         self._extend(block, fresh, before)
@@ -91,15 +94,6 @@ class GramFactor(GrowingFactor):
             self._append_dependent(values)
         else:
             self._append(block, [[0]], block.gap.sqrt()[:, :, None])
-
-
-def inner(left: Tensor, right: Tensor) -> Tensor:
-    """``left @ right^T``; half-precision rows are accumulated in float32."""
-    if left.dtype in HALF:
-        left, right = left.float(), right.float()
-    if left.device.type == "cpu":  # this way round MKL is half as fast again on tall ``left``
-        return (right @ left.mT).mT
-    return left @ right.mT
 
 
 def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor, Tensor]:

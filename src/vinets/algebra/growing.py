@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 CAPACITY = 32  # terms that a new factor has room for
+HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclass
@@ -63,6 +64,10 @@ class GrowingFactor(ABC):
         eye = torch.eye(CAPACITY, dtype=self.work_dtype, device=constant.device)
         self.lower = eye.repeat(n_sets, 1, 1)  # (K, capacity, capacity)
         self.active = self.lower.new_ones(n_sets, CAPACITY)  # 0 for terms kept out of the factor
+
+    def inner(self, left: Tensor, right: Tensor) -> Tensor:
+        """Inner products (..., b, c) of evaluations (..., b, m) and (..., c, m)."""
+        return inner(left, right).to(self.work_dtype)
 
     @property
     def size(self) -> int:
@@ -160,6 +165,15 @@ class GrowingFactor(ABC):
             added = self.counts[k] - start
             if added:
                 block.coordinates[k, :, start : start + added] = fresh[k, :, :added]
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """``left @ right^T``; half-precision rows are accumulated in float32."""
+    if left.dtype in HALF:
+        left, right = left.float(), right.float()
+    if left.device.type == "cpu":  # this way round MKL is half as fast again on tall ``left``
+        return (right @ left.mT).mT
+    return left @ right.mT
 
 
 def first_true(mask: Tensor, count: int) -> tuple[Tensor, Tensor]:

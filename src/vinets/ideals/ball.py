@@ -11,19 +11,28 @@ for the tolerance, what comes of them is evaluated on the points before it count
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from vinets.algebra.gram import inner
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.rule import Rule
-from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, solve, solve_exact
+from vinets.oracles import (
+    ORACLES,
+    LeastSquaresBatch,
+    Solution,
+    Status,
+    l1_ball,
+    solve,
+    solve_exact,
+)
 
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
 FINEST = 1e-15  # gap of a problem in Gram form, for terms in [-1, 1]
+UNTOLD = 1e-13  # a mean square in Gram form that may be none at all
+DUST = 1e-9  # of the radius: coefficients that such a form cannot tell from 0
 
 
 @dataclass
@@ -71,12 +80,12 @@ class Decided:
         """
         sets, positions = at
         rows = self.factor.rows[:, : self.tail.shape[-1]]
-        gram = inner(rows, rows).to(self.factor.work_dtype)
+        gram = self.factor.inner(rows, rows)
         linear = gram.new_zeros(len(sets), rows.shape[1])
         # set by set: the values of one alone may fill the memory
         for k in torch.unique(sets).tolist():
             here = sets == k
-            linear[here] = inner(self.block.values[k, positions[here]], rows[k]).to(linear)
+            linear[here] = self.factor.inner(self.block.values[k, positions[here]], rows[k])
         return LeastSquaresBatch(gram, linear, self.block.square[at], self.prefix[at], sets, radius)
 
     def vanishing(
@@ -101,6 +110,38 @@ class Decided:
             )
         return value, value <= limit.clamp(min=psi)
 
+    def refined(self, at: tuple[Tensor, ...], solution: Solution, radius: float) -> Solution:
+        """Solutions that Gram matrices cannot tell from zero, refined on the evaluations.
+
+        Coefficients out of a Gram matrix leave residuals of some roundings, and whether these are
+        below the limit of :meth:`vanishing` would be chance.
+        """
+        c = solution.coefficients.clone()
+        small = solution.value <= UNTOLD * self.block.square[at].clamp(min=1)
+        for row in small.nonzero()[:, 0].tolist():
+            k, position = int(at[0][row]), int(at[1][row])
+            rows = self.factor.rows[k, : c.shape[1]].to(c)
+            c[row] = _refine(c[row], self.block.values[k, position].to(c), rows, radius)
+        return replace(solution, coefficients=c)
+
+
+def _refine(c: Tensor, values: Tensor, rows: Tensor, radius: float) -> Tensor:
+    """One step towards ``values + c @ rows = 0`` over the support of ``c`` (o,), in the ball."""
+    support = c.abs() > DUST * radius
+    cleared = torch.where(support, c, 0.0)
+    rest = values + cleared @ rows
+    outside = cleared.abs().sum() - radius
+    tried = [c]
+    # where terms depend on each other, only a step along the face of the ball ends in it
+    for face in (0.0, 1.0):
+        normal = face * cleared[support, None].sign()
+        inverse = torch.linalg.pinv(torch.cat([rows[support], normal], dim=1))
+        moved = cleared.clone()
+        moved[support] -= torch.cat([rest, face * outside[None]]) @ inverse
+        tried.append(l1_ball.scale_into(moved[None], radius)[0])
+    found = torch.stack(tried)
+    return found[(values + found @ rows).square().sum(1).argmin()]
+
 
 def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, int] | None:
     """Settle the candidates whose least-squares coefficients leave the ball.
@@ -113,6 +154,8 @@ def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, i
     # a gap that is no longer small against the tolerance would decide nothing
     finest = min(1e-7, max(0.01 * rule.psi, FINEST))
     solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True, tolerance=finest)
+    if isinstance(decided.factor, OrthogonalFactor):
+        solution = decided.refined(at, solution, rule.radius)
     decided.tail[at] = solution.coefficients
     decided.value[at], vanishes = decided.vanishing(at, solution, rule.psi)
     refused = (~vanishes).nonzero()[:, 0]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -99,15 +100,18 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         self._check()
         points = self._points(X, reset=True)
         fit_ideals([self], [points])
+        self._warn_if_empty()
+        return self
+
+    def _warn_if_empty(self) -> None:
         if len(self.generators_) == 0:
             warnings.warn(
                 f"{type(self).__name__} found no generators up to max_degree="
                 f"{getattr(self, 'max_degree', None)} at psi={getattr(self, 'psi', None)}: "
                 "raise psi or max_degree.",
                 NoGeneratorsWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self
 
     def transform(self, X: Array) -> Array:
         """Absolute values of the generators at the rows of ``X``, (m, n_generators)."""
@@ -163,16 +167,7 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
     top = max(float(points.abs().max()) for points in sets)
-    # scalers to [-1, 1] overshoot by rounding
-    if top > 1 + 1e-6:
-        told = (
-            f"X given to {type(first).__name__} reaches {top:.3g} in absolute value; psi is meant "
-            "for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1))."
-        )
-        if getattr(first, "max_degree", 1) is None:
-            told += " Without max_degree, values grow from degree to degree, and a fit may take "
-            told += "very long."
-        warnings.warn(told, ScaleWarning, stacklevel=3)
+    warn_if_wide(first, top, stacklevel=4)
     random = check_random_state(first.random_state)
     samples = [_sample(points, first.n_samples, random) for points in sets]
     begin = time.perf_counter()
@@ -180,7 +175,9 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     used = [points.detach().to(torch.float64) for points, _ in samples]
     fitted = first._fit_sets(used)
     psi = float(getattr(first, "psi", 0.0))
-    fitted = [_verified(ideal, points, psi) for ideal, points in zip(fitted, used, strict=True)]
+    for k, (ideal, points) in enumerate(zip(fitted, used, strict=True)):
+        top, squares = float(points.abs().max()), partial(_mean_squares, ideal.generators, points)
+        fitted[k] = verified(ideal, squares, top, psi, stacklevel=4)
     seconds = time.perf_counter() - begin
     for estimator, (_, left_out), ideal in zip(estimators, samples, fitted, strict=True):
         held_out = []
@@ -191,18 +188,39 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
         estimator._store(replace(ideal, report=report))
 
 
-def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
+def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> None:
+    """Warn of points outside of [-1, 1]."""
+    # scalers to [-1, 1] overshoot by rounding
+    if top > 1 + 1e-6:
+        told = (
+            f"X given to {type(estimator).__name__} reaches {top:.3g} in absolute value; psi is "
+            "meant for data in [-1, 1]. Rescale the data, for instance with "
+            "MinMaxScaler((-1, 1))."
+        )
+        if getattr(estimator, "max_degree", 1) is None:
+            told += " Without max_degree, values grow from degree to degree, and a fit may take "
+            told += "very long."
+        warnings.warn(told, ScaleWarning, stacklevel=stacklevel)
+
+
+def verified(
+    ideal: FittedIdeal,
+    mean_squares: Callable[[], Tensor],
+    top: float,
+    psi: float,
+    *,
+    stacklevel: int,
+) -> FittedIdeal:
     """The fit with the mean squares that its generators have on the points, wherever in doubt.
 
     Mean squares come with the coefficients, out of a Gram matrix in float64, and are right for
     points in [-1, 1]. In lower precision, for tiny tolerances and for wider points, rounding in
-    between can make them anything: there the generators are evaluated.
+    between can make them anything: there ``mean_squares`` evaluates the generators.
     """
     values, report = ideal.values, ideal.report
-    top = float(points.abs().max())
     sure = report.path == "gram" and report.precision == "float64" and top <= 1 + 1e-6
     if len(values) and not sure:
-        values = ideal.generators.evaluate(points).square().mean(0)
+        values = mean_squares()
         # what rounding leaves of terms of this size
         degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
         beyond = int((values > 2 * psi + 1e-20 * max(1.0, top) ** (2 * degrees.double())).sum())
@@ -212,7 +230,7 @@ def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
                 f"points, up to {float(values.max()):.3g}, by rounding in {report.precision}: "
                 "raise psi, lower max_degree, or rescale the points to [-1, 1].",
                 RoundingWarning,
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
     if not bool(torch.isfinite(values).all()):
         raise ValueError(
@@ -220,6 +238,10 @@ def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
             "Rescale the points to [-1, 1], raise psi, or take a higher precision."
         )
     return replace(ideal, values=values)
+
+
+def _mean_squares(generators: Generators, points: Tensor) -> Tensor:
+    return generators.evaluate(points).square().mean(0)
 
 
 def _sample(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from vinets.algebra.eigen import batched_eigenvectors, smallest_eigenvectors
 from vinets.algebra.gram import GramFactor
@@ -75,6 +76,15 @@ class Coefficients:
     tail: Tensor  # (g, o)
     lead: Tensor  # (g,)
     value: Tensor  # (g,) mean square on the points
+
+    @classmethod
+    def joined(cls, parts: list[Coefficients], width: int) -> Coefficients:
+        """All parts as one, over the whole order ideal of size ``width``."""
+        if len(parts) == 1:
+            return parts[0]
+        tail = torch.cat([pad(p.tail, (0, width - p.tail.shape[1])) for p in parts])
+        lead, value = torch.cat([p.lead for p in parts]), torch.cat([p.value for p in parts])
+        return cls(tail, lead, value)
 
 
 def block_outcome(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -56,7 +57,7 @@ class Construction:
 
 
 @dataclass
-class _Progress:
+class Progress:
     """What one point set has accumulated so far."""
 
     level: Level
@@ -64,7 +65,26 @@ class _Progress:
     accepted: list[Index] = field(default_factory=list)
     leading: list[Index] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
+    settled: list[Coefficients] = field(default_factory=list)
     degrees: list[DegreeReport] = field(default_factory=list)
+
+
+class Terms(Protocol):
+    """Where the values of candidates come from."""
+
+    n_variables: int
+    lasting: bool  # whether what a block found still holds in the factor of later blocks
+
+    def width(self, factor: GrowingFactor) -> int:
+        """How many candidates to decide at a time."""
+
+    def values(
+        self, factor: GrowingFactor, sets: list[Progress], which: slice
+    ) -> tuple[Tensor, Tensor]:
+        """Values (K, b, ·) of the candidates ``which`` of every set, and which exist (K, b)."""
+
+    def accept(self, sets: list[Progress], accepted: list[Index]) -> None:
+        """Hear which candidates of every set, by their places in its level, have joined O."""
 
 
 def construct(
@@ -75,32 +95,35 @@ def construct(
     ``points`` are tensors (m_k, n) of float64 on one device; ``orthogonal`` decides through an
     orthogonal factorisation rather than the Gram matrix.
     """
-    n_variables = points[0].shape[1]
     columns, constant = _stack(points, STORAGE[settings.precision])
     factor = _factor(constant, rule, orthogonal)
-    sets = [_Progress(first_border(n_variables)) for _ in points]
+    try:
+        return grow(factor, InMemory(columns, settings), rule, settings)
+    except BallBinds:
+        # A refused term undoes what a block decided behind it, in one set alone: sets that
+        # were decided together can no longer be, so each starts again by itself.
+        return [construct([p], rule, settings, orthogonal=orthogonal)[0] for p in points]
+
+
+def grow(factor: GrowingFactor, terms: Terms, rule: Rule, settings: Settings) -> list[Construction]:
+    """Degree by degree, all point sets of the factor in step."""
+    n_variables = terms.n_variables
+    sets = [Progress(first_border(n_variables)) for _ in factor.counts]
     log = OracleLog()
     degree = 1
     while any(len(s.level) for s in sets):
         if settings.max_degree is not None and degree > settings.max_degree:
             break
-        try:
-            _run_degree(factor, columns, sets, rule, settings, degree, log)
-        except BallBinds:
-            # A refused term undoes what a block decided behind it, in one set alone: sets that
-            # were decided together can no longer be, so each starts again by itself.
-            return [construct([p], rule, settings, orthogonal=orthogonal)[0] for p in points]
+        _run_degree(factor, terms, sets, rule, settings, degree, log)
         degree += 1
-    # Coefficients come last: those of the unit rule need the whole factor, and most of the memory.
-    gathered = [Found.joined(s.found, factor.counts[k]) for k, s in enumerate(sets)]
-    if rule.unit:
-        coefficients = unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
-    else:
-        coefficients = [Coefficients(g.table, torch.ones_like(g.value), g.value) for g in gathered]
+    # Coefficients come last: those of the unit rule need most of the memory.
+    if terms.lasting:
+        _settle(factor, sets, rule, settings)
     one = np.zeros((1, 0), dtype=np.int64)
-    path = "orthogonal" if orthogonal else "gram"
+    path = "orthogonal" if isinstance(factor, OrthogonalFactor) else "gram"
     finished = []
-    for s, c in zip(sets, coefficients, strict=True):
+    for k, s in enumerate(sets):
+        c = Coefficients.joined(s.settled, factor.counts[k])
         order_ideal = TermSet.of_blocks(n_variables, [one, *s.accepted])
         leading = TermSet.of_blocks(n_variables, [one[:0], *s.leading])
         generators = PolynomialSet(order_ideal, leading, c.tail, c.lead)
@@ -108,10 +131,21 @@ def construct(
     return finished
 
 
+def _settle(factor: GrowingFactor, sets: list[Progress], rule: Rule, settings: Settings) -> None:
+    """Make coefficients of what was found so far, and forget the rest of it."""
+    gathered = [Found.joined(s.found, factor.counts[k]) for k, s in enumerate(sets)]
+    if rule.unit:
+        settled = unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
+    else:
+        settled = [Coefficients(g.table, torch.ones_like(g.value), g.value) for g in gathered]
+    for s, coefficients in zip(sets, settled, strict=True):
+        s.settled.append(coefficients)
+
+
 def _run_degree(
     factor: GrowingFactor,
-    columns: Tensor,
-    sets: list[_Progress],
+    terms: Terms,
+    sets: list[Progress],
     rule: Rule,
     settings: Settings,
     degree: int,
@@ -122,13 +156,11 @@ def _run_degree(
     longest = max(len(s.level) for s in sets)
     kept: list[list[Index]] = [[] for _ in sets]
     vanished: list[list[Index]] = [[] for _ in sets]
-    # memory that the blocks of a degree share: allocating it anew costs more than filling it
-    scratch = columns.new_empty(0), columns.new_empty(0)
     start = 0
     while start < longest:
         # the factor has grown since the last block, and leaves less room
-        stop = min(longest, start + _block_width(factor, columns, settings))
-        values, valid = _evaluate(factor, columns, sets, slice(start, stop), scratch)
+        stop = min(longest, start + terms.width(factor))
+        values, valid = terms.values(factor, sets, slice(start, stop))
         before = list(factor.counts)  # decide() grows the factor; an undo goes back to here
         block = factor.decide(values, valid, settings.panel)
         # only now, for the norms are there; of what was decided nothing is kept
@@ -145,6 +177,9 @@ def _run_degree(
             s.found.append(found)
             vanished[k].append(start + found.position)
             kept[k].append(start + outcome.accepted[k])
+        terms.accept(sets, [places[-1] for places in kept])
+        if not terms.lasting:
+            _settle(factor, sets, rule, settings)
         start = stop
     seconds = time.perf_counter() - begin
     for k, s in enumerate(sets):
@@ -158,51 +193,57 @@ def _run_degree(
         s.offset = factor.counts[k] - len(accepted)
         s.level = accepted
         if len(accepted):
-            s.level = next_border(accepted, columns.shape[1], settings.border)
+            s.level = next_border(accepted, terms.n_variables, settings.border)
 
 
-def _evaluate(
-    factor: GrowingFactor,
-    columns: Tensor,
-    sets: list[_Progress],
-    which: slice,
-    scratch: tuple[Tensor, Tensor],
-) -> tuple[Tensor, Tensor]:
-    """Values (K, b, m) of the candidates ``which`` of every set, and which exist.
+class InMemory:
+    """Values of terms at points in memory: variables (K, n, m), padded with zeros."""
 
-    The values lie in ``scratch``: the next block overwrites them.
-    """
-    n_sets, capacity, m = factor.rows.shape
-    parent = np.zeros((n_sets, which.stop - which.start), dtype=np.int64)
-    variable = np.zeros_like(parent)
-    valid = np.zeros(parent.shape, dtype=bool)
-    # all sets are one table under each other, so that one selection serves them all
-    for k, s in enumerate(sets):
-        count = len(s.level.parent[which])
-        parent[k, :count] = s.level.parent[which] + s.offset + k * capacity
-        variable[k, :count] = s.level.variable[which] + k * columns.shape[1]
-        valid[k, :count] = True
-    device = factor.rows.device
-    at, by = (torch.from_numpy(index.ravel()).to(device) for index in (parent, variable))
-    # a tensor of size 0 keeps its storage, and selecting into it reuses that where it suffices
-    values, factors = (memory.resize_(0) for memory in scratch)
-    torch.index_select(factor.rows.reshape(-1, m), 0, at, out=values)
-    torch.index_select(columns.reshape(-1, m), 0, by, out=factors)
-    values = values.mul_(factors).view(n_sets, -1, m)
-    exists = torch.from_numpy(valid).to(device)
-    if not valid.all():  # sets with a shorter border are padded by columns of zeros
-        values *= exists[:, :, None]
-    return values, exists
+    lasting = True
 
+    def __init__(self, columns: Tensor, settings: Settings) -> None:
+        self.columns, self.settings = columns, settings
+        self.n_variables = columns.shape[1]
+        # memory that blocks share: allocating it anew costs more than filling it
+        self.scratch = columns.new_empty(0), columns.new_empty(0)
 
-def _block_width(factor: GrowingFactor, columns: Tensor, settings: Settings) -> int:
-    """Candidates per block such that values, coordinates and coefficients fit the limit."""
-    n_sets, _, m = columns.shape
-    copies = 3 if isinstance(factor, GramFactor) else 6  # residuals are vectors over the points
-    # and the coordinates grow with the terms that this block may accept
-    coordinates = 6 * (factor.size + settings.panel)
-    per_candidate = n_sets * 8 * (copies * m + coordinates)
-    return rows_within(settings.memory_limit, per_candidate, at_least=8)
+    def accept(self, sets: list[Progress], accepted: list[Index]) -> None:
+        pass
+
+    def width(self, factor: GrowingFactor) -> int:
+        """Candidates per block such that values, coordinates and coefficients fit the limit."""
+        n_sets, _, m = self.columns.shape
+        copies = 3 if isinstance(factor, GramFactor) else 6  # residuals are vectors over the points
+        # and the coordinates grow with the terms that this block may accept
+        coordinates = 6 * (factor.size + self.settings.panel)
+        per_candidate = n_sets * 8 * (copies * m + coordinates)
+        return rows_within(self.settings.memory_limit, per_candidate, at_least=8)
+
+    def values(
+        self, factor: GrowingFactor, sets: list[Progress], which: slice
+    ) -> tuple[Tensor, Tensor]:
+        """Values (K, b, m), which the next block overwrites, and which exist."""
+        n_sets, capacity, m = factor.rows.shape
+        parent = np.zeros((n_sets, which.stop - which.start), dtype=np.int64)
+        variable = np.zeros_like(parent)
+        valid = np.zeros(parent.shape, dtype=bool)
+        # all sets are one table under each other, so that one selection serves them all
+        for k, s in enumerate(sets):
+            count = len(s.level.parent[which])
+            parent[k, :count] = s.level.parent[which] + s.offset + k * capacity
+            variable[k, :count] = s.level.variable[which] + k * self.n_variables
+            valid[k, :count] = True
+        device = factor.rows.device
+        at, by = (torch.from_numpy(index.ravel()).to(device) for index in (parent, variable))
+        # a tensor of size 0 keeps its storage, and selecting into it reuses that where it suffices
+        values, factors = (memory.resize_(0) for memory in self.scratch)
+        torch.index_select(factor.rows.reshape(-1, m), 0, at, out=values)
+        torch.index_select(self.columns.reshape(-1, m), 0, by, out=factors)
+        values = values.mul_(factors).view(n_sets, -1, m)
+        exists = torch.from_numpy(valid).to(device)
+        if not valid.all():  # sets with a shorter border are padded by columns of zeros
+            values *= exists[:, :, None]
+        return values, exists
 
 
 def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

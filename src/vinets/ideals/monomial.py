@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import abstractmethod
 from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,12 +17,21 @@ from torch import Tensor
 
 from vinets.algebra.borders import BORDERS
 from vinets.algebra.terms import Index, TermSet, locate_rows
-from vinets.checks import one_of
-from vinets.ideals.base import FittedIdeal, VanishingIdeal
+from vinets.checks import one_of, parameter_error
+from vinets.ideals.base import FittedIdeal, VanishingIdeal, verified, warn_if_wide
 from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.streaming import (
+    Coarse,
+    construct_stream,
+    correlation_order,
+    mean_squares,
+)
+from vinets.ideals.streams import Stream
+from vinets.progress import Progress as Receiver
 
+STREAM_MEMORY = 512 << 20
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
 
 
@@ -70,14 +82,105 @@ class MonomialIdeal(VanishingIdeal):
         assert fitted.order_ideal is not None
         self._order_ideal = fitted.order_ideal
 
-    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
-        rule = self._rule()
-        settings = Settings(
+    def fit_stream(
+        self,
+        source: Any,
+        *,
+        n_points: int | None = None,
+        progress: Receiver | str | None = None,
+    ) -> Self:
+        """Find the generators on points that come in batches and never lie in memory at once.
+
+        The result is that of :meth:`fit` on all points: decisions are taken from the moments of
+        the terms, summed up over the batches in one pass a degree. More passes are taken
+
+        - by ``variable_order="pearson"``, one to find the order;
+        - where the moments are too coarse, that is for a tiny ``psi`` or points far outside of
+          [-1, 1]: the terms are then orthogonalised batch by batch instead (``report_.path`` is
+          ``"orthogonal"``), again in one pass a degree, and the first is repeated if only the size
+          of the points told; a last pass verifies the mean squares;
+        - by a degree with more terms than fit into ``memory_limit`` together. None means 512 MiB
+          here, room for about 4,700 terms.
+
+        ``report_.passes`` counts them. Nothing is kept if the fit is interrupted.
+
+        Parameters
+        ----------
+        source : array, LatentStore, re-iterable or callable
+            The points, as for :class:`~vinets.ideals.streams.Stream`, best scaled to [-1, 1]:
+            :func:`~vinets.ideals.streams.scale_stream` does that, in one more pass.
+        n_points : int or None, default=None
+            How many there are, for the time left in the first pass, where the source cannot tell.
+        progress : Progress, "auto" or None, default=None
+            Told of every pass.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from vinets import ABM
+        >>> def batches():  # a new pass whenever it is called
+        ...     for k in range(50):
+        ...         angle = np.random.default_rng(k).uniform(0, 6, 1000)
+        ...         yield np.c_[np.cos(angle), np.sin(angle)]
+        >>> model = ABM(psi=1e-3, max_degree=2).fit_stream(batches)
+        >>> print(model.generators_, model.report_.passes)
+        0.577*x1^2 + 0.577*x0^2 - 0.577 2
+        """
+        self._check()
+        owner = type(self).__name__
+        if self.n_samples is not None:
+            remedy = "Draw the points where the batches are made."
+            raise parameter_error(owner, "n_samples", "None in fit_stream", self.n_samples, remedy)
+        begin = time.perf_counter()
+        stream = Stream(source, n_points=n_points, progress=progress)
+        n, device = stream.peek()
+        rule, settings = self._rule(), self._settings(STREAM_MEMORY)
+        order = np.arange(n)
+        if self.variable_order == "pearson":
+            order = correlation_order(stream)
+        elif self.variable_order == "descending":
+            order = order[::-1].copy()
+        build = partial(
+            construct_stream,
+            stream,
+            None if self.variable_order == "ascending" else order,
+            rule,
+            settings,
+            device,
+        )
+        coarse = partial(needs_orthogonal, psi=rule.psi, settings=settings)
+        orthogonal = coarse(1.0)
+        try:
+            built, top = build(orthogonal=orthogonal, coarse=None if orthogonal else coarse)
+        except Coarse:  # the size of the points, which is known only now, asks for the other path
+            built, top = build(orthogonal=True)
+        warn_if_wide(self, top, stacklevel=3)
+        assert stream.n_points is not None
+        fitted = _describe(built, order, stream.n_points, device, settings)
+        squares = partial(mean_squares, stream, fitted.generators, device)
+        fitted = verified(fitted, squares, top, rule.psi, stacklevel=3)
+        seconds = time.perf_counter() - begin
+        report = replace(fitted.report, seconds=seconds, passes=stream.passes)
+        self.n_features_in_ = n
+        self._store(replace(fitted, report=report))
+        self._warn_if_empty()
+        return self
+
+    def _settings(self, memory: int) -> Settings:
+        return Settings(
             max_degree=self.max_degree,
             border=self.border,
             precision=self.precision,
-            memory_limit=self.memory_limit or default_memory(points[0].device),
+            memory_limit=self.memory_limit or memory,
         )
+
+    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
+        rule = self._rule()
+        settings = self._settings(default_memory(points[0].device))
         orders = [_variable_order(p, self.variable_order) for p in points]
         # the construction knows one order only: variables are permuted, and renamed in the result
         permuted = points
@@ -86,13 +189,17 @@ class MonomialIdeal(VanishingIdeal):
                 p[:, torch.as_tensor(o, device=p.device)]
                 for p, o in zip(points, orders, strict=True)
             ]
-        orthogonal = needs_orthogonal(points, rule.psi, settings)
+        top = max(float(p.abs().max()) for p in points)
+        orthogonal = needs_orthogonal(top, rule.psi, settings)
         built = construct(permuted, rule, settings, orthogonal=orthogonal)
-        return [_describe(c, o, p, settings) for c, o, p in zip(built, orders, points, strict=True)]
+        return [
+            _describe(c, o, len(p), p.device, settings)
+            for c, o, p in zip(built, orders, points, strict=True)
+        ]
 
 
-def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bool:
-    r"""Whether the Gram matrix is too coarse for this tolerance.
+def needs_orthogonal(top: float, psi: float, settings: Settings) -> bool:
+    r"""Whether the Gram matrix is too coarse for this tolerance, on points up to ``top``.
 
     Forming it loses :math:`\epsilon` relative to the largest mean square of a term, and
     coefficients amplify that; :math:`64\sqrt\epsilon` of the largest possible mean square leaves
@@ -100,15 +207,17 @@ def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bo
     the float32 in which they are added up is enough; below it, terms that depend on others would
     be told from them by rounding alone.
     """
-    top = max(1.0, *(float(p.abs().max()) for p in points))
     # top to twice the degree, by its logarithm lest it overflow; few fits go beyond degree 8
-    largest = math.exp(min(700.0, 2 * min(settings.max_degree or 8, 8) * math.log(top)))
+    exponent = 2 * min(settings.max_degree or 8, 8)
+    largest = math.exp(min(700.0, exponent * math.log(max(1.0, top))))
     if settings.precision in ("float16", "bfloat16"):
         return psi < 64 * torch.finfo(torch.float32).eps * largest
     return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
 
 
-def _describe(built: Construction, order: Index, points: Tensor, settings: Settings) -> FittedIdeal:
+def _describe(
+    built: Construction, order: Index, n_points: int, device: torch.device, settings: Settings
+) -> FittedIdeal:
     order_ideal = _rename(built.order_ideal, order)
     generators = replace(
         built.generators, terms=order_ideal, leading=_rename(built.generators.leading, order)
@@ -116,13 +225,13 @@ def _describe(built: Construction, order: Index, points: Tensor, settings: Setti
     log = built.oracle
     report = FitReport(
         seconds=0.0,  # of the whole batch, which the caller measures
-        n_points=len(points),
-        n_variables=points.shape[1],
+        n_points=n_points,
+        n_variables=len(order),
         n_terms=len(order_ideal),
         n_generators=len(generators),
         degrees=built.degrees,
         path=built.path,
-        device=str(points.device),
+        device=str(device),
         precision=settings.precision,
         closed_under_division=settings.border == "groebner" or _is_closed(order_ideal),
         oracle=asdict(log) if log.rows else {},

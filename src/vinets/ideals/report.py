@@ -40,6 +40,8 @@ class FitReport:
     oracle : dict
         Statistics of the oracle, if one ran: problems, status counts, steps, worst dual gap, how
         many of its solutions were kept. Of the whole batch where classes were fitted together.
+    passes : int
+        How often the points were gone through, by ``fit_stream``; 0 if they lay in memory.
     held_out : list of float
         Mean square of every generator on the points left out by ``n_samples``; empty if none were.
     """
@@ -55,6 +57,7 @@ class FitReport:
     precision: str
     closed_under_division: bool = True
     oracle: dict[str, Any] = field(default_factory=dict)
+    passes: int = 0
     held_out: list[float] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:
@@ -68,6 +71,8 @@ class FitReport:
             f"{d.degree:>8}{d.border:>10}{d.accepted:>10}{d.generators:>12}{d.seconds:>10.3g}"
             for d in self.degrees
         ]
+        if self.passes:
+            lines.append(f"{self.passes} passes over the points")
         if self.held_out:
             worst = max(self.held_out)
             lines.append(f"largest mean square on the points left out: {worst:.3g}")

@@ -1,0 +1,212 @@
+"""Ideals of points that come in batches: one pass a degree, and memory that does not grow with m.
+
+Decisions and coefficients are those of the construction in memory, by the same code: only the
+evaluations it asks for are replaced by what a pass leaves of them, see
+:mod:`vinets.algebra.moments`. A degree whose terms do not fit the memory limit together takes
+several passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from vinets.algebra.growing import GrowingFactor
+from vinets.algebra.moments import MomentFactor, Moments, Triangle, TriangleFactor
+from vinets.algebra.terms import Index
+from vinets.checks import rows_within
+from vinets.ideals.base import Generators
+from vinets.ideals.construct import STORAGE, Construction, Progress, grow
+from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.streams import Stream
+
+CHUNK = 8 << 20  # bytes of evaluated terms at a time: what caches like
+
+
+class Coarse(Exception):
+    """Moments are too coarse for points as large as these."""
+
+
+def construct_stream(
+    stream: Stream,
+    order: Index | None,
+    rule: Rule,
+    settings: Settings,
+    device: torch.device,
+    *,
+    orthogonal: bool,
+    coarse: Callable[[float], bool] | None = None,
+) -> tuple[Construction, float]:
+    """Order ideal and generators of all points, and their largest absolute value.
+
+    ``order`` permutes the variables. The first pass ends in :class:`Coarse` if ``coarse`` says
+    so of the largest absolute value.
+    """
+    factor: MomentFactor | TriangleFactor
+    if orthogonal:
+        factor = TriangleFactor(psi=rule.psi, unit=rule.unit, device=device)
+    elif rule.unit:
+        factor = MomentFactor(shift=rule.psi, threshold=0.0, device=device)
+    else:
+        factor = MomentFactor(shift=0.0, threshold=rule.psi, device=device)
+    terms = Streamed(stream, order, settings, coarse, lasting=not orthogonal)
+    built = grow(factor, terms, rule, settings)[0]
+    return built, terms.top
+
+
+class Streamed:
+    """Values of terms by passes over a stream: what :func:`grow` asks for."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        order: Index | None,
+        settings: Settings,
+        coarse: Callable[[float], bool] | None,
+        *,
+        lasting: bool,
+    ) -> None:
+        assert stream.n_variables is not None
+        self.stream, self.order, self.settings, self.coarse = stream, order, settings, coarse
+        self.n_variables = stream.n_variables
+        self.lasting = lasting  # a new triangle makes a new factor, though of the same terms
+        self.top = 0.0
+        self.parents: list[Index] = []  # of the accepted terms, run by run
+        self.variables: list[Index] = []
+        self.count = 1  # accepted terms, the constant among them
+        self.level: object = None  # what the last pass was for, and where its candidates began
+        self.held = slice(0, 0)
+        self.rows = torch.empty(0)
+
+    def accept(self, sets: list[Progress], accepted: list[Index]) -> None:
+        level, at = sets[0].level, accepted[0]
+        self.parents.append(level.parent[at] + sets[0].offset)
+        self.variables.append(level.variable[at])
+        self.count += len(at)
+
+    def width(self, factor: GrowingFactor) -> int:
+        """As many candidates as a matrix of moments within the limit has room for."""
+        room = int((self.settings.memory_limit / (3 * 8)) ** 0.5)
+        return max(64, room - factor.size)
+
+    def values(
+        self, factor: GrowingFactor, sets: list[Progress], which: slice
+    ) -> tuple[Tensor, Tensor]:
+        """Places in the moments or rows of the triangle (1, b, ·), by a pass if need be."""
+        level = sets[0].level
+        # after the ball has refused a term, those behind it are decided again: they are still here
+        if level is not self.level or which.stop > self.held.stop:
+            self._pass(factor, sets[0], which)
+        rows = self.rows[which.start - self.held.start : which.stop - self.held.start]
+        exists = torch.ones(1, len(rows), dtype=torch.bool, device=rows.device)
+        return rows[None], exists
+
+    def _pass(self, factor: GrowingFactor, progress: Progress, which: slice) -> None:
+        level, o = progress.level, self.count
+        device = factor.lower.device
+        count = o + which.stop - which.start
+        parents = [*self.parents, level.parent[which] + progress.offset]
+        variables = [*self.variables, level.variable[which]]
+        kept: Moments | Triangle
+        if isinstance(factor, TriangleFactor):
+            kept = Triangle(count, device)
+            # those outside of the factor stand behind the others
+            order = torch.cat([factor.order(), torch.arange(o, count, device=device)])
+        else:
+            kept, order = Moments(count, o, device), None
+        evaluate = Evaluation(parents, variables, STORAGE[self.settings.precision], device)
+        # a triangle is made anew with every chunk, which should outweigh it
+        rows = rows_within(CHUNK, 8 * count, at_least=256 if order is None else 4 * count)
+        degree = level.rows.shape[1]
+        first = self.top == 0.0
+        for points in self.stream.chunks(f"degree {degree}, {count - o} terms", rows):
+            if first:
+                self.top = max(self.top, float(points.abs().max()))
+            here = points.to(device)
+            if self.order is not None:
+                here = here[:, torch.as_tensor(self.order, device=device)]
+            values = evaluate(here)
+            kept.add(values if order is None else values[order])
+        if first and self.coarse is not None and self.coarse(self.top):
+            raise Coarse
+        assert self.stream.n_points is not None
+        if isinstance(factor, TriangleFactor) and isinstance(kept, Triangle):
+            made = kept.finish(self.stream.n_points)
+            factor.renew(made)
+            self.rows = made[o:]
+        elif isinstance(factor, MomentFactor) and isinstance(kept, Moments):
+            factor.renew(kept.finish(factor.known(), self.stream.n_points))
+            self.rows = torch.arange(o, count, device=device)[:, None]
+        self.level, self.held = level, which
+
+
+class Evaluation:
+    """Values of terms (count, r) at points (r, n), each its parent times a variable.
+
+    ``parents`` and ``variables`` come run by run; parents stand in an earlier run. The term 1 comes
+    first, unasked. The values lie in memory that the next call overwrites.
+    """
+
+    def __init__(
+        self,
+        parents: list[Index],
+        variables: list[Index],
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        runs = [(p, v) for p, v in zip(parents, variables, strict=True) if len(p)]
+        self.runs = [tuple(torch.from_numpy(i).to(device) for i in run) for run in runs]
+        self.count = 1 + sum(len(p) for p, _ in runs)
+        self.dtype = dtype
+        self.memory = torch.empty(0, dtype=dtype, device=device)
+
+    def __call__(self, points: Tensor) -> Tensor:
+        r = len(points)
+        if self.memory.numel() < self.count * r:
+            self.memory = self.memory.new_empty(self.count * r)
+        values = self.memory[: self.count * r].view(self.count, r)
+        columns = points.to(self.dtype).mT.contiguous()
+        values[0] = 1
+        start = 1
+        for parent, variable in self.runs:
+            stop = start + len(parent)
+            torch.index_select(values[:start], 0, parent, out=values[start:stop])
+            values[start:stop] *= columns.index_select(0, variable)
+            start = stop
+        return values
+
+
+def correlation_order(stream: Stream) -> Index:
+    """Variables by increasing total absolute correlation with the others; takes one pass."""
+    count, mean, products = 0, torch.zeros(()), torch.zeros(())
+    for batch in stream.batches("correlations of the variables"):
+        points = batch.double()
+        here = points.mean(0)
+        centred = points - here
+        own = centred.mT @ centred
+        if count == 0:
+            count, mean, products = len(points), here, own
+            continue
+        total = count + len(points)
+        shift = here - mean  # Chan's formula: means of both parts differ
+        products = products + own + torch.outer(shift, shift) * (count * len(points) / total)
+        mean = mean + shift * (len(points) / total)
+        count = total
+    norms = products.diagonal().clamp(min=0).sqrt()
+    norms = torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
+    sums = (products / norms[:, None] / norms).abs().sum(0)
+    return torch.argsort(sums, stable=True).cpu().numpy()
+
+
+def mean_squares(stream: Stream, generators: Generators, device: torch.device) -> Tensor:
+    """Mean square of every generator on all points; takes one pass."""
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    count = max(1, len(generators))
+    rows = rows_within(CHUNK, 8 * count, at_least=256)
+    for points in stream.chunks("values of the generators", rows):
+        found = generators.evaluate(points.to(device).double())
+        total = total + found.square().sum(0)
+    assert stream.n_points is not None
+    return total / stream.n_points
