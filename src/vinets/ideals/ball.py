@@ -68,15 +68,20 @@ class Decided:
         """The constrained problems of the candidates ``at`` (sets, positions).
 
         Their Gram matrices are computed anew: the factor has left out terms that depend on others.
+        On the orthogonal path rows that are stored in less are widened first, for sums in float32
+        would be coarser than the tolerances that it is for.
         """
         sets, positions = at
-        rows = self.factor.rows[:, : self.tail.shape[-1]]
-        gram = inner(rows, rows).to(self.factor.work_dtype)
+        work = self.factor.work_dtype
+        rows, values = self.factor.rows[:, : self.tail.shape[-1]], self.block.values
+        stored = work if isinstance(self.factor, OrthogonalFactor) else rows.dtype
+        rows = rows.to(stored)
+        gram = inner(rows, rows).to(work)
         linear = gram.new_zeros(len(sets), rows.shape[1])
         # set by set: the values of one alone may fill the memory
         for k in torch.unique(sets).tolist():
             here = sets == k
-            linear[here] = inner(self.block.values[k, positions[here]], rows[k]).to(linear)
+            linear[here] = inner(values[k, positions[here]].to(stored), rows[k]).to(linear)
         return LeastSquaresBatch(gram, linear, self.block.square[at], self.prefix[at], sets, radius)
 
     def vanishing(

@@ -18,11 +18,13 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from torch import Tensor
 
 import vinets.running  # noqa: F401 - after it, forked processes can fit, too
+from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet
 from vinets.checks import optional_positive_int
 from vinets.ideals.report import FitReport
 
 Array: TypeAlias = Any  # numpy array or torch tensor
+ROUNDED = 1e-20  # of a square, what is left of it where all cancels
 
 
 class ScaleWarning(UserWarning):
@@ -203,9 +205,7 @@ def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
     sure = report.path == "gram" and report.precision == "float64" and top <= 1 + 1e-6
     if len(values) and not sure:
         values = ideal.generators.evaluate(points).square().mean(0)
-        # what rounding leaves of terms of this size
-        degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
-        beyond = int((values > 2 * psi + 1e-20 * max(1.0, top) ** (2 * degrees.double())).sum())
+        beyond = int((values > 2 * psi + ROUNDED * _largest(ideal.generators, points)).sum())
         if beyond and bool(torch.isfinite(values).all()):
             warnings.warn(
                 f"{beyond} of {len(values)} generators have a mean square above psi={psi:g} on the "
@@ -220,6 +220,16 @@ def _verified(ideal: FittedIdeal, points: Tensor, psi: float) -> FittedIdeal:
             "Rescale the points to [-1, 1], raise psi, or take a higher precision."
         )
     return replace(ideal, values=values)
+
+
+def _largest(generators: Generators, points: Tensor) -> Tensor:
+    """Squares of what generators may add up to on these points, of which rounding is a share."""
+    top = max(1.0, float(points.abs().max()))
+    degrees = torch.as_tensor(generators.degrees, device=points.device, dtype=points.dtype)
+    largest = top ** (2 * degrees)
+    if isinstance(generators, PolynomialSet):  # points near 0 leave far less to round
+        largest = largest.minimum(generators.magnitude(points).square().mean(0))
+    return largest
 
 
 def _sample(
