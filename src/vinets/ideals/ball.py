@@ -6,7 +6,8 @@ For the rest the constrained problem is solved until its value, or its value min
 settles the question.
 
 Those problems are solved through Gram matrices. On the orthogonal path, where these are too coarse
-for the tolerance, what comes of them is evaluated on the points before it counts as vanishing.
+for the tolerance, they are solved on the points one by one, and what comes of an oracle is
+evaluated there before it counts as vanishing.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ from vinets.algebra.gram import inner
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.rule import Rule
-from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, solve, solve_exact
+from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, nearest, solve, solve_exact
 
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
-FINEST = 1e-15  # gap of a problem in Gram form, for terms in [-1, 1]
 
 
 @dataclass
@@ -113,11 +113,11 @@ def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, i
     Returns the set and position of the first candidate that does not vanish inside the ball, or
     None.
     """
+    if isinstance(decided.factor, OrthogonalFactor):
+        return _first_outside(decided, doubtful, rule)
     sets, positions = at = doubtful.nonzero(as_tuple=True)
     problem = decided.problem(at, rule.radius)
-    # a gap that is no longer small against the tolerance would decide nothing
-    finest = min(1e-7, max(0.01 * rule.psi, FINEST))
-    solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True, tolerance=finest)
+    solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True)
     decided.tail[at] = solution.coefficients
     decided.value[at], vanishes = decided.vanishing(at, solution, rule.psi)
     refused = (~vanishes).nonzero()[:, 0]
@@ -125,6 +125,26 @@ def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, i
         return None
     first = refused[positions[refused].argmin()]
     return int(sets[first]), int(positions[first])
+
+
+def _first_outside(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, int] | None:
+    """The same on the points themselves, one candidate after the other up to the first refused."""
+    factor, values = decided.factor, decided.block.values
+    for position in doubtful.any(0).nonzero()[:, 0].tolist():
+        for k in doubtful[:, position].nonzero()[:, 0].tolist():
+            o = int(decided.prefix[k, position])
+            columns = torch.cat([factor.rows[k, :o], values[k, position, None]]).mT
+            columns = columns.to(factor.work_dtype)
+            if columns.shape[0] > columns.shape[1]:  # a rotation keeps all that is asked for
+                columns = torch.linalg.qr(columns, mode="r").R
+            table = columns.cpu().numpy()
+            found = nearest(table[:, :o], table[:, o], rule.radius, rule.psi)
+            decided.tail[k, position] = 0.0
+            decided.tail[k, position, :o] = torch.from_numpy(found.coefficients).to(columns)
+            decided.value[k, position] = found.value
+            if not found.vanishes:
+                return k, position
+    return None
 
 
 def sparse_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: OracleLog) -> None:
