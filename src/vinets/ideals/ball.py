@@ -2,26 +2,28 @@ r"""The l1 ball of OAVI: which candidates it keeps from vanishing, and sparse co
 
 Least squares decides all but a few candidates: a residual above :math:`\psi` does not vanish for
 certain, a residual of at most :math:`\psi` with coefficients inside the ball vanishes for certain.
-For the rest the constrained problem is solved until its value, or its value minus the dual gap,
-settles the question.
+For the rest the constrained problem is solved on the points until its value, or a bound on what it
+can become, settles the question.
 
-Those problems are solved through Gram matrices. On the orthogonal path, where these are too coarse
-for the tolerance, they are solved on the points one by one, and what comes of an oracle is
-evaluated there before it counts as vanishing.
+Oracles work through Gram matrices. On the orthogonal path, where these are too coarse for the
+tolerance, what comes of them is evaluated on the points before it counts as vanishing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from vinets.algebra.gram import inner
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.rule import Rule
-from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, nearest, solve, solve_exact
+from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, nearest, solve
 
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
 
@@ -108,43 +110,38 @@ class Decided:
 
 
 def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, int] | None:
-    """Settle the candidates whose least-squares coefficients leave the ball.
+    """Settle the candidates whose least-squares coefficients leave the ball, one after the other.
 
     Returns the set and position of the first candidate that does not vanish inside the ball, or
     None.
     """
-    if isinstance(decided.factor, OrthogonalFactor):
-        return _first_outside(decided, doubtful, rule)
-    sets, positions = at = doubtful.nonzero(as_tuple=True)
-    problem = decided.problem(at, rule.radius)
-    solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True)
-    decided.tail[at] = solution.coefficients
-    decided.value[at], vanishes = decided.vanishing(at, solution, rule.psi)
-    refused = (~vanishes).nonzero()[:, 0]
-    if len(refused) == 0:
-        return None
-    first = refused[positions[refused].argmin()]
-    return int(sets[first]), int(positions[first])
-
-
-def _first_outside(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, int] | None:
-    """The same on the points themselves, one candidate after the other up to the first refused."""
-    factor, values = decided.factor, decided.block.values
+    rotated = {k: _rotation(decided, k) for k in doubtful.any(1).nonzero()[:, 0].tolist()}
     for position in doubtful.any(0).nonzero()[:, 0].tolist():
         for k in doubtful[:, position].nonzero()[:, 0].tolist():
-            o = int(decided.prefix[k, position])
-            columns = torch.cat([factor.rows[k, :o], values[k, position, None]]).mT
-            columns = columns.to(factor.work_dtype)
-            if columns.shape[0] > columns.shape[1]:  # a rotation keeps all that is asked for
-                columns = torch.linalg.qr(columns, mode="r").R
-            table = columns.cpu().numpy()
-            found = nearest(table[:, :o], table[:, o], rule.radius, rule.psi)
+            basis, columns = rotated[k]
+            values = decided.block.values[k, position].to(basis)
+            along = values @ basis
+            rest = torch.linalg.vector_norm(values - basis @ along)
+            u = torch.cat([along, rest[None]]).cpu().numpy()
+            met = int(decided.prefix[k, position])
+            found = nearest(columns[:, :met], u, rule.radius, rule.psi)
             decided.tail[k, position] = 0.0
-            decided.tail[k, position, :o] = torch.from_numpy(found.coefficients).to(columns)
+            decided.tail[k, position, :met] = torch.from_numpy(found.coefficients).to(basis)
             decided.value[k, position] = found.value
             if not found.vanishes:
                 return k, position
     return None
+
+
+def _rotation(decided: Decided, k: int) -> tuple[Tensor, NDArray[np.float64]]:
+    """An orthonormal basis (m, d) of the terms of a set, and the terms in it (d + 1, o).
+
+    Nothing that is asked for changes in another basis, in which there are as few numbers as terms,
+    and one for what a candidate has besides.
+    """
+    terms = decided.factor.rows[k, : decided.tail.shape[-1]].to(decided.factor.work_dtype)
+    basis, columns = torch.linalg.qr(terms.mT)
+    return basis, pad(columns, (0, 0, 0, 1)).cpu().numpy()
 
 
 def sparse_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: OracleLog) -> None:
