@@ -248,3 +248,24 @@ def test_a_name_that_libraries_write_differently_is_refused_at_once(tmp_path, na
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=plain)
     assert done.stdout.count("True The name ") == 2 and "cannot be written as UTF-8" in done.stdout
     assert not os.listdir(tmp_path)
+
+
+def test_tensors_are_written_under_names_that_are_cleaned_up(tmp_path):
+    """A writer of safetensors with a name of its own would leave it behind when killed."""
+    import threading
+
+    from vinets.tensors import write_file
+
+    seen, done = set(), threading.Event()
+
+    def watch():
+        while not done.is_set():
+            seen.update(path.name for path in tmp_path.iterdir())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for _ in range(5):
+        write_file(tmp_path / "net.safetensors", {"x": torch.zeros(1 << 22)}, {})
+    done.set()
+    watcher.join()
+    assert len(seen) > 1 and all(name.endswith("net.safetensors") for name in seen)

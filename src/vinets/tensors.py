@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from vinets.checks import reason_of
@@ -136,7 +136,8 @@ def write_file(path: str | Path, tensors: Mapping[str, Tensor], notes: Mapping[s
     # safetensors refuses tensors that are not contiguous
     kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     with written_aside(path) as aside:
-        save_file(kept, str(aside), dict(notes))
+        # its own writer may leave a file of another name behind when it is killed
+        aside.write_bytes(save(kept, dict(notes)))
 
 
 def facts_of(notes: Mapping[str, str], name: str) -> dict[str, Any] | None:

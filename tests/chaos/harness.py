@@ -18,7 +18,7 @@ import torch
 
 from chaos.commands import BASE, COMMANDS, Command, prepare
 from chaos.compare import differences
-from chaos.process import PATIENCE, Process, gone, kill, start
+from chaos.process import PATIENCE, Process, command_line, gone, kill, start
 
 LINGER = 60.0  # seconds that processes may outlive the one that started them; they may just import
 ROOM = 256  # megabytes of a disk that has been made larger
@@ -84,14 +84,14 @@ class Bench:
             self.took[command.name] = time.monotonic() - begin
         return folder / "out"
 
-    def finish(self, process: Process, codes: tuple[int, ...] = (0,)) -> int:
-        """Wait for the end of a command and of all that it started."""
+    def finish(self, process: Process, codes: tuple[int, ...] = (0,), *, clean: bool = True) -> int:
+        """Wait for the end of a command and of all that it started; ``clean``: no traceback."""
         if not process.wait(PATIENCE):
             process.kill_all()
             raise Fault(f"hangs: {process.said[-500:]}")
         self.end_of(process)
         said = process.said
-        if process.code not in codes or "Traceback" in said:
+        if process.code not in codes or (clean and "Traceback" in said):
             raise Fault(f"ends with code {process.code}: {said[-1500:]}")
         return process.code
 
@@ -124,10 +124,14 @@ def killed(bench: Bench, command: Command, folder: Path, random: Random) -> None
             continue
         others = process.others()
         if way == "worker" and others:
-            kill(random.choice(others))
-            bench.report.kills["worker"] += 1
+            one = random.choice(others)
+            # Python starts this one, starts it again when it is gone, and prints what it makes of
+            # that; the command has to go on all the same
+            tracker = "resource_tracker" in command_line(one)
+            kill(one)
+            bench.report.kills["tracker" if tracker else "worker"] += 1
             # the program says so, or did not need it any more
-            bench.finish(process, (0, 2))
+            bench.finish(process, (0, 2), clean=not tracker)
             continue
         if way == "group":
             process.kill_all()

@@ -118,6 +118,14 @@ def session(number: int) -> list[int]:
     return found
 
 
+def command_line(pid: int) -> str:
+    """What a process was started with; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
 def kill(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)

@@ -87,6 +87,28 @@ def test_examples_are_known_again_in_other_data():
     assert share_seen(TEST, "") == 0
 
 
+def test_images_are_known_as_bytes_and_as_floats_however_they_are_normalised():
+    draw = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (40, 3, 70, 50), generator=draw, dtype=torch.uint8)
+    three = Preprocessing(3, (70, 50), (0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
+    seen = sketch(ImageSource(images, [0] * 40, ("a",), three))
+    floats = next(iter(ImageSource(images, [0] * 40, ("a",), three).batches(40)))[0]
+    for same in (floats, images.double() / 255, 2.0 * floats - 1.0):
+        assert share_seen(TensorSource(same, [0] * 40), seen) == 1
+        assert sketch(TensorSource(same, [0] * 40)) == seen
+    for other in (floats.flip(-1), floats.flip(1), -floats, floats.roll(1, -1)):
+        assert share_seen(TensorSource(other, [0] * 40), seen) == 0
+
+
+def test_few_numbers_are_known_by_their_values():
+    """Small images and points could have the same order by chance."""
+    points = torch.rand(50, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    for given in (points, points.flatten(1)):
+        seen = sketch(TensorSource(given, [0] * 50))
+        assert share_seen(TensorSource(given, [0] * 50), seen) == 1
+        assert share_seen(TensorSource(2 * given, [0] * 50), seen) == 0
+
+
 def test_a_sketch_of_much_data_stays_small_and_estimates():
     many = TensorSource(torch.arange(8 * KEPT), [0] * 8 * KEPT)
     seen = sketch(many)

@@ -123,7 +123,7 @@ def mean_squares(case: Case, warned: bool) -> list[str]:
         return ["not finite"]
     if len(said) == 0:
         return []
-    sizes = np.ones(len(said))
+    sizes = np.maximum(1.0, np.sqrt(found))
     if not isinstance(estimator, VCA):
         polynomials = estimator.generators_
         tail, lead = polynomials.tail.numpy(), polynomials.lead.numpy()

@@ -142,8 +142,10 @@ def in_ball(
     if inside <= radius * (1 - 1e-9) and np.linalg.matrix_rank(columns.table) == len(c):
         return free
     value, least = _convex(columns.table, u, radius)
-    # such problems are solved through Gram matrices
-    if value <= psi - SURE * eps * columns.size(u, np.minimum(np.abs(c), radius)) ** 2:
+    # through Gram matrices, squares are rounded; on the points, what is squared
+    size = columns.size(u, np.minimum(np.abs(c), radius))
+    within = psi - SURE * eps * size**2 if gram else max(psi**0.5 - SURE * EPS * size, 0.0) ** 2
+    if value < within:
         vanishes: bool | None = True
     else:
         vanishes = False if least > psi + free.slack else None

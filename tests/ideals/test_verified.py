@@ -52,6 +52,28 @@ def test_so_they_are_in_every_precision_or_there_is_an_error(kind, psi, precisio
             honest(model, X)
 
 
+def test_where_the_ball_binds_float32_decides_as_float64():
+    """Gram matrices in float32 would be coarser than the tolerance, and keep what vanishes."""
+    X = np.random.default_rng(1).uniform(-1, 1, (3, 5)).astype(np.float32)
+    given = {"psi": 1e-10, "tau": 3.0, "oracle": "exact", "max_degree": 2}
+    wide, low = (OAVI(precision=p, **given).fit(X) for p in ("float64", "float32"))
+    assert len(wide.order_ideal_) > len(X)  # the ball keeps terms that depend on others
+    assert low.order_ideal_.tolist() == wide.order_ideal_.tolist()
+    assert low.leading_terms_.tolist() == wide.leading_terms_.tolist()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-12])
+@pytest.mark.parametrize("kind", [ABM, OAVI])
+def test_what_low_precision_leaves_is_told_at_every_scale(kind, scale):
+    X = scale * np.random.default_rng(2).uniform(-1, 1, (1, 3))
+    with pytest.warns(RoundingWarning, match="above psi=0 on the points"):
+        model = kind(psi=0.0, precision="float32", max_degree=1).fit(X)
+    assert (model.mean_squares_ > 1e-20 * scale**2).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RoundingWarning)
+        kind(psi=0.0, max_degree=1).fit(X)
+
+
 @pytest.mark.parametrize("kind", [ABM, OAVI, VCA])
 def test_huge_integers_are_an_error_or_finite(kind):
     X = DRAW.integers(10**17, 10**18, (20, 3))

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import copy
+import gc
+import linecache
+
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from vinets.latent.cut import (
     StoppedNetwork,
@@ -175,3 +179,22 @@ def test_unknown_places_are_named_with_their_neighbours(cut, message):
         truncate(NETWORKS["resnet18"], cut, IMAGES[:1])
     with pytest.raises(ValueError, match="needs an example"):
         truncate(NETWORKS["resnet18"], 3)
+
+
+def test_nothing_of_a_cut_network_stays_in_memory():
+    """torch.fx keeps the source of every graph that it compiles, and does not forget."""
+
+    def kept() -> set[str]:
+        return linecache.cache.keys() | fx.graph_module._loader.eval_cache.keys()
+
+    before = kept()
+    cut_points(NETWORKS["resnet18"], IMAGES[:1])
+    part = truncate(NETWORKS["resnet18"], "layer1.0.bn1")
+    other = copy.deepcopy(part)
+    assert len({name for name in kept() - before if "eval_with_key" in name}) == 2
+    del part
+    gc.collect()
+    other(IMAGES[:1])
+    del other
+    gc.collect()
+    assert not {name for name in kept() - before if "eval_with_key" in name}

@@ -65,8 +65,13 @@ def test_a_test_on_training_examples_is_refused_from_python(which, request):
         ):
             with pytest.raises(ValueError, match=r"seen about|another split"):
                 measure(seen)
-    pairs = WHOLE.train.images[:200], WHOLE.train.labels[:200]
-    assert vinets.evaluate(network, (pairs[0].float(), pairs[1])).evaluation.examples == 200
+    few = WHOLE.train.subset(torch.arange(200))
+    normalised = torch.cat([images for images, _ in few.batches(50)])
+    for images in (few.images.float(), few.images / 255, normalised, normalised.double()):
+        with pytest.raises(ValueError, match=SEEN):
+            vinets.evaluate(network, (images, few.labels))
+    unseen = WHOLE.test.images.float(), WHOLE.test.labels
+    assert vinets.evaluate(network, unseen).evaluation.examples == len(WHOLE.test)
     for fair in (WHOLE, WHOLE.test, mixed(0.02)):
         vinets.evaluate(network, fair)
 

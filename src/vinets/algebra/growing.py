@@ -18,6 +18,7 @@ Shapes: ``K`` point sets, ``m`` points (rows of zeros pad smaller sets), ``b`` c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -68,6 +69,22 @@ class GrowingFactor(ABC):
     def inner(self, left: Tensor, right: Tensor) -> Tensor:
         """Inner products (..., b, c) of evaluations (..., b, m) and (..., c, m)."""
         return inner(left, right).to(self.work_dtype)
+
+    def rotation(self, k: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """The first terms of a set in an orthonormal basis of theirs, (d, count).
+
+        And what turns the evaluations of another term into that basis, (d + 1,), where the last
+        number is the norm of what lies outside of it. Lengths and angles do not change, and there
+        are as few numbers as terms.
+        """
+        basis, columns = torch.linalg.qr(self.rows[k, :count].to(self.work_dtype).mT)
+
+        def turn(values: Tensor) -> Tensor:
+            along = values.to(basis) @ basis
+            rest = torch.linalg.vector_norm(values.to(basis) - basis @ along)
+            return torch.cat([along, rest[None]])
+
+        return columns, turn
 
     @property
     def size(self) -> int:

@@ -17,6 +17,8 @@ and LU factorizations*, 2012.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -85,6 +87,19 @@ class MomentFactor(GramFactor):
 
     def squares(self, values: Tensor) -> Tensor:
         return self.table.diagonal()[values[..., 0]]
+
+    def rotation(self, k: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        places = self.rows[k, :count]
+        values, vectors = torch.linalg.eigh(self.inner(places, places))
+        kept = values > count * torch.finfo(values.dtype).eps * values[-1]
+        roots, vectors = values[kept].sqrt(), vectors[:, kept]
+
+        def turn(place: Tensor) -> Tensor:
+            along = self.inner(place[None], places)[0] @ vectors / roots
+            rest = self.squares(place[None])[0] - along.square().sum()
+            return torch.cat([along, rest.clamp(min=0).sqrt()[None]])
+
+        return roots[:, None] * vectors.mT, turn
 
     def known(self) -> Tensor:
         """Moments (o, o) of the accepted terms."""

@@ -48,6 +48,10 @@ class OrthogonalFactor(GrowingFactor):
         self.lower[:, 0, :1] = norm
         self.shifted[:, 0, :1] = (norm.square() - self.shift).sqrt()
 
+    def inner(self, left: Tensor, right: Tensor) -> Tensor:
+        # sums in float32 would be coarser than the tolerances that this factor is for
+        return super().inner(left.to(self.work_dtype), right.to(self.work_dtype))
+
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
         # rows may be stored in float32, but nothing is decided in it
         wide = values.to(self.work_dtype)

@@ -189,6 +189,10 @@ class PolynomialSet:
             parts.append(torch.einsum("js,msn->mjn", tail, shared) + lead[:, None] * own)
         return torch.cat(parts)
 
+    def magnitude(self, points: Tensor) -> Tensor:
+        """Sums (m, N) of the absolute values of what :meth:`evaluate` adds up: how it rounds."""
+        return replace(self, tail=self.tail.abs(), lead=self.lead.abs()).evaluate(points.abs())
+
     def select(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> PolynomialSet:
         """The polynomials at the given increasing positions or boolean mask."""
         positions = np.arange(len(self))[np.asarray(index)]

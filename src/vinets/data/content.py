@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from weakref import WeakKeyDictionary
@@ -23,6 +23,7 @@ from vinets.running import Inputs, tensors_of
 CHUNK = 2_000  # examples at once
 KEPT, WIDTH = 1024, 8  # marks in a sketch, and bytes of each
 LOOKED_AT = 64  # bytes of an example, to tell quickly that it is not another one
+PIXELS, COMPARED = 64, 1024  # of a channel: fewer may look alike by chance; more would take long
 
 _read: WeakKeyDictionary[LoaderSource, str] = WeakKeyDictionary()
 _sketched: WeakKeyDictionary[CheckedSource, str] = WeakKeyDictionary()
@@ -81,11 +82,11 @@ def sketch(source: Source) -> str:
     """Marks of some examples, by which :func:`share_seen` knows them again in other data.
 
     They are the least of the hashes of all examples: which examples they belong to depends on
-    nothing but the examples.
+    nothing but the examples. Images are known again as bytes and as floats, normalised or not.
     """
     if isinstance(source, CheckedSource) and source in _sketched:
         return _sketched[source]  # every cut of a network asks again
-    found = _written(set(_marks(source)))
+    found = _written(set(_marks(_looks(source))))
     if isinstance(source, CheckedSource):
         _sketched[source] = found
     return found
@@ -103,7 +104,7 @@ def share_seen(source: Source, seen: str) -> float:
     known = _read_marks(seen)
     # of hashes above the largest one that was kept nothing is known
     most = max(known) if len(known) >= KEPT else b"\xff" * WIDTH
-    comparable = [mark for mark in _marks(source) if mark <= most] if known else []
+    comparable = [mark for mark in _marks(_looks(source)) if mark <= most] if known else []
     return sum(mark in known for mark in comparable) / max(1, len(comparable))
 
 
@@ -150,8 +151,8 @@ def share_repeated(data: DataSplit) -> float:
     train, test = (np.concatenate([_glance(inputs) for inputs in parts_of(p)]) for p in parts)
     if not np.isin(test, train).any():
         return 0.0
-    known = set(_marks(data.train))
-    return sum(mark in known for mark in _marks(data.test)) / len(data.test)
+    known = set(_marks(parts_of(data.train)))
+    return sum(mark in known for mark in _marks(parts_of(data.test))) / len(data.test)
 
 
 def _glance(inputs: Inputs) -> np.ndarray[tuple[int], np.dtype[np.void]]:
@@ -167,14 +168,35 @@ def _rows(inputs: Inputs) -> list[np.ndarray[tuple[int, int], np.dtype[np.uint8]
     return [t.view(torch.uint8).numpy() for t in flat]
 
 
-def _marks(source: Source) -> Iterator[bytes]:
-    for inputs in parts_of(source):
+def _marks(parts: Iterable[Inputs]) -> Iterator[bytes]:
+    """A short hash of every example."""
+    for inputs in parts:
         rows = _rows(inputs)
         for index in range(len(rows[0])):
             mark = hashlib.blake2b(digest_size=WIDTH)
             for row in rows:
                 mark.update(row[index].data)
             yield mark.digest()
+
+
+def _looks(source: Source) -> Iterator[Inputs]:
+    """What examples are known by, in parts: of images, the order of neighbouring pixels.
+
+    That is the same in bytes and in floats, however the channels have been normalised.
+    """
+    for inputs in parts_of(source):
+        if isinstance(inputs, Tensor) and inputs.ndim == 4 and inputs[0, 0].numel() >= PIXELS:
+            yield from map(_rises, inputs.split(CHUNK))
+        else:
+            yield inputs
+
+
+def _rises(images: Tensor) -> Tensor:
+    """Whether a pixel of a channel is above (1) or below (2) the one before it (B, C, P - 1)."""
+    pixels = images.flatten(2)
+    pixels = pixels[:, :, :: -(-pixels.shape[2] // COMPARED)]
+    before, here = pixels[:, :, :-1], pixels[:, :, 1:]
+    return (here > before).byte().add_((here < before).byte(), alpha=2)
 
 
 def _named(inputs: Inputs) -> list[tuple[str, Tensor]]:

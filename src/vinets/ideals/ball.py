@@ -2,37 +2,27 @@ r"""The l1 ball of OAVI: which candidates it keeps from vanishing, and sparse co
 
 Least squares decides all but a few candidates: a residual above :math:`\psi` does not vanish for
 certain, a residual of at most :math:`\psi` with coefficients inside the ball vanishes for certain.
-For the rest the constrained problem is solved until its value, or its value minus the dual gap,
-settles the question.
+For the rest the constrained problem is solved on the points until its value, or a bound on what it
+can become, settles the question.
 
-Those problems are solved through Gram matrices. On the orthogonal path, where these are too coarse
-for the tolerance, what comes of them is evaluated on the points before it counts as vanishing.
+Oracles work through Gram matrices. On the orthogonal path, where these are too coarse for the
+tolerance, what comes of them is evaluated on the points before it counts as vanishing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.rule import Rule
-from vinets.oracles import (
-    ORACLES,
-    LeastSquaresBatch,
-    Solution,
-    Status,
-    l1_ball,
-    solve,
-    solve_exact,
-)
+from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, nearest, solve
 
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
-FINEST = 1e-15  # gap of a problem in Gram form, for terms in [-1, 1]
-UNTOLD = 1e-13  # a mean square in Gram form that may be none at all
-DUST = 1e-9  # of the radius: coefficients that such a form cannot tell from 0
 
 
 @dataclass
@@ -110,59 +100,31 @@ class Decided:
             )
         return value, value <= limit.clamp(min=psi)
 
-    def refined(self, at: tuple[Tensor, ...], solution: Solution, radius: float) -> Solution:
-        """Solutions that Gram matrices cannot tell from zero, refined on the evaluations.
-
-        Coefficients out of a Gram matrix leave residuals of some roundings, and whether these are
-        below the limit of :meth:`vanishing` would be chance.
-        """
-        c = solution.coefficients.clone()
-        small = solution.value <= UNTOLD * self.block.square[at].clamp(min=1)
-        for row in small.nonzero()[:, 0].tolist():
-            k, position = int(at[0][row]), int(at[1][row])
-            rows = self.factor.rows[k, : c.shape[1]].to(c)
-            c[row] = _refine(c[row], self.block.values[k, position].to(c), rows, radius)
-        return replace(solution, coefficients=c)
-
-
-def _refine(c: Tensor, values: Tensor, rows: Tensor, radius: float) -> Tensor:
-    """One step towards ``values + c @ rows = 0`` over the support of ``c`` (o,), in the ball."""
-    support = c.abs() > DUST * radius
-    cleared = torch.where(support, c, 0.0)
-    rest = values + cleared @ rows
-    outside = cleared.abs().sum() - radius
-    tried = [c]
-    # where terms depend on each other, only a step along the face of the ball ends in it
-    for face in (0.0, 1.0):
-        normal = face * cleared[support, None].sign()
-        inverse = torch.linalg.pinv(torch.cat([rows[support], normal], dim=1))
-        moved = cleared.clone()
-        moved[support] -= torch.cat([rest, face * outside[None]]) @ inverse
-        tried.append(l1_ball.scale_into(moved[None], radius)[0])
-    found = torch.stack(tried)
-    return found[(values + found @ rows).square().sum(1).argmin()]
-
 
 def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, int] | None:
-    """Settle the candidates whose least-squares coefficients leave the ball.
+    """Settle the candidates whose least-squares coefficients leave the ball, one after the other.
 
     Returns the set and position of the first candidate that does not vanish inside the ball, or
     None.
     """
-    sets, positions = at = doubtful.nonzero(as_tuple=True)
-    problem = decided.problem(at, rule.radius)
-    # a gap that is no longer small against the tolerance would decide nothing
-    finest = min(1e-7, max(0.01 * rule.psi, FINEST))
-    solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True, tolerance=finest)
-    if isinstance(decided.factor, OrthogonalFactor):
-        solution = decided.refined(at, solution, rule.radius)
-    decided.tail[at] = solution.coefficients
-    decided.value[at], vanishes = decided.vanishing(at, solution, rule.psi)
-    refused = (~vanishes).nonzero()[:, 0]
-    if len(refused) == 0:
-        return None
-    first = refused[positions[refused].argmin()]
-    return int(sets[first]), int(positions[first])
+    count = decided.tail.shape[-1]
+    rotated = {
+        k: decided.factor.rotation(k, count) for k in doubtful.any(1).nonzero()[:, 0].tolist()
+    }
+    for position in doubtful.any(0).nonzero()[:, 0].tolist():
+        for k in doubtful[:, position].nonzero()[:, 0].tolist():
+            columns, turn = rotated[k]
+            met = int(decided.prefix[k, position])
+            u = turn(decided.block.values[k, position]).cpu().numpy()
+            # what a candidate has besides the terms is a direction of its own
+            terms = pad(columns[:, :met], (0, 0, 0, 1)).cpu().numpy()
+            found = nearest(terms, u, rule.radius, rule.psi)
+            decided.tail[k, position] = 0.0
+            decided.tail[k, position, :met] = torch.from_numpy(found.coefficients).to(decided.tail)
+            decided.value[k, position] = found.value
+            if not found.vanishes:
+                return k, position
+    return None
 
 
 def sparse_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: OracleLog) -> None:

@@ -19,11 +19,13 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from torch import Tensor
 
 import vinets.running  # noqa: F401 - after it, forked processes can fit, too
+from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet
 from vinets.checks import optional_positive_int
 from vinets.ideals.report import FitReport
 
 Array: TypeAlias = Any  # numpy array or torch tensor
+ROUNDED = 1e-20  # of a square, what is left of it where all cancels
 
 
 class ScaleWarning(UserWarning):
@@ -176,8 +178,8 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     fitted = first._fit_sets(used)
     psi = float(getattr(first, "psi", 0.0))
     for k, (ideal, points) in enumerate(zip(fitted, used, strict=True)):
-        top, squares = float(points.abs().max()), partial(_mean_squares, ideal.generators, points)
-        fitted[k] = verified(ideal, squares, top, psi, stacklevel=4)
+        top, measure = float(points.abs().max()), partial(_mean_squares, ideal.generators, points)
+        fitted[k] = verified(ideal, measure, top, psi, stacklevel=4)
     seconds = time.perf_counter() - begin
     for estimator, (_, left_out), ideal in zip(estimators, samples, fitted, strict=True):
         held_out = []
@@ -205,7 +207,7 @@ def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> N
 
 def verified(
     ideal: FittedIdeal,
-    mean_squares: Callable[[], Tensor],
+    mean_squares: Callable[[], tuple[Tensor, Tensor]],
     top: float,
     psi: float,
     *,
@@ -215,15 +217,17 @@ def verified(
 
     Mean squares come with the coefficients, out of a Gram matrix in float64, and are right for
     points in [-1, 1]. In lower precision, for tiny tolerances and for wider points, rounding in
-    between can make them anything: there ``mean_squares`` evaluates the generators.
+    between can make them anything: there ``mean_squares`` evaluates the generators, and what they
+    add up to.
     """
     values, report = ideal.values, ideal.report
     sure = report.path == "gram" and report.precision == "float64" and top <= 1 + 1e-6
     if len(values) and not sure:
-        values = mean_squares()
-        # what rounding leaves of terms of this size
+        values, largest = mean_squares()
         degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
-        beyond = int((values > 2 * psi + 1e-20 * max(1.0, top) ** (2 * degrees.double())).sum())
+        # points near 0 leave far less to round than the largest ones could
+        largest = largest.minimum(max(1.0, top) ** (2 * degrees.double()))
+        beyond = int((values > 2 * psi + ROUNDED * largest).sum())
         if beyond and bool(torch.isfinite(values).all()):
             warnings.warn(
                 f"{beyond} of {len(values)} generators have a mean square above psi={psi:g} on the "
@@ -240,8 +244,20 @@ def verified(
     return replace(ideal, values=values)
 
 
-def _mean_squares(generators: Generators, points: Tensor) -> Tensor:
-    return generators.evaluate(points).square().mean(0)
+def squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums over points of the squares of generators, and of what each adds up to there.
+
+    Of the latter, rounding is a share; it is infinite where it is not known.
+    """
+    values = generators.evaluate(points).square().sum(0)
+    if not isinstance(generators, PolynomialSet):
+        return values, torch.full_like(values, float("inf"))
+    return values, generators.magnitude(points).square().sum(0)
+
+
+def _mean_squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
+    values, largest = squares(generators, points)
+    return values / len(points), largest / len(points)
 
 
 def _sample(

@@ -17,7 +17,7 @@ from vinets.algebra.growing import GrowingFactor
 from vinets.algebra.moments import MomentFactor, Moments, Triangle, TriangleFactor
 from vinets.algebra.terms import Index
 from vinets.checks import rows_within
-from vinets.ideals.base import Generators
+from vinets.ideals.base import Generators, squares
 from vinets.ideals.construct import STORAGE, Construction, Progress, grow
 from vinets.ideals.rule import Rule, Settings
 from vinets.ideals.streams import Stream
@@ -200,13 +200,15 @@ def correlation_order(stream: Stream) -> Index:
     return torch.argsort(sums, stable=True).cpu().numpy()
 
 
-def mean_squares(stream: Stream, generators: Generators, device: torch.device) -> Tensor:
-    """Mean square of every generator on all points; takes one pass."""
-    total = torch.zeros((), dtype=torch.float64, device=device)
+def mean_squares(
+    stream: Stream, generators: Generators, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Mean squares of generators, and of what they add up to, on all points; takes one pass."""
+    total = torch.zeros(2, 1, dtype=torch.float64, device=device)
     count = max(1, len(generators))
     rows = rows_within(CHUNK, 8 * count, at_least=256)
     for points in stream.chunks("values of the generators", rows):
-        found = generators.evaluate(points.to(device).double())
-        total = total + found.square().sum(0)
+        total = total + torch.stack(squares(generators, points.to(device).double()))
     assert stream.n_points is not None
-    return total / stream.n_points
+    values, largest = total / stream.n_points
+    return values, largest

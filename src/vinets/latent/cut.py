@@ -8,10 +8,12 @@ not trace is wrapped instead: a hook ends the forward pass at the cut, and the p
 from __future__ import annotations
 
 import difflib
+import linecache
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -124,20 +126,37 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     """
     name = resolve_cut(model, cut, example)
     model = _twin(model)  # in eval mode, for traces keep what they see
-    traced = _trace(model, keep=name)
-    if traced is None:
+    graph = _trace(model, keep=name)
+    if graph is None:
         return StoppedNetwork(model if example is None else _used(model, name, example), name)
-    nodes = traced.graph.nodes
-    node = next((n for n in nodes if n.op == "call_module" and n.target == name), None)
+    node = next((n for n in graph.nodes if n.op == "call_module" and n.target == name), None)
     if node is None:
         raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
-    # With the cut as its output, whatever runs behind it is dead code, and so are its modules.
-    (output,) = (n for n in nodes if n.op == "output")
+    # With the cut as its output, what runs behind it is dead code; its modules are left out.
+    (output,) = (n for n in graph.nodes if n.op == "output")
     output.args = (node,)
-    traced.graph.eliminate_dead_code()
-    traced.delete_all_unused_submodules()
-    traced.recompile()
-    return traced.eval()
+    graph.eliminate_dead_code()
+    return TracedNetwork(model, graph).eval()
+
+
+class TracedNetwork(fx.GraphModule):
+    """A network that runs a graph; what :mod:`torch.fx` compiles for it goes when it goes.
+
+    Otherwise the source of every graph, and of every copy of it, would stay in memory for good.
+    """
+
+    def recompile(self) -> Any:
+        """Compile the graph anew."""
+        compiled = super().recompile()
+        weakref.finalize(self, _forget, type(self).forward.__code__.co_filename)
+        return compiled
+
+
+def _forget(source: str) -> None:
+    """Drop a source that torch.fx keeps for tracebacks, and its entry among those of Python."""
+    linecache.cache.pop(source, None)
+    kept = getattr(getattr(fx.graph_module, "_loader", None), "eval_cache", {})
+    kept.pop(source, None)
 
 
 class StoppedNetwork(nn.Module):
@@ -172,15 +191,17 @@ class _Tracer(fx.Tracer):
         return kept or super().is_leaf_module(m, module_qualified_name)
 
 
-def _trace(model: nn.Module, keep: str = "") -> fx.GraphModule | None:
+def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
     tracer = _Tracer()
     tracer.keep = keep
     # Besides its own error, fx raises what a network makes of stand-ins for tensors. The network
     # itself has done nothing wrong yet, and can run untraced.
     try:
-        return fx.GraphModule(model, tracer.trace(model))
+        graph = tracer.trace(model)
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError):
         return None
+    graph.owning_module = cast(Any, model)  # where its modules are found
+    return graph
 
 
 def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
@@ -287,10 +308,10 @@ def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
     """Leaf modules that the output of each one depends on, itself included."""
     # Without a graph, and for a module that the graph does not show: whatever ran before it.
     needed = {name: frozenset(order[: i + 1]) for i, name in enumerate(order)}
-    traced = _trace(model)
+    graph = _trace(model)
     before: dict[fx.Node, frozenset[str]] = {}
     known: dict[str, frozenset[str]] = {}
-    for node in () if traced is None else traced.graph.nodes:
+    for node in () if graph is None else graph.nodes:
         before[node] = frozenset().union(*(before[n] for n in node.all_input_nodes))
         if node.op == "call_module":
             before[node] |= {str(node.target)}

@@ -27,6 +27,7 @@ from .accelerated import AcceleratedGradient
 from .closed_form import least_squares, solve_exact
 from .frank_wolfe import BlendedPairwise, FrankWolfe, PairwiseFrankWolfe
 from .loop import solve
+from .nearest import nearest
 from .problem import LeastSquaresBatch
 from .solution import Solution, Status, Summary
 from .solver import ORACLES, RowState, Solver
@@ -44,6 +45,7 @@ __all__ = [
     "Status",
     "Summary",
     "least_squares",
+    "nearest",
     "solve",
     "solve_exact",
 ]

@@ -38,6 +38,7 @@ from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional as F
 
+from vinets.latent.cut import TracedNetwork
 from vinets.theory.norms import LinearLayer
 
 RESIDUAL_RULE = "stacked"
@@ -89,7 +90,8 @@ def layers_of(network: nn.Module, example: Tensor) -> list[Layer]:
     [('0', (4, 6, 6), 0.5)]
     """
     try:
-        traced = fx.symbolic_trace(deepcopy(network).eval())
+        copied = deepcopy(network).eval()
+        traced = TracedNetwork(copied, fx.Tracer().trace(copied))
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError) as error:
         raise ValueError(
             f"the layers of {type(network).__name__} cannot be read, for torch.fx does not trace "
