@@ -14,10 +14,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vinets.cluster import open_cluster
 from vinets.files import read_json, write_json
 from vinets.locks import locked
 from vinets.pipeline.setup import SetupFiles
@@ -61,25 +63,30 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:0")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    parser.add_argument("--cluster", help="dask://HOST:PORT, ray://HOST:PORT, dask://local, ...")
     parser.add_argument("--wait", action="store_true", help="wait while another one writes there")
     given = parser.parse_args(words)
     try:
         wanted = read_list(given.file)
         device = resolve_device("vinets.run", given.device)
         store = Store(given.out)
-        with stoppable(), locked(store.folder, wait=given.wait):
+        with ExitStack() as stack:
+            stack.enter_context(stoppable())
+            stack.enter_context(locked(store.folder, wait=given.wait))
+            cluster = given.cluster and stack.enter_context(open_cluster(given.cluster, given.jobs))
             run_trials(
                 wanted.trials,
                 wanted.networks,
                 store,
                 device=device,
                 jobs=given.jobs,
+                cluster=cluster,
                 progress=Lines(),
             )
     except KeyboardInterrupt:
         print(SENTENCE, file=sys.stderr)
         return STOPPED
-    except (ValueError, OSError, MemoryError) as error:
+    except (ValueError, OSError, ImportError, MemoryError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     print(f"{len(wanted.trials)} trials in {given.out}")

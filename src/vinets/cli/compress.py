@@ -13,7 +13,9 @@ from vinets.cli.generate import takes
 from vinets.cli.options import (
     OUTPUT,
     RUNNING,
+    Cluster,
     Common,
+    Jobs,
     Reading,
     TrainingData,
     Wait,
@@ -54,6 +56,8 @@ def compress(
             "measured on another device, as ONNX files.",
         ),
     ] = None,
+    jobs: Jobs = 1,
+    cluster: Cluster = None,
     wait: Wait = False,
     common: Common,
 ) -> None:
@@ -64,6 +68,7 @@ def compress(
     smallest network that loses no more is wanted; without, the most accurate one. Half of the test
     part is used to choose, the other half to test what was chosen. The network is saved in the
     folder, with results.json and report.html. The same command goes on where it was interrupted.
+    With --jobs or --cluster, the trainings of a round run side by side, with the same results.
 
     Example: vinets compress out/base --data digits --budget drop=0.5 --out out/small
 
@@ -101,7 +106,7 @@ def compress(
     with alone, watching(common.quiet) as progress:
         if dry_run:
             setup, _ = divided(network, split, searching.limit, **chosen)
-            plan = Search(setup, wanted, out, searching, common.seed, progress).plan()
+            plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
         else:
             origin = Origin(("vinets", *sys.argv[1:]), opened.stated)
             written = Written(
@@ -113,6 +118,7 @@ def compress(
                 made=opened_again(out, model),
             )
             chosen |= {"searching": searching, "out": out, "origin": origin, "written": written}
+            chosen |= {"jobs": jobs, "cluster": cluster}
             found = search_for(network, split, wanted, progress=progress, **chosen)
     if common.json:
         print_json(plan if dry_run else found.result)

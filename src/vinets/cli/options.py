@@ -32,6 +32,16 @@ Limit = Annotated[
 Wait = Annotated[
     bool, option(OUTPUT, "Wait while another process writes into the folder.", "--wait")
 ]
+Jobs = Annotated[int, option(RUNNING, "Processes side by side on the device.", min=1)]
+Cluster = Annotated[
+    str | None,
+    option(
+        RUNNING,
+        "Carry out trials on a cluster: dask://HOST:PORT or ray://HOST:PORT, or dask://local or "
+        "ray://local with --jobs workers on this machine.",
+        show_default="on this machine",
+    ),
+]
 KNOWN = "that of the network where it is known, else that of the training images"
 CUT = "Name or index of a cut (see vinets cuts), or a share: 50%."
 

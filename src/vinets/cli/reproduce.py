@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, Wait, option
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Cluster, Common, Jobs, Wait, option
 from vinets.cli.output import print_json, watching
 from vinets.locks import locked
 
@@ -43,7 +43,8 @@ def reproduce(
         option(DATA, "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors."),
     ] = Path("weights"),
     extent: Extent,
-    jobs: Annotated[int, option(RUNNING, "Processes side by side on the device.", min=1)] = 1,
+    jobs: Jobs = 1,
+    cluster: Cluster = None,
     out: Annotated[Path, option(OUTPUT, "Folder for the results.")],
     plan: Annotated[
         Path | None,
@@ -80,6 +81,7 @@ def reproduce(
                 out,
                 plan=wanted,
                 jobs=jobs,
+                cluster=cluster,
                 device=common.device,
                 command=["vinets", *sys.argv[1:]],
                 progress=progress,

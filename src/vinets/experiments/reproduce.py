@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from vinets.checks import one_of
+from vinets.cluster import open_cluster
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Plan
 from vinets.files import write_json
@@ -54,6 +56,7 @@ def reproduce(
     *,
     plan: Plan = Plan(),  # noqa: B008 - frozen
     jobs: int = 1,
+    cluster: str | None = None,
     device: torch.device | str = "auto",
     command: Sequence[str] = (),
     progress: Progress | str | None = "auto",
@@ -71,6 +74,9 @@ def reproduce(
         Of :data:`EXPERIMENTS`, or ``("all",)``.
     jobs : int, default=1
         Processes side by side on the device.
+    cluster : str or None, default=None
+        Address of a cluster to use in their place, see :func:`vinets.cluster.open_cluster`; its
+        workers have to see the folders.
     command : sequence of str
         Kept in the results, for the record.
     """
@@ -79,7 +85,10 @@ def reproduce(
     on, store = resolve_device("reproduce", device), Store(out)
     missing, begin = len(store.missing(trials)), time.perf_counter()
     try:
-        run_trials(trials, setups, store, device=on, jobs=jobs, progress=progress)
+        with open_cluster(cluster, jobs) if cluster else nullcontext() as there:
+            run_trials(
+                trials, setups, store, device=on, jobs=jobs, cluster=there, progress=progress
+            )
     except torch.OutOfMemoryError:
         raise MemoryError(
             f"{on} ran out of memory with {jobs} processes side by side. Pass fewer "

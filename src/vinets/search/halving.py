@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from vinets.cluster import Cluster
 from vinets.files import read_json, write_json
 from vinets.latent.cut import cut_points
 from vinets.nn.network import CutNetwork
@@ -56,10 +59,13 @@ class Search:
         folder: Path,
         searching: Searching = Searching(),  # noqa: B008 - frozen
         seed: int = 0,
+        jobs: int = 1,
+        cluster: Cluster | None = None,
         progress: Progress | str | None = None,
     ) -> None:
         """Of ``setup`` the test part is what to choose by."""
         self.setup, self.budget, self.seed = setup, budget, seed
+        self.jobs, self.cluster = jobs, cluster
         self.epochs = searching.epochs
         self.watch = progress_of(progress)
         self.store = Store(folder)
@@ -141,10 +147,10 @@ class Search:
         probe = plain[len(plain) // 2]
         epochs = self.rungs[0] if self.rungs else self.epochs
         starts = [self.start.change(learning_rate=rate) for rate in RATES]
+        trials = [probe.trial(start, epochs) for start in starts]
+        self._run_all(trials)
         reached = []
-        for start in starts:
-            trial = probe.trial(start, epochs)
-            self._run(trial)
+        for trial in trials:
             found = not self.store.missing([trial])
             reached.append(self.store.read(trial).trained.accuracy if found else -1.0)
         self.start = starts[reached.index(max(reached))]
@@ -155,8 +161,21 @@ class Search:
 
     def train(self, candidates: Sequence[Candidate], epochs: int) -> None:
         """Train candidates for so many epochs, those that have not been."""
-        for one in candidates:
-            self._run(self.trial(one, epochs))
+        self._run_all([self.trial(one, epochs) for one in candidates])
+
+    def _run_all(self, trials: Sequence[Trial]) -> None:
+        """Carry out trials, side by side if there are to be several processes."""
+        if self.recorded and (self.jobs > 1 or self.cluster is not None):
+            sound = [trial for trial in trials if trial.name not in self.known.diverged]
+            # what diverged or could not be recorded is carried out once more, and remembered
+            with suppress(DivergedError, RecordingError):
+                self._carry_out(sound, jobs=self.jobs, cluster=self.cluster)
+        for trial in trials:
+            self._run(trial)
+
+    def _carry_out(self, trials: Sequence[Trial], **where: Any) -> None:
+        setups = {"uncut": self.setup}
+        run_trials(trials, setups, self.store, progress=self.watch, **where)
 
     def _run(self, trial: Trial) -> None:
         """Carry out a trial; one that diverges is remembered, and the search goes on."""
@@ -165,7 +184,7 @@ class Search:
         if not self.recorded:
             trial = trial.change(recorded=False)
         try:
-            run_trials([trial], {"uncut": self.setup}, self.store, progress=self.watch)
+            self._carry_out([trial])
         except RecordingError:  # slower, and the same result
             self.recorded = False
             self._run(trial)
