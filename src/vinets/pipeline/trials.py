@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import multiprocessing
 import os
@@ -144,7 +143,10 @@ class _Crew:
 
     def sent(self) -> bytes:
         """The setups as other processes get them: as files, or whole where they lie in memory."""
-        given = {n: _InMemory.of(s) if isinstance(s, Setup) else s for n, s in self.setups.items()}
+        given = {
+            name: _InMemory(one.name, one.model, one.data) if isinstance(one, Setup) else one
+            for name, one in self.setups.items()
+        }
         for name, module in list(sys.modules.items()):
             if name.startswith(FILE_MODULE):  # nobody else could import it
                 cloudpickle.register_pickle_by_value(module)
@@ -163,15 +165,23 @@ class _Crew:
         return on.pop() if len(on) == 1 else self.device
 
     def carry_out(self, trials: Sequence[Trial]) -> None:
-        """Trials that share latents; each result is written at once."""
+        """Trials that share latents; each result is written at once.
+
+        What diverged is raised when the others are done.
+        """
         first = trials[0]
         setup = self.setup(first.network).sampled(first.sampling)
         folder = slugs(self.setups)[first.network]
         lessons = None if self.lessons is None else self.lessons / folder
         context = CutContext(setup, first, self.progress, lessons)
+        diverged: DivergedError | None = None
         for trial in self.store.missing(trials):  # some may be there, where a worker was lost
             begin = time.perf_counter()
-            result = run_at_cut(context, trial, self.store.folder)
+            try:
+                result = run_at_cut(context, trial, self.store.folder)
+            except DivergedError as error:
+                diverged = diverged or error
+                continue
             took = time.perf_counter() - begin
             on_cpu = trial.task == "speed" and trial.timing.where == "cpu"
             about = machine("cpu" if on_cpu else setup.device)
@@ -179,6 +189,8 @@ class _Crew:
         del context  # its latents and views, before the cache of the GPU is emptied
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # for the processes beside this one
+        if diverged is not None:
+            raise diverged
 
 
 @dataclass(frozen=True)
@@ -191,10 +203,6 @@ class _InMemory:
     name: str
     model: nn.Module
     data: DataSplit
-
-    @classmethod
-    def of(cls, setup: Setup) -> _InMemory:
-        return cls(setup.name, copy.deepcopy(setup.model).cpu(), setup.data)
 
     def open(self, name: str, device: torch.device) -> Setup:
         return Setup(self.name, self.model, self.data, device)

@@ -167,9 +167,12 @@ class Search:
         """Carry out trials, side by side if there are to be several processes."""
         if self.recorded and (self.jobs > 1 or self.cluster is not None):
             sound = [trial for trial in trials if trial.name not in self.known.diverged]
+            sound = self.store.missing(sound)
+            jobs = min(self.jobs, len(sound))
             # what diverged or could not be recorded is carried out once more, and remembered
             with suppress(DivergedError, RecordingError):
-                self._carry_out(sound, jobs=self.jobs, cluster=self.cluster)
+                if jobs > 1 or self.cluster is not None:
+                    self._carry_out(sound, jobs=jobs, cluster=self.cluster)
         for trial in trials:
             self._run(trial)
 
