@@ -1,7 +1,7 @@
 # Every target sets up .venv when it is missing or older than pyproject.toml or constraints.txt.
 
 PYTHON ?= python3
-EXTRAS ?= dev,test,docs,plots,symbolic,vision,hf,onnx,dimension
+EXTRAS ?= dev,test,docs,plots,symbolic,vision,hf,onnx,dimension,cluster
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -117,7 +117,7 @@ def diverge():
 
 
 def test_what_goes_wrong_on_a_worker_is_raised_here(cluster):
-    with pytest.raises(DivergedError, match="^the loss is nan$"):
+    with pytest.raises(DivergedError, match=r"^the loss is nan$"):
         cluster.submit(diverge).result(timeout=60)
 
 
@@ -127,9 +127,9 @@ def test_a_cluster_that_is_not_there_is_one_sentence(scheme):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound, and nobody listens
         place = f"127.0.0.1:{free.getsockname()[1]}"
-        with pytest.raises(ClusterError, match=f"{scheme}://{place} cannot be reached"):
-            with workers(f"{scheme}://{place}"):
-                pass
+        told = f"{scheme}://{place} cannot be reached"
+        with pytest.raises(ClusterError, match=told), workers(f"{scheme}://{place}"):
+            pass
 
 
 @pytest.mark.parametrize("address", ["local", "mpi://local", "dask://host", "dask://a b:1", ""])

@@ -15,9 +15,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from safetensors import SafetensorError
+
+from vinets.following import following
 
 MOST_JSON = 16 << 20  # bytes of a JSON file
 DEEPEST = 64  # lists and objects inside each other
@@ -119,9 +122,14 @@ def written_aside(path: str | Path) -> Iterator[Path]:
     """A path to write to, which takes the place of ``path`` when all went well.
 
     A reader sees the old file or the new one, never a part, even if the power fails. Where it
-    cannot be written, the old one is left as it was and the error is one sentence.
+    cannot be written, the old one is left as it was and the error is one sentence. A process that
+    follows another one leaves writing to that.
     """
     target = Path(path)
+    if following():
+        with TemporaryDirectory() as nowhere:
+            yield Path(nowhere) / target.name
+        return
     aside = target.with_name(f".{target.name}")  # beside it: only there a rename is atomic
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vinets.following import following
+
 try:
     import fcntl
 except ImportError:  # Windows has no such locks: there, folders are not guarded
@@ -28,6 +30,9 @@ def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
+    if following():  # the process that it follows holds the lock
+        yield
+        return
     # a forked process is another one, though it has a copy of this
     key = os.getpid(), threading.get_ident(), path.resolve()
     if key not in _held:

@@ -8,6 +8,8 @@ steps that one takes, up to rounding.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -16,6 +18,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
+
+from vinets.following import follower
 
 T = TypeVar("T")
 
@@ -47,7 +51,8 @@ def size() -> int:
 def joined(timeout: float = 1800.0) -> Iterator[None]:
     """Work together with the other processes that ``torchrun`` started; alone without it.
 
-    Trainings, evaluations and the collection of latents within are divided among them. Gloo adds
+    Trainings, evaluations and the collection of latents within are divided among them, and of files
+    only the first writes any. Gloo adds
     up tensors on a CPU, NCCL those on GPUs, of which every process takes the one of its local
     rank. A process group that is there is used.
 
@@ -69,11 +74,30 @@ def joined(timeout: float = 1800.0) -> Iterator[None]:
         distributed.init_process_group(backend, timeout=timedelta(seconds=timeout))
     _joined = True
     try:
-        yield
+        with follower(rank() > 0), _ended_in_words():
+            yield
     finally:
         _joined = False
         if ours:
             distributed.destroy_process_group()
+
+
+@contextmanager
+def _ended_in_words() -> Iterator[None]:
+    """Where a rank is lost, ``torchrun`` ends the others, which say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise RankLostError(LOST)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # --- a part for every rank --------------------------------------------------------------------
@@ -260,7 +284,8 @@ class _Added(torch.autograd.Function):
 
 
 def _added(values: Tensor) -> Tensor:
-    total: Tensor = _Added.apply(values)
+    apply: Any = _Added.apply  # untyped
+    total: Tensor = apply(values)
     return total
 
 

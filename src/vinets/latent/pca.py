@@ -278,9 +278,8 @@ def _by_iteration(chunks: Chunks, centre: Centre, width: int, n_iter: int, seed:
         product = torch.zeros_like(basis)
         for values in _centred(chunks, centre):
             product.addmm_(values.T, values @ basis)
-        basis = torch.linalg.qr(
-            centre.total(product)
-        ).Q  # or all columns would turn to the first direction
+        product = centre.total(product)
+        basis = torch.linalg.qr(product).Q  # or all columns would turn to the first direction
     small, total = basis.new_zeros(width, width), basis.new_zeros(())
     for values in _centred(chunks, centre):
         inside = values @ basis

@@ -15,7 +15,7 @@ from vinets.checks import format_bytes, optional_positive_int, parameter_error, 
 from vinets.latent import shards
 from vinets.latent.shards import DTYPES, SHARD_BYTES, Pair
 from vinets.locks import locked
-from vinets.running import Inputs, call, each, evaluating
+from vinets.running import Inputs, call, device_of, each, evaluating
 
 Batches = Iterable[tuple[Inputs, Tensor]]
 
@@ -215,7 +215,9 @@ def collect_latents(
                 )
         if ranks.size() > 1:
             # whole batches take turns, so that every latent has the bits that one process gives it
-            values, labels = ranks.in_turns(values), ranks.in_turns(labels)
+            found = ranks.in_turns([one.cpu() for one in values])
+            on = values[0].device if values else device_of(network)
+            values, labels = [one.to(on) for one in found], ranks.in_turns(labels)
         if not values:
             raise ValueError("There are no latents to keep: the batches hold no examples.")
         return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)

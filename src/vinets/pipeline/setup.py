@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from vinets import ranks
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.content import parts_of, sketch
 from vinets.data.labels import choose_per_class
@@ -205,7 +206,7 @@ def wrong_answers(
     watch = progress_of(progress)
     watch.start("testing", len(source))
     with evaluating(network):
-        for inputs, labels in source.batches(512, device=device):
-            right.append(logits_of(call(network, inputs)).argmax(1) == labels)
+        for inputs, labels in ranks.turns(source.batches(512, device=device)):
+            right.append((logits_of(call(network, inputs)).argmax(1) == labels).cpu())
             watch.advance(len(labels))
-    return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())
+    return tuple((~torch.cat(ranks.in_turns(right))).nonzero()[:, 0].tolist())

@@ -24,6 +24,7 @@ import torch
 from joblib import parallel_config
 from torch import nn
 
+from vinets import ranks
 from vinets.cluster import Cluster, cloudpickle
 from vinets.data import DataSplit
 from vinets.files import slugs
@@ -85,7 +86,13 @@ def run_trials(
         # what does not belong into the folder is refused before any work is done
         store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
         missing = store.missing(wanted)
+        ranks.wait()  # until all have looked what there is
         beside = jobs > 1 or cluster is not None
+        if beside and ranks.size() > 1:
+            raise ValueError(
+                "Trials run side by side, or each is divided among processes of torchrun. Leave "
+                "out jobs and the cluster, or torchrun."
+            )
         for alone in (True, False):
             chosen = [t for t in missing if t.alone == alone and t.task != "speed"]
             groups: dict[Hashable, list[Trial]] = {}
@@ -104,8 +111,9 @@ def run_trials(
                 else:
                     _elsewhere(ordered, facts, store, cluster, watch)
         for trial in missing:
-            if trial.task == "speed":
+            if trial.task == "speed" and ranks.rank() == 0:  # one process alone is timed
                 crew.carry_out([trial])
+        ranks.wait()  # for what the first has written
 
 
 def _order(trial: Trial) -> tuple[str, ...]:
