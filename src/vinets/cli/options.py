@@ -55,6 +55,10 @@ class Common:
         str, option(RUNNING, "auto (a GPU where there is one), cpu, cuda or cuda:0.")
     ] = "auto"
     quiet: Annotated[bool, option(OUTPUT, "No progress on stderr.", "--quiet", "-q")] = False
+    config: Annotated[  # read before the others are, see vinets.cli.late_help
+        Path | None,
+        option(RUNNING, "Take options from a file, such as the run.toml of a folder."),
+    ] = None
     json: Annotated[
         bool, option(OUTPUT, "Print one JSON object on stdout, and nothing else there.")
     ] = False
