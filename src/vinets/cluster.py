@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -11,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from joblib import parallel_config
 from joblib.parallel import ParallelBackendBase
@@ -22,6 +25,8 @@ except ImportError:  # joblib before 1.6 brings its own
     from joblib.externals import cloudpickle
 
 from vinets.checks import optional_positive_int, parameter_error
+
+T = TypeVar("T")
 
 __all__ = ["Cluster", "ClusterError", "cloudpickle", "open_cluster", "parse_cluster", "workers"]
 
@@ -75,9 +80,12 @@ class DaskCluster(Cluster):
                 n_workers=jobs or 2, threads_per_worker=1, dashboard_address=None
             )
         try:
-            self._client: Any = dask.Client(self._local or f"tcp://{address}", timeout=PATIENCE)
+            place = self._local or f"tcp://{address}"
+            self._client: Any = _in_time(partial(dask.Client, place, timeout=PATIENCE))
             self._client.wait_for_workers(1, timeout=PATIENCE)
         except OSError as error:  # of which a time-out is one
+            if self._local is not None:
+                self._local.close()
             raise ClusterError(_unreachable("dask", address, error)) from None
 
     def close(self) -> None:
@@ -118,7 +126,9 @@ class RayCluster(Cluster):
     def connect(self, address: str | None, jobs: int | None) -> None:
         ray = self._ray = import_module("ray")
         here: dict[str, Any] = {}
-        if address is None:
+        if address is not None:
+            _check_health(address)
+        else:
             here = {"num_cpus": jobs or 2, "include_dashboard": False}
         try:
             ray.init(address=address or "local", log_to_driver=False, logging_level="error", **here)
@@ -232,6 +242,34 @@ def _knock(scheme: str, place: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
     except (OSError, OverflowError) as error:
         raise ClusterError(_unreachable(scheme, place, error)) from None
+
+
+def _in_time(connect: Callable[[], T]) -> T:
+    """What ``connect`` gives, unless it waits for an answer that never comes."""
+    found: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(connect())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return found.result(2 * PATIENCE)
+    except TimeoutError:
+        raise ClusterError("it does not answer") from None
+
+
+def _check_health(place: str) -> None:
+    """Ask for a Ray cluster in another process: a client that gets no answer ends its own."""
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", place]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=2 * PATIENCE)
+    except subprocess.TimeoutExpired:
+        done = None
+    if done is None or done.returncode:
+        raise ClusterError(_unreachable("ray", place, OSError("it does not answer")))
 
 
 def _unreachable(scheme: str, place: str | None, error: BaseException) -> str:
