@@ -1,17 +1,20 @@
-# Every target sets up .venv when it is missing or older than pyproject.toml or constraints.txt.
+# Every target sets up .venv when it is missing or older than the files that say what is in it.
 
 PYTHON ?= python3
-EXTRAS ?= dev,test,docs,plots,symbolic,vision,hf,onnx,dimension,cluster
+ALL := dev,test,docs,plots,symbolic,vision,hf,onnx,dimension,cluster,logging
+EXTRAS ?= $(ALL)
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ADVISORIES := https://pypi.org/pypi/pip/23.2.1/json
+COMMA := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint browser bench mutants fuzz sbom docs clean
+.PHONY: help demo test lint browser bench mutants fuzz chaos degenerate soak lock audit sbom docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## Train a network on digits and find a small one that does as well; a page in out/demo
 	$(BIN)/vinets train --model digits_cnn --data digits --out out/demo/uncut
@@ -44,9 +47,31 @@ mutants: $(STAMP) ## Count how many small faults in the core the tests notice; g
 fuzz: $(STAMP) ## Give 100,000 damaged and hostile files to every reader
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --inputs 100000 --libraries
 
-sbom: $(STAMP) ## List everything that is installed, as CycloneDX, in out/sbom.json
-	@test -x $(VENV)/sbom/bin/cyclonedx-py || { $(PYTHON) -m venv $(VENV)/sbom && \
-		$(VENV)/sbom/bin/python -m pip install --quiet -c constraints.txt cyclonedx-bom; }
+chaos: $(STAMP) ## Kill, starve and double commands; each must end as if nothing had happened
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m chaos --kills 100
+
+degenerate: $(STAMP) ## Hold 5,000 fits of degenerate points against an independent loop
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m degenerate --fits 5000
+
+soak: $(STAMP) ## Build, save, load and predict for MINUTES=30, and print the slope of the memory
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak --minutes $(or $(MINUTES),30)
+
+lock: $(VENV)/lock/bin/uv ## Write hashes.txt anew, after a change of pyproject.toml or constraints.txt
+	@# for macOS, where torch of PyPI draws in nothing for a GPU; digests are those of all systems
+	MACOSX_DEPLOYMENT_TARGET=14.0 $(VENV)/lock/bin/uv pip compile --quiet pyproject.toml $(foreach one,$(subst $(COMMA), ,$(ALL)),--extra $(one)) \
+		--constraint constraints.txt --generate-hashes --no-emit-package torch --no-annotate --no-header \
+		--python-version 3.11.7 --python-platform macos --output-file $(VENV)/lock/found.txt
+	{ sed '/^[^#]/,$$d' hashes.txt; cat $(VENV)/lock/found.txt; } > $(VENV)/lock/hashes.txt
+	mv $(VENV)/lock/hashes.txt hashes.txt
+
+audit: $(STAMP) $(VENV)/audit/bin/pip-audit ## Look up known vulnerabilities of what is installed
+	@if $(BIN)/python -c "import urllib.request as r; r.urlopen('$(ADVISORIES)', timeout=20)" 2>/dev/null; then \
+		PIPAPI_PYTHON_LOCATION=$(BIN)/python $(VENV)/audit/bin/pip-audit --local --skip-editable --progress-spinner off; \
+	else \
+		echo "Nothing was looked up, for $(ADVISORIES) cannot be read from here."; \
+	fi
+
+sbom: $(STAMP) $(VENV)/sbom/bin/cyclonedx-bom ## List everything that is installed, as CycloneDX, in out/sbom.json
 	@mkdir -p out
 	$(VENV)/sbom/bin/cyclonedx-py environment $(BIN)/python --output-format JSON --output-file out/sbom.json
 
@@ -58,8 +83,17 @@ clean: ## Remove caches and generated files; .venv stays
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml constraints.txt
+# Tools in environments of their own: what they need is not mixed with what is tested.
+$(VENV)/%: constraints.txt
+	@$(PYTHON) -m venv $(VENV)/$(firstword $(subst /, ,$*))
+	@$(VENV)/$(firstword $(subst /, ,$*))/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints.txt $(notdir $*)
+	@touch $@
+
+$(STAMP): pyproject.toml constraints.txt hashes.txt
 	@test -x $(BIN)/python || { echo "Creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing vinets[$(EXTRAS)] into $(VENV); the first time takes a few minutes"
+	@test "$(EXTRAS)" != "$(ALL)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--require-hashes --no-deps -r hashes.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
 	@touch $@

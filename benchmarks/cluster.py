@@ -62,7 +62,7 @@ def running(backend: str, count: int) -> Iterator[None]:
         if backend == "loky":
             stack.enter_context(parallel_config("loky", n_jobs=count))
         else:
-            stack.enter_context(workers(f"{backend}://local", count))
+            stack.enter_context(workers(f"{backend}://local:{count}"))
         if count > 1 or backend != "loky":  # joblib takes one process of loky's for none
             Parallel()(delayed(_warm)() for _ in range(4 * count))
         yield

@@ -47,8 +47,8 @@ from vinets.models import channel_options, create_model, save_weights
 from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import FOLDER, Store
 from vinets.pipeline.trial import TrainingFacts, Trial
+from vinets.pipeline.trial_list import write_list
 from vinets.progress import Lines
-from vinets.run import write_list
 from vinets.settings import BACKBONE, Collecting, Placing, Recipe, Tuning
 from vinets.training import train_classifier
 from vinets.training.feed import InputFeed

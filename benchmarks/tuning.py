@@ -39,7 +39,7 @@ from vinets.pipeline.presets import start_of
 from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
-from vinets.run import write_list
+from vinets.pipeline.trial_list import write_list
 from vinets.settings import BACKBONE, BEST, SMALL, Collecting, Recipe
 from vinets.training import train_classifier
 

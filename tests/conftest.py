@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -22,3 +24,20 @@ def _seeded():
 @pytest.fixture
 def random() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def full_disk():
+    """Where no file may grow beyond so many bytes, as if the disk were full there."""
+    resource = pytest.importorskip("resource")  # Windows has none
+
+    @contextmanager
+    def full(room: int):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return full

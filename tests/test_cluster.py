@@ -34,7 +34,7 @@ KINDS = {"dask": "distributed", "ray": "ray"}
 def cluster(request):
     pytest.importorskip(KINDS[request.param], reason=f"{request.param} is not installed")
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
-    with open_cluster(f"{request.param}://local", 2) as found:
+    with open_cluster(f"{request.param}://local:2") as found:
         yield found
 
 
@@ -104,7 +104,7 @@ def test_trials_are_those_of_one_process_though_a_worker_dies(cluster, tmp_path)
     )
     trials = [start.change(seed=seed) for seed in (0, 1)]
     far, near = Store(tmp_path / "far"), Store(tmp_path / "near")
-    run_trials(trials, setups, far, cluster=cluster, progress=None)
+    run_trials(trials, setups, far, jobs=cluster, progress=None)
     assert (tmp_path / "died").exists()
     run_trials(trials, setups, near, progress=None)
     for trial in trials:
@@ -132,7 +132,7 @@ def test_a_cluster_that_is_not_there_is_one_sentence(scheme):
             pass
 
 
-@pytest.mark.parametrize("address", ["local", "mpi://local", "dask://host", "dask://a b:1", ""])
+@pytest.mark.parametrize("address", ["local", "mpi://local", "dask://host", "dask://local:0", "ray://a b:1", ""])
 def test_addresses_that_mean_nothing_are_refused(address):
     with pytest.raises(ValueError, match=r"must be dask://HOST:PORT, ray://HOST:PORT"):
         parse_cluster(address)

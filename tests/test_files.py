@@ -1,29 +1,18 @@
 from __future__ import annotations
 
 import os
-import resource
 import struct
-from contextlib import contextmanager
+import subprocess
+import sys
 
 import pytest
 import torch
 
+from vinets import files
 from vinets.cli.errors import sentence
-from vinets.files import parse_json, read_json, write_json, write_text
+from vinets.files import append_line, parse_json, read_json, write_json, write_text
 from vinets.latent.shards import read_manifest
 from vinets.tensors import read_file, read_header, write_file
-
-
-@contextmanager
-def full_disk(room: int):
-    """No file may grow beyond ``room`` bytes, as if the disk were full there."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
 
 # --- reading ----------------------------------------------------------------------------------
 
@@ -78,6 +67,23 @@ def test_only_regular_files_are_read(tmp_path, kind):
         read_json(path)
     with pytest.raises((ValueError, OSError), match="not a file"):
         read_header(path)
+
+
+def test_links_in_a_circle_are_an_error_of_the_system(tmp_path):
+    (tmp_path / "a.json").symlink_to("a.json")
+    with pytest.raises(OSError) as caught:
+        read_json(tmp_path / "a.json", inside=tmp_path)
+    assert caught.value.filename is not None
+
+
+def test_lines_are_added_at_the_end_or_not_at_all(tmp_path, full_disk):
+    path = tmp_path / "log" / "calls.jsonl"
+    for line in ("a", "é"):
+        append_line(path, line)
+    assert path.read_text(encoding="utf-8") == "a\né\n"
+    with full_disk(3), pytest.raises(OSError, match="is as it was"):
+        append_line(path, "b")
+    assert path.read_text(encoding="utf-8") == "a\né\n" and len(list(path.parent.iterdir())) == 1
 
 
 def test_a_link_out_of_a_folder_is_not_followed(tmp_path):
@@ -150,7 +156,7 @@ WRITERS = [lambda path, size: write_text(path, "x" * size), write_tensors]
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_full_disk_is_one_sentence_and_the_old_file_stays(tmp_path, write):
+def test_a_full_disk_is_one_sentence_and_the_old_file_stays(tmp_path, write, full_disk):
     path = tmp_path / "kept"
     write(path, 10)
     before = path.read_bytes()
@@ -174,8 +180,71 @@ def test_a_folder_or_a_file_in_the_way_is_one_sentence(tmp_path, write):
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_link_that_waits_where_a_file_is_prepared_is_not_written_through(tmp_path, write):
+def test_a_link_that_waits_where_a_file_is_prepared_is_not_written_through(
+    tmp_path, write, monkeypatch
+):
+    monkeypatch.setattr(files.secrets, "token_hex", lambda count: "guessed")
     (tmp_path / "other").write_text("mine")
-    (tmp_path / ".kept").symlink_to(tmp_path / "other")
+    with files.written_aside(tmp_path / "kept") as aside:
+        aside.write_text("")
+    aside.symlink_to(tmp_path / "other")
     write(tmp_path / "kept", 10)
     assert (tmp_path / "other").read_text() == "mine" and (tmp_path / "kept").is_file()
+
+
+def test_two_writers_of_one_file_do_not_mix(tmp_path):
+    path = tmp_path / "kept"
+    with files.written_aside(path) as first:
+        first.write_text("first, ")
+        with files.written_aside(path) as second:
+            second.write_text("second")
+        assert path.read_text() == "second"
+        with first.open("a") as file:
+            file.write("to the end")
+    assert path.read_text() == "first, to the end" and os.listdir(tmp_path) == ["kept"]
+
+
+def test_many_writers_leave_one_whole_file_and_nothing_else(tmp_path):
+    script = (
+        "import sys, torch; from vinets.files import write_json; from vinets.tensors import "
+        "write_file\nfor i in range(60):\n"
+        "    write_json(sys.argv[1] + '/a.json', {'by': [sys.argv[2]] * 2000})\n"
+        "    write_file(sys.argv[1] + '/t.safetensors', {'x': torch.full((9000,), i)}, {})\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    both = [subprocess.Popen([*command, name]) for name in "ab"]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert len(set(read_json(tmp_path / "a.json")["by"])) == 1
+    assert read_file(tmp_path / "t.safetensors")[0]["x"].unique().tolist() == [59]
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "t.safetensors"]
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_others_write_is_not(tmp_path):
+    path = tmp_path / "kept"
+    with files.written_aside(path) as aside:
+        aside.write_text("")
+    here, _, rest = aside.name.partition("-")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = tmp_path / f"{here}-{ended.pid}-0.kept"
+    others = [f"{here}-{os.getppid()}-0.kept", f"{here}-{ended.pid}-0.other", f".0-{rest}"]
+    for name in (left.name, *others):
+        (tmp_path / name).write_text("")
+    write_text(path, "x")
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "kept"])
+
+
+@pytest.mark.parametrize("name", [b"\xff", "β".encode()])
+def test_a_name_that_libraries_write_differently_is_refused_at_once(tmp_path, name):
+    """Of bytes that are no text, and of letters that the file system writes otherwise."""
+    path = os.fsencode(tmp_path) + b"/" + name
+    script = (
+        "import os, sys; from vinets.locks import locked; from vinets.files import write_text\n"
+        "for ask in (lambda: locked(sys.argv[1]).__enter__(), lambda: write_text(sys.argv[1], '')):"
+        "\n    try: ask()\n    except ValueError as error: print(str(error).isascii(), error)\n"
+    )
+    plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", script, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=plain)
+    assert done.stdout.count("True The name ") == 2 and "cannot be written as UTF-8" in done.stdout
+    assert not os.listdir(tmp_path)

@@ -10,8 +10,13 @@ import threading
 import time
 
 import pytest
+import torch
 
+from vinets import build, compress, fine_tune, train_classifier
+from vinets.data import digits
 from vinets.locks import locked
+from vinets.models import digits_cnn
+from vinets.nn.network import CutNetwork
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="folders are not locked on Windows")
 HOLD = (
@@ -95,3 +100,60 @@ def test_an_error_ends_the_lock(tmp_path):
         raise RuntimeError
     process = holder(tmp_path, 0)
     assert process.wait(10) == 0
+
+
+def refused(work, folder) -> None:
+    """Work on a folder that another thread holds is refused before anything is done."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with locked(folder):
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(60)
+    try:
+        with pytest.raises(ValueError, match="Another process is writing into"):
+            work()
+    finally:
+        done.set()
+        thread.join()
+    assert list(folder.iterdir()) == []
+
+
+def test_whatever_writes_checkpoints_from_python_has_its_folder_to_itself(tmp_path):
+    torch.manual_seed(0)
+    model, data = digits_cnn(), digits()
+    short = {"epochs": 1, "directory": tmp_path, "progress": None}
+    refused(lambda: train_classifier(model, data.train, **short), tmp_path)
+    options = {"placement": "products", "head_parameters": 2000, "per_class": 8, "reuse": True}
+    net, _ = build(model, data.train, "relu2", progress=None, **options)
+    for tune in ("head", "all"):
+        refused(lambda tune=tune: fine_tune(net, data.train, tune=tune, **short), tmp_path)
+    refused(
+        lambda: compress(model, data, "drop=1", out=tmp_path, device="cpu", progress=None), tmp_path
+    )
+
+
+def test_two_that_save_one_folder_leave_one_network(tmp_path):
+    """Both files are of the same writer."""
+    torch.manual_seed(0)
+    options = {"placement": "products", "head_parameters": 2000, "per_class": 8, "reuse": True}
+    nets = [
+        build(digits_cnn(), digits().train, "relu2", progress=None, seed=seed, **options)[0]
+        for seed in range(2)
+    ]
+
+    def save(net):
+        for _ in range(10):
+            net.save_pretrained(tmp_path)
+
+    threads = [threading.Thread(target=save, args=(net,)) for net in nets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    CutNetwork.from_pretrained(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]

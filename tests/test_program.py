@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -17,7 +18,8 @@ from PIL import Image
 from vinets.models import digits_cnn, save_weights
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.trial import Trial
-from vinets.run import write_list
+from vinets.pipeline.trial_list import write_list
+from vinets.run import main
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
 STOPPED = "Stopped. Run the same command again to go on."
@@ -44,24 +46,47 @@ def test_ctrl_c_is_one_sentence_at_any_moment(after, tmp_path):
 @pytest.mark.parametrize("module", ["typer", "vinets.cli.build", "numpy", "torch", "torch._C"])
 def test_ctrl_c_in_an_import_is_one_sentence(module):
     """Whatever the time that imports take here: the signal comes from within one of them."""
+    words = ["cuts", "digits_cnn", "--shape", "1,8,8"]
+    assert stopped_in(module, "vinets", *words) == (130, f"{STOPPED}\n")
+
+
+@pytest.mark.parametrize("module", ["torch", "vinets.pipeline.trials"])
+def test_so_it_is_in_imports_of_the_program_for_trials(module):
+    done = stopped_in(module, "vinets.run", "trials.json", "--out", "out")
+    assert done == (130, f"{STOPPED}\n")
+
+
+def test_so_it_is_in_imports_of_the_package_of_commands():
+    assert stopped_in("typer", "vinets.cli", "--version") == (130, f"{STOPPED}\n")
+
+
+def stopped_in(module: str, program: str, *words: str) -> tuple[int, str]:
+    """How ``python -m program words`` ends when it is stopped where a module is imported."""
     script = (
-        "import os, signal, sys; from vinets.__main__ import main\n"
-        "wanted = sys.argv.pop()\n"
+        "import os, runpy, signal, sys\n"
+        "wanted, program = sys.argv.pop(), sys.argv.pop()\n"
         "class Finder:\n"
         "    def find_spec(self, name, *rest):\n"
         "        if name == wanted: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Finder())\n"
-        "main()"
+        "runpy.run_module(program, run_name='__main__', alter_sys=True)"
     )
-    command = [sys.executable, "-c", script, "cuts", "digits_cnn", "--shape", "1,8,8", module]
+    command = [sys.executable, "-c", script, *words, program, module]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (130, f"{STOPPED}\n")
+    return done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])
 def test_closed_streams_do_no_harm(closed, tmp_path):
-    words = f"train --model digits_cnn --data digits --epochs 1 --device cpu --out {tmp_path / 'o'}"
-    line = f"{sys.executable} -m vinets {words} {closed}"
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.normal(size=(60, 4)))
+    np.save(tmp_path / "y.npy", np.arange(60) % 2)
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\ndef net(num_classes=2): return nn.Linear(4, num_classes)\n"
+    )
+    words = f"train --model {tmp_path / 'net.py'}:net --data {tmp_path / 'x.npy'},{tmp_path}/y.npy"
+    options = f"--epochs 1 --device cpu --out {tmp_path / 'o'}"
+    line = f"{sys.executable} -m vinets {words} {options} {closed}"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Traceback" not in done.stderr
     assert "training" not in done.stdout  # progress does not change over to stdout
@@ -79,9 +104,16 @@ def test_a_terminal_of_ascii_does_no_harm(tmp_path):
     words = ("evaluate", "digits_cnn", "--weights", str(tmp_path / "w.safetensors"))
     words = (*words, "--data", str(tmp_path / "d"), "--device", "cpu")
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
-    plain, told = (program(*words, *more, env=ascii_only) for more in ((), ("--json",)))
-    assert "?pfel" in plain.communicate(timeout=60)[0] and plain.returncode == 0
-    assert json.loads(told.communicate(timeout=60)[0])["classes"] == names
+    twice = (
+        "import sys; from vinets.__main__ import main\n"
+        "try: main()\nexcept SystemExit as end: print(end.code)\n"
+        "sys.argv.append('--json'); main()"
+    )
+    command = [sys.executable, "-c", twice, *words]
+    done = subprocess.run(command, env=ascii_only, stdout=subprocess.PIPE, text=True, check=True)
+    plain, ended, told = done.stdout.partition("\n0\n")
+    assert "?pfel" in plain and ended
+    assert json.loads(told)["classes"] == names
 
 
 # --- processes beside others ------------------------------------------------------------------
@@ -104,20 +136,20 @@ def run(folder: Path) -> list[str]:
     return [sys.executable, "-m", "vinets.run", *words]
 
 
-def crew(tmp_path) -> subprocess.Popen:
-    """Two processes that would train for minutes."""
+def crew(tmp_path, count: int) -> subprocess.Popen:
+    """Processes that would train for minutes."""
     torch.manual_seed(0)
     save_weights(digits_cnn(), tmp_path / "w.safetensors")
     files = SetupFiles("digits_cnn", str(tmp_path / "w.safetensors"), "digits")
     trials = [
         Trial(network="net", cut="relu2", head="linear", seed=seed).change(epochs=5000)
-        for seed in range(2)
+        for seed in range(count)
     ]
     write_list(tmp_path / "trials.json", {"net": files}, trials)
     command = [*run(tmp_path), "--jobs", "2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     end = time.monotonic() + 60
-    while len(list((tmp_path / "out" / "checkpoints").glob("*/*.safetensors"))) < 2:
+    while len(list((tmp_path / "out" / "checkpoints").glob("*/*.safetensors"))) < count:
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.1)
     return process
@@ -130,21 +162,21 @@ def gone(workers: list[int]) -> bool:
     return not any(map(alive, workers))
 
 
-def test_a_second_writer_gets_a_sentence_and_no_worker_outlives_a_kill(tmp_path):
-    process = crew(tmp_path)
+def test_a_second_writer_gets_a_sentence_and_no_worker_outlives_a_kill(tmp_path, capsys):
+    process = crew(tmp_path, 1)
     workers = children(process.pid)
-    assert len(workers) >= 2
-    done = subprocess.run(run(tmp_path), capture_output=True, text=True, timeout=60, check=False)
+    assert workers
+    code = main(run(tmp_path)[3:])
     process.kill()
     process.communicate(timeout=30)
-    assert done.returncode == 2
-    assert "Error: Another process is writing into" in done.stderr
+    assert code == 2 and "Error: Another process is writing into" in capsys.readouterr().err
     assert gone(workers)
 
 
 def test_ctrl_c_ends_all_processes_with_one_sentence(tmp_path):
-    process = crew(tmp_path)
+    process = crew(tmp_path, 2)
     workers = children(process.pid)
+    assert len(workers) >= 2
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130

@@ -12,8 +12,9 @@ from vinets.models import digits_cnn, save_weights
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
+from vinets.pipeline.trial_list import read_list, write_list
 from vinets.pipeline.trials import run_trials
-from vinets.run import main, read_list, write_list
+from vinets.run import main
 
 VI = Trial(network="small", cut="relu3").change(
     components=8, keep=4, monomials=32, max_degree=2, per_class=20, epochs=1, train=40, test=10

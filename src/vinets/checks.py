@@ -13,6 +13,10 @@ from typing import Any
 LONGEST = 300  # letters of a value in a message
 
 
+class DoubtWarning(UserWarning):
+    """A network or data are hardly what they should be; the command line says it in a line."""
+
+
 def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str = "") -> ValueError:
     """Build the error for a parameter outside its domain.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -24,13 +25,13 @@ try:
 except ImportError:  # joblib before 1.6 brings its own
     from joblib.externals import cloudpickle
 
-from vinets.checks import optional_positive_int, parameter_error
+from vinets.checks import parameter_error
 
 T = TypeVar("T")
 
-__all__ = ["Cluster", "ClusterError", "cloudpickle", "open_cluster", "parse_cluster", "workers"]
+__all__ = ["Cluster", "ClusterError", "beside", "cloudpickle", "open_cluster", "workers"]
 
-WRITTEN = "dask://HOST:PORT, ray://HOST:PORT, dask://local or ray://local"
+WRITTEN = "dask://HOST:PORT, ray://HOST:PORT, dask://local:WORKERS or ray://local:WORKERS"
 PATIENCE = 15.0  # seconds for a cluster to answer
 RETRIES = 5  # workers that may be lost under one job before it is given up
 
@@ -46,8 +47,8 @@ class Cluster(ABC):
     package: ClassVar[str]
 
     @abstractmethod
-    def connect(self, address: str | None, jobs: int | None) -> None:
-        """Reach the cluster at ``HOST:PORT``, or start one of ``jobs`` workers here for None."""
+    def connect(self, place: str | int) -> None:
+        """Reach the cluster at ``HOST:PORT``, or start one of so many workers here."""
 
     @abstractmethod
     def close(self) -> None:
@@ -71,22 +72,22 @@ class DaskCluster(Cluster):
 
     scheme, package = "dask", "distributed"
 
-    def connect(self, address: str | None, jobs: int | None) -> None:
+    def connect(self, place: str | int) -> None:
         dask: Any = import_module("distributed")
         self._local: Any = None
-        if address is None:
+        if isinstance(place, int):
             # one thread a worker, for trainings draw from the generator of their process
             self._local = dask.LocalCluster(
-                n_workers=jobs or 2, threads_per_worker=1, dashboard_address=None
+                n_workers=place, threads_per_worker=1, dashboard_address=None
             )
         try:
-            place = self._local or f"tcp://{address}"
-            self._client: Any = _in_time(partial(dask.Client, place, timeout=PATIENCE))
+            there = self._local or f"tcp://{place}"
+            self._client: Any = _in_time(partial(dask.Client, there, timeout=PATIENCE))
             self._client.wait_for_workers(1, timeout=PATIENCE)
         except OSError as error:  # of which a time-out is one
             if self._local is not None:
                 self._local.close()
-            raise ClusterError(_unreachable("dask", address, error)) from None
+            raise _unreachable("dask", place, error) from None
 
     def close(self) -> None:
         self._client.close()
@@ -123,17 +124,17 @@ class RayCluster(Cluster):
 
     scheme, package = "ray", "ray"
 
-    def connect(self, address: str | None, jobs: int | None) -> None:
+    def connect(self, place: str | int) -> None:
         ray = self._ray = import_module("ray")
-        here: dict[str, Any] = {}
-        if address is not None:
-            _check_health(address)
+        where: dict[str, Any] = {"address": place}
+        if isinstance(place, int):
+            where = {"address": "local", "num_cpus": place, "include_dashboard": False}
         else:
-            here = {"num_cpus": jobs or 2, "include_dashboard": False}
+            _check_health(place)
         try:
-            ray.init(address=address or "local", log_to_driver=False, logging_level="error", **here)
+            ray.init(log_to_driver=False, logging_level="error", **where)
         except (OSError, ValueError, RuntimeError) as error:
-            raise ClusterError(_unreachable("ray", address, error)) from None
+            raise _unreachable("ray", place, error) from None
         self._run = ray.remote(num_cpus=1, max_retries=RETRIES)(_packed)
 
     def close(self) -> None:
@@ -174,27 +175,21 @@ GAVE_UP = (
 
 
 @contextmanager
-def open_cluster(address: str, jobs: int | None = None) -> Iterator[Cluster]:
+def open_cluster(address: str) -> Iterator[Cluster]:
     """The cluster at ``address``: ``dask://HOST:PORT``, ``ray://HOST:PORT``, or one made here.
 
-    Parameters
-    ----------
-    address : str
-        ``dask://local`` and ``ray://local`` start workers on this machine. That of a Ray cluster
-        is the one that ``ray start --head`` tells, and this machine has to be one of its nodes.
-    jobs : int or None, default=None
-        Workers of a local cluster; None is 2.
+    ``dask://local:2`` and ``ray://local:2`` start two workers on this machine. The address of a Ray
+    cluster is the one that ``ray start --head`` tells, and this machine has to be one of its nodes.
     """
     kind, place = parse_cluster(address)
-    optional_positive_int("open_cluster", "jobs", jobs)
     if find_spec(kind.package) is None:
         raise ImportError(
             f"{kind.scheme}:// needs {kind.package}. Install it: pip install 'vinets[cluster]'."
         )
-    if place is not None:
+    if isinstance(place, str):
         _knock(kind.scheme, place)
     cluster = kind()
-    cluster.connect(place, jobs)
+    cluster.connect(place)
     try:
         yield cluster
     finally:
@@ -202,37 +197,50 @@ def open_cluster(address: str, jobs: int | None = None) -> Iterator[Cluster]:
 
 
 @contextmanager
-def workers(address: str | None, jobs: int | None = None) -> Iterator[None]:
-    """Let joblib run what is independent on a cluster; None leaves everything as it is.
+def beside(jobs: int | str) -> Iterator[int | Cluster]:
+    """What carries out independent work: as many processes here, or the cluster at an address."""
+    if isinstance(jobs, str):
+        with open_cluster(jobs) as cluster:
+            yield cluster
+    elif jobs < 1:
+        raise parameter_error("vinets", "jobs", f"a positive integer, {WRITTEN}", jobs)
+    else:
+        yield jobs
+
+
+@contextmanager
+def workers(address: str) -> Iterator[None]:
+    """Let joblib run what is independent on the cluster at ``address``, see :func:`open_cluster`.
 
     Class ideals and their scores take ``n_jobs=None`` to mean all its workers.
 
     Examples
     --------
     >>> from joblib import Parallel, delayed
-    >>> with workers("dask://local", jobs=2):  # doctest: +SKIP
+    >>> with workers("dask://local:2"):  # doctest: +SKIP
     ...     Parallel()(delayed(abs)(x) for x in (-1, 2))
     [1, 2]
     """
-    if address is None:
-        yield
-        return
-    with open_cluster(address, jobs) as cluster, parallel_config(_Joblib(cluster), n_jobs=-1):
+    with open_cluster(address) as cluster, parallel_config(_Joblib(cluster), n_jobs=-1):
         yield
 
 
-def parse_cluster(address: str) -> tuple[type[Cluster], str | None]:
-    """The kind of a cluster, and its host and port; None for one that is to be made here.
+def parse_cluster(address: str) -> tuple[type[Cluster], str | int]:
+    """The kind of a cluster, and its host and port, or how many workers are to be started here.
 
     Examples
     --------
-    >>> parse_cluster("ray://10.0.0.1:6379")[1], parse_cluster("dask://local")[1]
-    ('10.0.0.1:6379', None)
+    >>> parse_cluster("ray://10.0.0.1:6379")[1], parse_cluster("dask://local:2")[1]
+    ('10.0.0.1:6379', 2)
     """
-    found = re.fullmatch(r"(\w+)://(local|[^/\s]+:\d{1,5})", address)
-    if found is None or found[1] not in KINDS:
-        raise parameter_error("vinets", "cluster", WRITTEN, address)
-    return KINDS[found[1]], None if found[2] == "local" else found[2]
+    found = re.fullmatch(r"(\w+)://([^/\s]+?)(?::(\d{1,5}))?", address)
+    if found is not None and found[1] in KINDS:
+        kind, host, number = KINDS[found[1]], found[2], found[3]
+        if host == "local" and number != "0":
+            return kind, int(number or os.cpu_count() or 1)
+        if host != "local" and number is not None:
+            return kind, f"{host}:{number}"
+    raise parameter_error("vinets", "cluster", WRITTEN, address)
 
 
 def _knock(scheme: str, place: str) -> None:
@@ -241,7 +249,7 @@ def _knock(scheme: str, place: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
     except (OSError, OverflowError) as error:
-        raise ClusterError(_unreachable(scheme, place, error)) from None
+        raise _unreachable(scheme, place, error) from None
 
 
 def _in_time(connect: Callable[[], T]) -> T:
@@ -269,13 +277,14 @@ def _check_health(place: str) -> None:
     except subprocess.TimeoutExpired:
         done = None
     if done is None or done.returncode:
-        raise ClusterError(_unreachable("ray", place, OSError("it does not answer")))
+        raise _unreachable("ray", place, OSError("it does not answer"))
 
 
-def _unreachable(scheme: str, place: str | None, error: BaseException) -> str:
+def _unreachable(scheme: str, place: str | int, error: BaseException) -> ClusterError:
     first = next(iter(str(error).splitlines()), "").rstrip(".") or type(error).__name__
-    return (
-        f"The cluster {scheme}://{place or 'local'} cannot be reached ({first}). Check its address "
+    where = place if isinstance(place, str) else f"local:{place}"
+    return ClusterError(
+        f"The cluster {scheme}://{where} cannot be reached ({first}). Check its address "
         "and that it has workers, or leave out the cluster to run here."
     )
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
+import secrets
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -25,6 +27,9 @@ from vinets.following import following
 MOST_JSON = 16 << 20  # bytes of a JSON file
 DEEPEST = 64  # lists and objects inside each other
 LARGEST = 2**63  # whole numbers stay below it, in both directions: what tensors can hold
+
+_HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # this machine, in names
+_asides: set[Path] = set()  # that this process is writing
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -46,7 +51,11 @@ def open_regular(path: str | Path, *, inside: str | Path | None = None) -> Binar
 
 def check_inside(path: str | Path, folder: str | Path | None) -> None:
     """Raise for a link that leads out of the folder that a file belongs to."""
-    if folder is not None and not Path(path).resolve().is_relative_to(Path(folder).resolve()):
+    if folder is None:
+        return
+    # Path.resolve() raises RuntimeError for links in a circle; here, opening the file names them
+    target, top = (Path(os.path.realpath(one)) for one in (path, folder))
+    if not target.is_relative_to(top):
         raise ValueError(
             f"{path} is a link out of {folder}, which is not followed. Put the file itself there."
         )
@@ -58,10 +67,22 @@ def read_bytes(path: str | Path, most: int, *, inside: str | Path | None = None)
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise ValueError(f"{path} must have at most {most:,} bytes. It has {size:,}.")
-        try:
+        with named(path):
             return file.read(most)  # it may have grown since
-        except OSError as error:  # of files of the system that look like others
-            raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+@contextmanager
+def named(path: str | Path) -> Iterator[None]:
+    """Around reading from an open file, whose errors do not say which one it is.
+
+    Files of the system that look like others can often not be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def read_json(path: str | Path, *, inside: str | Path | None = None) -> Any:
@@ -126,16 +147,20 @@ def written_aside(path: str | Path) -> Iterator[Path]:
     follows another one leaves writing to that.
     """
     target = Path(path)
+    check_name(target)
     if following():
         with TemporaryDirectory() as nowhere:
             yield Path(nowhere) / target.name
         return
-    aside = target.with_name(f".{target.name}")  # beside it: only there a rename is atomic
+    # beside it, for only there a rename is atomic; no other writer has the same
+    aside = target.with_name(f".{_HERE}-{os.getpid()}-{secrets.token_hex(4)}.{target.name}")
+    _asides.add(aside)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             raise OSError("a folder of that name is in the way")
-        aside.unlink(missing_ok=True)  # of a call that was killed; or a link to elsewhere
+        _clean(target)
+        aside.unlink(missing_ok=True)  # a link to elsewhere, of somebody who guessed it
         yield aside
         _to_disk(aside, os.O_RDWR)
         os.replace(aside, target)
@@ -150,8 +175,49 @@ def written_aside(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+        _asides.discard(aside)
     with suppress(OSError):  # not every system can do that; the file itself is there
         _to_disk(target.parent, os.O_RDONLY)
+
+
+def _clean(target: Path) -> None:
+    """Remove what writers of the same file left behind that were killed."""
+    left = re.compile(rf"\.{_HERE}-(\d+)-\w+\.{re.escape(target.name)}")
+    for name in os.listdir(target.parent):
+        found = left.fullmatch(name)
+        if found and target.with_name(name) not in _asides and not _at_work(int(found[1])):
+            with suppress(OSError):
+                target.with_name(name).unlink()
+
+
+def _at_work(process: int) -> bool:
+    """Whether another process of that number is there."""
+    if process == os.getpid():
+        return False  # the number was another's before
+    if os.name == "nt":
+        return True  # where the question would be a signal
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
+
+
+def check_name(path: str | Path) -> None:
+    """Raise for a name that not every library here would write in the same bytes."""
+    text = os.fspath(path)
+    try:
+        same = os.fsencode(text) == text.encode("utf-8")
+    except UnicodeError:
+        same = False
+    if not same:
+        shown = text.encode("ascii", "backslashreplace").decode()
+        raise ValueError(
+            f"The name {shown} cannot be written as UTF-8 here. Choose a name that can, such as "
+            "one of plain letters, or a locale of UTF-8."
+        )
 
 
 def _to_disk(path: Path, how: int) -> None:
@@ -172,6 +238,13 @@ def write_text(path: str | Path, text: str) -> Path:
 def write_json(path: str | Path, values: Any) -> Path:
     """Write plain values as JSON, whole or not at all."""
     return write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def append_line(path: str | Path, line: str) -> Path:
+    """Add a line to a small file, or leave it as it was."""
+    with suppress(FileNotFoundError):
+        line = read_bytes(path, MOST_JSON).decode("utf-8") + line
+    return write_text(path, f"{line}\n")
 
 
 # --- names ------------------------------------------------------------------------------------

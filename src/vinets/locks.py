@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vinets.files import check_name
 from vinets.following import following
 
 try:
@@ -29,6 +30,7 @@ def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
     the same thread may ask again.
     """
     path = Path(folder)
+    check_name(path)  # now, and not when the first file is written
     path.mkdir(parents=True, exist_ok=True)
     if following():  # the process that it follows holds the lock
         yield

@@ -13,47 +13,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from vinets.cluster import open_cluster
-from vinets.files import read_json, write_json
-from vinets.locks import locked
-from vinets.pipeline.setup import SetupFiles
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial
-from vinets.pipeline.trials import run_trials
-from vinets.plain import as_plain, changes, from_plain
-from vinets.progress import Lines
-from vinets.running import resolve_device
 from vinets.stopping import SENTENCE, STOPPED, guarded, stoppable
-
-
-@dataclass(frozen=True)
-class TrialList:
-    """Trials, and where the networks that they name lie."""
-
-    networks: dict[str, SetupFiles]
-    trials: tuple[Trial, ...]
-
-
-def write_list(
-    path: str | Path, networks: Mapping[str, SetupFiles], trials: Sequence[Trial]
-) -> Path:
-    """Write a file that ``python -m vinets.run`` takes."""
-    values: dict[str, Any] = {
-        "networks": as_plain(networks),
-        "trials": [changes(trial, everything=True) for trial in dict.fromkeys(trials)],
-    }
-    return write_json(path, values)
-
-
-def read_list(path: str | Path) -> TrialList:
-    """Read such a file; what is wrong in it is named with its place."""
-    return from_plain(TrialList, read_json(path), str(path))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -63,24 +25,30 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:0")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
-    parser.add_argument("--cluster", help="dask://HOST:PORT, ray://HOST:PORT, dask://local, ...")
+    parser.add_argument("--cluster", help="dask://HOST:PORT or ray://HOST:PORT, in place of jobs")
     parser.add_argument("--wait", action="store_true", help="wait while another one writes there")
     given = parser.parse_args(words)
+    # late, so that Ctrl-C is one sentence in imports, too
+    from vinets.cluster import beside
+    from vinets.locks import locked
+    from vinets.pipeline.store import Store
+    from vinets.pipeline.trial_list import read_list
+    from vinets.pipeline.trials import run_trials
+    from vinets.progress import Lines
+    from vinets.running import resolve_device
+
     try:
         wanted = read_list(given.file)
         device = resolve_device("vinets.run", given.device)
         store = Store(given.out)
-        with ExitStack() as stack:
-            stack.enter_context(stoppable())
-            stack.enter_context(locked(store.folder, wait=given.wait))
-            cluster = given.cluster and stack.enter_context(open_cluster(given.cluster, given.jobs))
+        where = beside(given.cluster or given.jobs)
+        with stoppable(), locked(store.folder, wait=given.wait), where as jobs:
             run_trials(
                 wanted.trials,
                 wanted.networks,
                 store,
                 device=device,
-                jobs=given.jobs,
-                cluster=cluster,
+                jobs=jobs,
                 progress=Lines(),
             )
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import format_bytes, parameter_error
+from vinets.checks import format_bytes, one_of, parameter_error
 from vinets.data.interface import DataSplit, Source
 from vinets.data.sources import as_source
 from vinets.measure import (
@@ -24,6 +24,7 @@ from vinets.measure import (
 from vinets.measure import compare as measure_speed
 from vinets.measure import evaluate as measure_accuracy
 from vinets.nn.export import ExportedNetwork
+from vinets.nn.seen import refuse_seen
 from vinets.options import flat
 from vinets.plain import as_plain
 from vinets.progress import Progress
@@ -53,6 +54,7 @@ def evaluate(
     network: nn.Module,
     data: Any,
     *,
+    part: str = "test",
     device: torch.device | str | None = None,
     batch_size: int = 512,
     classes: Sequence[str] = (),
@@ -66,7 +68,9 @@ def evaluate(
     network : Module
         Returns logits, or an object that has them.
     data : DataSplit, data source, Dataset, DataLoader or pair of tensors
-        Labelled examples; of a split the test part.
+        Labelled examples. A network that is known to have been trained on them is refused.
+    part : {"test", "train"}, default="test"
+        What these examples are to the network; of a split the part that is taken.
     device : str or None, default=None
         Where to compute; None is where the network lies.
     classes : sequence of str
@@ -78,7 +82,7 @@ def evaluate(
     >>> f"{found.accuracy:.2f}"
     '0.67'
     """
-    source = _tested(data)
+    source = _tested("evaluate", {"The network": network}, data, part)
     found = measure_accuracy(
         network, source, device=device, batch_size=batch_size, progress=progress
     )
@@ -230,6 +234,7 @@ def compare(
     networks: Mapping[str, nn.Module],
     data: Any,
     *,
+    part: str = "test",
     batch_size: int = 256,
     device: torch.device | str = "auto",
     **options: Any,
@@ -241,13 +246,16 @@ def compare(
     networks : dict of str to Module
         By name.
     data : DataSplit, data source, Dataset, DataLoader or pair of tensors
-        Labelled examples; of a split the test part.
+        Labelled examples. Networks that are known to have been trained on them are refused.
+    part : {"test", "train"}, default="test"
+        What these examples are to the networks; of a split the part that is taken.
     batch_size : int, default=256
         Examples at once when speed is measured.
     options
         Windows and formats, as for :func:`bench`.
     """
-    named, source = _named(networks), _tested(data)
+    named = _named(networks)
+    source = _tested("compare", named, data, part)
     on = resolve_device("compare", device)
     timed = bench(named, source, batch_sizes=(batch_size,), device=on, **options)
     right = {name: measure_accuracy(n, source, device=on).accuracy for name, n in named.items()}
@@ -283,12 +291,23 @@ def _named(networks: Mapping[str, nn.Module] | nn.Module) -> dict[str, nn.Module
     return dict(named)
 
 
-def _tested(data: Any) -> Source:
-    return data.test if isinstance(data, DataSplit) else as_source(data)
+def _tested(owner: str, networks: Mapping[str, nn.Module], data: Any, part: str) -> Source:
+    """The examples to measure accuracy on, which no network has seen unless that is asked for."""
+    one_of(owner, "part", part, ("test", "train"))
+    given: DataSplit | Source = data if isinstance(data, DataSplit) else as_source(data)
+    if part == "test":
+        for name, network in networks.items():
+            refuse_seen(name, network, given)
+    if isinstance(given, DataSplit):
+        return given.test if part == "test" else given.train
+    return given
 
 
 def _example(data: Any, count: int) -> Inputs:
     batch = isinstance(data, Tensor) or (
         isinstance(data, Mapping) and all(isinstance(t, Tensor) for t in data.values())
     )
-    return data if batch else _tested(data).example(count)
+    if batch:
+        return data
+    source = data.test if isinstance(data, DataSplit) else as_source(data)
+    return source.example(count)

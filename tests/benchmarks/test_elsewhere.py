@@ -15,7 +15,7 @@ from benchmarks.elsewhere import HEADS, NEWSGROUPS, PLACES, main, table, trials,
 from vinets.data import ImageSource, Preprocessing, load_data
 from vinets.pipeline.store import Store, TrialRecord
 from vinets.pipeline.trial import TrainingFacts, TrialResult
-from vinets.run import read_list
+from vinets.pipeline.trial_list import read_list
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -37,11 +37,10 @@ def test_a_plan_has_every_head_at_every_cut_with_one_budget(place, tmp_path):
 
 def test_held_out_images_are_cut_from_the_training_part(tmp_path):
     images = torch.arange(40, dtype=torch.uint8)[:, None, None, None].expand(40, 1, 8, 8)
-    source = ImageSource(
-        images.contiguous(), torch.arange(40) % 2, None, Preprocessing.from_images(images)
-    )
-    for part in ("train", "t10k"):
-        write_idx(tmp_path, part, source)
+    for part, values in (("train", images), ("t10k", images + 100)):
+        labels = torch.arange(40) % 2
+        told = Preprocessing.from_images(values)
+        write_idx(tmp_path, part, ImageSource(values.contiguous(), labels, None, told))
     out = tmp_path / "held"
     main(["hold-out", "fashion", "--data", f"idx:{tmp_path}", "--out", str(out)])
     held = load_data(f"idx:{out}")

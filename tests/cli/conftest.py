@@ -33,7 +33,7 @@ class Done(NamedTuple):
 def run(*arguments: object) -> Done:
     from typer.testing import CliRunner
 
-    from vinets.cli import app
+    from vinets.cli.app import app
 
     result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "160"})
     if result.exception is not None and not isinstance(result.exception, SystemExit):

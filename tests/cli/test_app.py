@@ -57,7 +57,7 @@ def test_what_is_registered_is_named_and_no_marker_is_left(call):
 
 def test_the_program_imports_neither_torch_nor_numpy_before_a_command_runs():
     script = (
-        "import sys; from typer.testing import CliRunner; from vinets.cli import app;"
+        "import sys; from typer.testing import CliRunner; from vinets.cli.app import app;"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
         "assert not {'torch', 'numpy'} & sys.modules.keys()"
     )

@@ -11,7 +11,7 @@ import pytest
 from vinets.files import read_json
 from vinets.models.libraries import file as files
 from vinets.plain import from_plain
-from vinets.search import SearchResult
+from vinets.search import SearchResult, costs
 
 pillow = pytest.importorskip("PIL.Image", reason="folders of images need the extra 'vision'")
 
@@ -62,6 +62,7 @@ def images(tmp_path_factory):
 
 @pytest.fixture(params=MODELS)
 def model(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(costs, "WINDOWS", {"repeats": 2, "seconds": 0.001})
     if request.param.startswith("timm:") and importlib.util.find_spec("timm") is None:
         pytest.skip("timm is not installed")
     monkeypatch.setattr(files, "_named", {})  # as in a process that named no file yet
@@ -78,7 +79,7 @@ def test_a_network_is_trained_compressed_and_used(call, model, images):
     own = "" if model.startswith("timm:") else f"@{model}"
     uncut = f"base{own}"
 
-    short = ["--epochs", 4, "--cuts", 1, "--out", "small", "--quiet"]
+    short = ["--epochs", 2, "--cuts", 1, "--no-int8", "--out", "small", "--quiet"]
     done = call("compress", uncut, *data, "--budget", "params=60%", *short)
     assert done.code == 0, done.err
     assert "Warning" not in done.err

@@ -32,7 +32,7 @@ def test_evaluate_shows_a_table_of_classes(call, base):
 def test_bad_input_to_evaluate_is_refused(refused, base, tmp_path):
     assert "random weights" in refused("evaluate", "digits_cnn", "--data", "digits")
     assert "'test', 'train'" in refused("evaluate", base, "--data", "digits", "--part", "all")
-    np.save(tmp_path / "X.npy", np.zeros((9, 8, 8), dtype=np.uint8))
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).integers(0, 255, (9, 8, 8), np.uint8))
     np.save(tmp_path / "y.npy", np.arange(9) % 3)
     data = f"{tmp_path / 'X.npy'},{tmp_path / 'y.npy'}"
     assert "knows 10 classes, and X has 3" in refused("evaluate", base, "--data", data)

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import resource
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 
 TRAIN = ["--model", "digits_cnn", "--data", "digits", "--epochs", 1, "--quiet"]
 
 
-@contextmanager
-def full_disk(room: int):
-    """No file may grow beyond ``room`` bytes, as if the disk were full there."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def names(folder) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-def test_training_leaves_nothing_half_written(refused, tmp_path):
+def test_training_leaves_nothing_half_written(refused, tmp_path, full_disk):
     with full_disk(5_000):
         said = refused("train", *TRAIN, "--out", tmp_path / "out")
     assert "could not be written" in said and "File too large" in said
@@ -35,7 +21,7 @@ def test_training_leaves_nothing_half_written(refused, tmp_path):
 
 
 def test_a_build_that_does_not_fit_leaves_the_network_it_is_made_from(
-    refused, base, build_options, tmp_path
+    refused, base, build_options, tmp_path, full_disk
 ):
     before = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
     with full_disk(2_000):
@@ -45,7 +31,9 @@ def test_a_build_that_does_not_fit_leaves_the_network_it_is_made_from(
 
 
 @pytest.mark.parametrize("way", ["full", "folder", "below a file"])
-def test_generators_are_written_whole_or_not_at_all(call, refused, tmp_path, random, way):
+def test_generators_are_written_whole_or_not_at_all(
+    call, refused, tmp_path, random, way, full_disk
+):
     np.save(tmp_path / "p.npy", random.uniform(-1, 1, (50, 4)))
     out = tmp_path / "g.safetensors"
     if way == "folder":

@@ -9,8 +9,17 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from vinets.data import ImageSource, LoaderSource, Preprocessing, TensorSource, digits
-from vinets.data.content import KEPT, content, share_seen, sketch
+from vinets.data import (
+    DataSplit,
+    ImageSource,
+    LoaderSource,
+    Preprocessing,
+    TensorSource,
+    digits,
+    load_data,
+)
+from vinets.data.content import KEPT, content, joined, share_repeated, share_seen, sketch
+from vinets.data.formats import RepeatedWarning
 
 TRAIN, TEST = digits().train, digits().test
 
@@ -86,3 +95,50 @@ def test_a_sketch_of_much_data_stays_small_and_estimates():
     assert abs(share_seen(TensorSource(other, [0] * 4 * KEPT), seen) - 0.5) < 0.1
     flipped = many.subset(torch.arange(8 * KEPT).flip(0))
     assert sketch(flipped) == seen
+
+
+def test_two_sketches_make_that_of_all_examples():
+    halves = (TRAIN.subset(torch.arange(i, i + 650)) for i in (0, 650))
+    assert joined(*map(sketch, halves)) == sketch(TRAIN.subset(torch.arange(1300)))
+    assert joined("", sketch(TEST)) == sketch(TEST)
+    for damaged in ("abc", "?" * 12, "AAAA"):
+        with pytest.raises(ValueError, match="damaged"):
+            share_seen(TEST, damaged)
+
+
+def test_a_test_part_that_repeats_the_training_part_is_noticed():
+    images = torch.cat([TEST.images[:90], TRAIN.images[:60]])
+    mixed = ImageSource(images, [0] * 150, TEST.classes, TEST.preprocessing)
+    assert share_repeated(DataSplit("", TRAIN, mixed)) == pytest.approx(0.4)
+    assert share_repeated(DataSplit("", TRAIN, TEST)) == 0
+    words = {"ids": torch.arange(40).view(10, 4), "mask": torch.ones(10, 4, dtype=torch.bool)}
+    texts = TensorSource(words, [0] * 10)
+    parts = (texts.subset(torch.arange(8)), texts.subset(torch.arange(6, 10)))
+    assert share_repeated(DataSplit("", *parts)) == 0.5
+
+
+def test_a_last_byte_tells_examples_apart():
+    """Whatever the few bytes are that are looked at first."""
+    images = torch.zeros(30, 1, 40, 40, dtype=torch.uint8)
+    images[:, 0, -1, -1] = torch.arange(30)
+    whole = ImageSource(images, [0] * 30, ("a",), Preprocessing(1, (40, 40), (0.5,), (0.5,)))
+    parts = whole.subset(torch.arange(20)), whole.subset(torch.arange(20, 30))
+    assert share_repeated(DataSplit("", *parts)) == 0
+
+
+@pytest.mark.parametrize(("repeated", "said"), [(5, "50%"), (8, "80%"), (0, "")])
+def test_files_whose_test_part_is_the_training_part_are_refused(tmp_path, repeated, said):
+    rng = np.random.default_rng(0)
+    train, test = (rng.integers(0, 255, (10, 8, 8), dtype=np.uint8) for _ in range(2))
+    test[:repeated] = train[:repeated]
+    for name, array in (("x", train), ("t", test), ("y", np.arange(10) % 2)):
+        np.save(tmp_path / f"{name}.npy", array)
+    spec = ",".join(str(tmp_path / f"{name}.npy") for name in "xyty")
+    if repeated > 5:
+        with pytest.raises(ValueError, match=f"{said} of the test examples of x are among"):
+            load_data(spec)
+    elif repeated:
+        with pytest.warns(RepeatedWarning, match=f"{said} of the test examples"):
+            load_data(spec)
+    else:
+        assert len(load_data(spec).test) == 10

@@ -79,7 +79,9 @@ def circles(monkeypatch):
             angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, count)
             values = np.c_[np.cos(angle), np.sin(angle)]
             source = TensorSource(torch.from_numpy(values), np.arange(count) % 2)
-            return DataSplit("circles", source, source)
+            return DataSplit(
+                "circles", source, TensorSource(torch.from_numpy(2 * values), [0] * count)
+            )
 
 
 def test_a_format_from_outside_is_loaded_and_named(circles, tmp_path, monkeypatch):

@@ -30,8 +30,8 @@ def write_arrays(folder, **arrays):
     ],
 )
 def test_arrays_of_images_in_any_order_of_axes(tmp_path, stored, channels_first):
-    x, y = write_arrays(tmp_path, x=stored, y=LABELS)
-    data = load_data(f"{x},{y},{x},{y}")
+    x, y, other = write_arrays(tmp_path, x=stored, y=LABELS, other=255 - stored)
+    data = load_data(f"{x},{y},{other},{y}")
     assert isinstance(data.train, ImageSource) and data.name == "x"
     np.testing.assert_array_equal(data.train.images.numpy(), channels_first)
     np.testing.assert_array_equal(data.test.labels.numpy(), LABELS)

@@ -15,8 +15,9 @@ from vinets.models import create_model, load_weights, save_weights
 from vinets.pipeline import trials as running
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import TrialResult
+from vinets.pipeline.trial_list import read_list
 from vinets.report import read_results
-from vinets.run import main, read_list
+from vinets.run import main
 
 PLAN = Plan(seeds=2, quick=True, backbones=("resnet18",))
 SETTINGS = {"plan": PLAN, "device": "cpu", "progress": None}

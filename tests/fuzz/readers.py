@@ -36,9 +36,9 @@ from vinets.pipeline import baselines, build, collect
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
+from vinets.pipeline.trial_list import read_list, write_list
 from vinets.report.html import html
 from vinets.report.results_page import read_results, results_page
-from vinets.run import read_list, write_list
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from vinets.training.history import Epoch
 

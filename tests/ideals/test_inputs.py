@@ -6,6 +6,7 @@ import pytest
 
 from vinets import ABM, OAVI, VCA
 from vinets.data.synthetic import circle
+from vinets.ideals import monomial
 from vinets.ideals.base import ScaleWarning
 
 
@@ -41,6 +42,21 @@ def test_huge_scales_are_decided_like_their_rescaled_twin(scale):
         large = ABM(0.0, normalization="leading", max_degree=None).fit(scale * points)
     assert large.order_ideal_.tolist() == small.order_ideal_.tolist()
     assert large.report_.path == "orthogonal"
+
+
+def test_a_fit_that_may_not_end_soon_says_so_before_it_begins(monkeypatch):
+    def construct(*given, **more):
+        raise KeyboardInterrupt  # the patience of whoever waits
+
+    monkeypatch.setattr(monomial, "construct", construct)
+    with (
+        pytest.warns(ScaleWarning, match="Without max_degree, .* may take very long"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        OAVI(0.0, max_degree=None).fit(255 * circle(20))
+    with pytest.warns(ScaleWarning) as told, pytest.raises(KeyboardInterrupt):
+        OAVI(0.0).fit(255 * circle(20))
+    assert "max_degree" not in str(told[0].message)
 
 
 def test_values_that_overflow_are_refused():

@@ -42,8 +42,17 @@ def test_degrees_beyond_eight_and_huge_points_are_capped():
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-def test_half_precision_is_coarser_than_either_path(precision):
-    assert not needs_orthogonal(UNIT, 0.0, Settings(3, precision=precision))
+def test_half_precision_is_added_up_in_float32(precision):
+    edge, how = 64 * 2.0**-23, Settings(3, precision=precision)
+    assert not needs_orthogonal(UNIT, edge, how) and needs_orthogonal(UNIT, 0.999 * edge, how)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+@pytest.mark.parametrize("kind", [ABM, OAVI])
+def test_half_precision_finds_no_more_terms_than_points(kind, precision):
+    grid = np.array([[-1.0], [0.0], [1.0]] * 5)  # values that every precision holds exactly
+    model = kind(psi=0.0, precision=precision).fit(grid)
+    assert model.order_ideal_.tolist() == [[0], [1], [2]]
 
 
 def test_memory_for_a_block():

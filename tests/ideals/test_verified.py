@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vinets import ABM, OAVI, VCA, fit_class_ideals
-from vinets.ideals.base import RoundingWarning
+from vinets.ideals.base import RoundingWarning, ScaleWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 DRAW = np.random.default_rng(0)
@@ -99,3 +99,12 @@ def test_rows_in_reverse_are_the_same_points():
     np.testing.assert_allclose(other.transform(X[::-1]), one.transform(X)[::-1], atol=1e-9)
     np.testing.assert_allclose(one.generators_.evaluate(X[::-1]).shape, (60, len(one.generators_)))
     assert len(fit_class_ideals(X[::-1], y[::-1], ABM(0.05)).classes) == 2
+
+
+def test_vca_loses_no_component_of_points_far_from_zero():
+    """Near 0, a variable less its mean would look like a constant."""
+    X = DRAW.integers(10**17, 10**18, (12, 4)).astype(float)
+    with pytest.warns(ScaleWarning):
+        model = VCA(psi=1e-12, max_degree=1).fit(X)
+    (level,) = model.generators_.levels
+    assert level.keep.shape[1] + level.vanish.shape[1] == 4

@@ -35,9 +35,9 @@ HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
-    lines = "".join(f"pets\tthe cat {k}\nfood\tsome bread {k}\n" for k in range(12))
-    for part in ("train", "test"):
-        (folder / f"{part}.tsv").write_text(lines)
+    for part, word in (("train", "the"), ("test", "a")):
+        lines = (f"pets\t{word} cat {k}\nfood\t{word} bread {k}\n" for k in range(12))
+        (folder / f"{part}.tsv").write_text("".join(lines))
     torch.manual_seed(0)
     save_weights(create_model("text_transformer", 2), folder / "w.safetensors")
     return SetupFiles("text_transformer", str(folder / "w.safetensors"), f"text:{folder}")
@@ -63,7 +63,7 @@ def test_a_projector_behind_a_layer_norm_may_be_negative(text):
 def test_a_network_takes_as_many_channels_as_the_images_have(tmp_path):
     for part in ("train", "t10k"):
         for what, shape in (("images-idx3", (4, 8, 8)), ("labels-idx1", (4,))):
-            values = torch.arange(4, dtype=torch.uint8)
+            values = torch.arange(4, dtype=torch.uint8) + 4 * (part == "t10k")
             values = values[:, None, None].expand(4, 8, 8) if len(shape) == 3 else values % 2
             head = struct.pack(f">4B{len(shape)}I", 0, 0, 8, len(shape), *shape)
             path = tmp_path / f"{part}-{what}-ubyte"

@@ -122,6 +122,8 @@ def test_images_of_the_training_are_no_test_whatever_the_folder_is_called(noise,
         open_with_data(folder, there)
         with pytest.raises(ValueError, match=r"has seen about \d+% of the test part"):
             open_with_data(folder, there, split_seed=1)
+        with pytest.raises(ValueError, match=r"has seen about \d+% of the test part"):
+            open_with_data(folder, there, split_seed=1, size=9)  # other pixels, the same images
 
 
 def test_what_an_earlier_release_knew_still_counts(base, tmp_path):

@@ -5,7 +5,16 @@ import torch
 
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
+from vinets.search import costs
 from vinets.training import train_classifier
+
+
+@pytest.fixture(autouse=True, scope="package")
+def short_windows():
+    """What a pass takes is of no matter here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(costs, "WINDOWS", {"repeats": 2, "seconds": 0.001})
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -148,6 +148,16 @@ def test_a_checkpoint_knows_the_frozen_networks(make, model, train, tmp_path, vi
         fine_tune(make(), train, teacher=teacher, **options)
 
 
+def test_a_checkpoint_knows_the_backbone_that_is_tuned_with_the_head(make, train, tmp_path):
+    options = OPTIONS | {"epochs": 1, "tune": "all", "directory": tmp_path, "progress": None}
+    fine_tune(make(), train, **options)
+    fine_tune(make(), train, **options)
+    other = make()
+    next(other.backbone.parameters()).data.view(-1)[-1] += 1e-3
+    with pytest.raises(ValueError, match="another training: backbone differ"):
+        fine_tune(other, train, **options)
+
+
 @pytest.mark.parametrize("damage", ["best", "momentum", "run", "epoch"])
 def test_a_checkpoint_that_lacks_a_part_is_refused_and_changes_nothing(
     make, train, tmp_path, damage

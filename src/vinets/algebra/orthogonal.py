@@ -166,13 +166,17 @@ class OrthogonalFactor(GrowingFactor):
             return c, torch.zeros_like(c)
         return c, solve(self.shifted[:, :o, :o].mT, c, upper=True, left=False)
 
+    def noise(self, square: Tensor, c: Tensor, norms: Tensor) -> Tensor:
+        """Squares of what rounding may leave of combinations ``c`` (..., o) that are zero."""
+        scale = square.sqrt() + (c.abs() @ norms).squeeze(-1)
+        return (ROUNDING * torch.finfo(self.work_dtype).eps * scale).square()
+
     def _refresh(self, block: Candidates) -> None:
         """Recompute gaps and thresholds from the residual vectors."""
         c, d = self._coefficients(block)
         assert block.residual is not None
         residual = block.residual.square().sum(-1)
-        scale = block.square.sqrt() + (c.abs() @ self.norms[:, : c.shape[-1]]).squeeze(-1)
-        noise = (ROUNDING * torch.finfo(self.work_dtype).eps * scale).square()
+        noise = self.noise(block.square, c, self.norms[:, : c.shape[-1]])
         if self.unit:
             needed = self.psi * (1 + c.square().sum(-1) + self.psi * d.square().sum(-1))
             block.gap = residual - needed

@@ -1,5 +1,1 @@
 """The command line: how to do it from a shell."""
-
-from vinets.cli.app import app
-
-__all__ = ["app"]

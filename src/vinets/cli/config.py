@@ -13,7 +13,8 @@ from vinets.files import read_bytes, write_text
 
 FILE = "run.toml"
 MOST = 1 << 20  # bytes of such a file
-ELSEWHERE = ("config", "help", "dry-run", "wait", "quiet")  # of a call, and not of a run
+GIVEN = ("COMMANDLINE", "DEFAULT_MAP")
+ELSEWHERE = ("config", "help", "wait", "quiet")  # of a call, and not of a run
 
 
 def names_of(parameters: list[Any]) -> dict[str, str]:
@@ -23,6 +24,16 @@ def names_of(parameters: list[Any]) -> dict[str, str]:
         flags = [flag for flag in one.opts if flag.startswith("--")]
         found[one.name] = flags[0].removeprefix("--") if flags else one.name
     return found
+
+
+def given_options(ctx: Any) -> dict[str, Any]:
+    """What was given to a command, on its line or by a file, without what is of one call."""
+    flags = names_of(ctx.command.params)
+    return {
+        flags[name]: value
+        for name, value in ctx.params.items()
+        if ctx.get_parameter_source(name).name in GIVEN and flags[name] not in ELSEWHERE
+    }
 
 
 def read_config(path: str, command: str, parameters: list[Any]) -> dict[str, Any]:

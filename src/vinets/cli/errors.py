@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from vinets.checks import DoubtWarning
 from vinets.stopping import SENTENCE, STOPPED, stoppable
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
@@ -22,7 +24,7 @@ class OneSentenceGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with stoppable(), _together():
+            with stoppable(), _warnings_as_sentences(), _together():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo(SENTENCE, err=True)
@@ -61,6 +63,23 @@ def _together() -> Iterator[None]:
         if ranks.rank() > 0:
             stack.enter_context(redirect_stdout(nowhere))
             stack.enter_context(redirect_stderr(nowhere))
+        yield
+
+
+@contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """Say on stderr, in one sentence, what this package warns of: of a network, or of data."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+        warnings.filterwarnings("always", category=DoubtWarning)
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, DoubtWarning):
+                typer.echo(f"Warning: {message}", err=True)
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
         yield
 
 

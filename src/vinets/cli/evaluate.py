@@ -55,7 +55,8 @@ def evaluate(
         classes = list(opened.classes or source.classes)
         tables = evaluated(
             opened.network,
-            source,
+            split,
+            part=part,
             device=there,
             batch_size=batch_size,
             classes=classes,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -87,15 +87,20 @@ def ideal(
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    """Every warning once, on stderr; that nothing was found is told on stdout."""
+    """Every warning once and at once, on stderr; that nothing was found is told on stdout."""
     from vinets.ideals.base import NoGeneratorsWarning
 
-    with warnings.catch_warnings(record=True) as caught:
+    told: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if str(message) not in told and not issubclass(category, NoGeneratorsWarning):
+            told.add(str(message))
+            note(f"Note: {message}")
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
+        warnings.showwarning = show
         yield
-    told = (str(w.message) for w in caught if not issubclass(w.category, NoGeneratorsWarning))
-    for text in dict.fromkeys(told):
-        note(f"Note: {text}")
 
 
 def _lines(found: IdealSummary) -> list[str]:

@@ -25,6 +25,10 @@ LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
+# Options with which a command prepares a run, and fills no folder.
+PLANS = ("dry_run", "plan", "to_time")
+
+
 class LateHelp(TyperCommand):
     """A command that fills in its help when it is shown, and imports torch for it only then.
 
@@ -44,18 +48,12 @@ class LateHelp(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         result = super().invoke(ctx)
         folder = ctx.params.get("out")
-        if isinstance(folder, Path) and folder.is_dir() and not ctx.params.get("dry_run"):
+        planned = any(map(ctx.params.get, PLANS))
+        if isinstance(folder, Path) and folder.is_dir() and not planned:
             from vinets import __version__
-            from vinets.cli.config import ELSEWHERE, names_of, write_config
+            from vinets.cli.config import given_options, write_config
 
-            given = ("COMMANDLINE", "DEFAULT_MAP")
-            flags = names_of(list(self.params))
-            values = {
-                flags[name]: value
-                for name, value in ctx.params.items()
-                if ctx.get_parameter_source(name).name in given and flags[name] not in ELSEWHERE
-            }
-            write_config(folder, str(ctx.info_name), values, __version__)
+            write_config(folder, str(ctx.info_name), given_options(ctx), __version__)
         return result
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import click
 import typer
 
+from vinets.cli.config import given_options
+from vinets.cli.options import Filling
+from vinets.following import following
+from vinets.logs import Log, Logged, open_log
 from vinets.plain import as_plain
 from vinets.progress import Bars, Lines, Progress, Silent
 
@@ -22,33 +26,30 @@ if TYPE_CHECKING:
 @contextmanager
 def watching(quiet: bool) -> Iterator[Progress]:
     """Progress on stderr: bars for a person, lines for a log, nothing if quiet."""
-    with _accuracy_warnings():
-        if quiet:
-            yield Silent()
-        elif sys.stderr is not None and sys.stderr.isatty():
-            with Bars() as bars:
-                yield bars
-        else:
-            yield Lines()
+    if quiet:
+        yield Silent()
+    elif sys.stderr is not None and sys.stderr.isatty():
+        with Bars() as bars:
+            yield bars
+    else:
+        yield Lines()
 
 
 @contextmanager
-def _accuracy_warnings() -> Iterator[None]:
-    """Say on stderr, in one sentence, that a network is not as good as it should be."""
-    from vinets.pipeline.doubt import AccuracyWarning
+def recording(common: Filling) -> Iterator[Progress]:
+    """Progress on stderr, and what is measured in the log that is wanted."""
+    with watching(common.quiet) as progress, logging(common) as log:
+        yield progress if log is None else Logged(progress, log)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", AccuracyWarning)
-        usual = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-            if issubclass(category, AccuracyWarning):
-                typer.echo(f"Warning: {message}", err=True)
-            else:
-                usual(message, category, *place, **more)
-
-        warnings.showwarning = show
-        yield
+@contextmanager
+def logging(common: Filling) -> Iterator[Log | None]:
+    """The log that is wanted, which keeps the options of this command, too."""
+    if common.log is None or following():
+        yield None
+        return
+    with open_log(common.log, given_options(click.get_current_context())) as log:
+        yield log
 
 
 def seeded(seed: int) -> None:

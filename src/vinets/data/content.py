@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from vinets.data.images import ImageSource
-from vinets.data.interface import CheckedSource, Source
+from vinets.data.interface import CheckedSource, DataSplit, Source
 from vinets.data.sources import LoaderSource, TensorSource
-from vinets.fingerprint import digest
-from vinets.running import Inputs
+from vinets.fingerprint import digest, fingerprint
+from vinets.running import Inputs, tensors_of
 
 CHUNK = 2_000  # examples at once
 KEPT, WIDTH = 1024, 8  # marks in a sketch, and bytes of each
+LOOKED_AT = 64  # bytes of an example, to tell quickly that it is not another one
 
 _read: WeakKeyDictionary[LoaderSource, str] = WeakKeyDictionary()
 _sketched: WeakKeyDictionary[CheckedSource, str] = WeakKeyDictionary()
@@ -65,6 +66,17 @@ def content(source: Source) -> str:
     return found
 
 
+def identify(data: DataSplit) -> str:
+    """A digest of every example and label, of both parts and in their order."""
+    return fingerprint(chain(_contents(data.train), _contents(data.test)))
+
+
+def _contents(source: Source) -> Iterator[Tensor]:
+    for inputs in parts_of(source):
+        yield from tensors_of(inputs)
+    yield source.labels
+
+
 def sketch(source: Source) -> str:
     """Marks of some examples, by which :func:`share_seen` knows them again in other data.
 
@@ -73,8 +85,7 @@ def sketch(source: Source) -> str:
     """
     if isinstance(source, CheckedSource) and source in _sketched:
         return _sketched[source]  # every cut of a network asks again
-    marks = sorted(set(_marks(source)))[:KEPT]
-    found = base64.b64encode(b"".join(marks)).decode()
+    found = _written(set(_marks(source)))
     if isinstance(source, CheckedSource):
         _sketched[source] = found
     return found
@@ -89,19 +100,76 @@ def share_seen(source: Source, seen: str) -> float:
     >>> share_seen(source, sketch(source.subset(torch.arange(2))))
     0.5
     """
-    raw = base64.b64decode(seen)
-    known = {raw[i : i + WIDTH] for i in range(0, len(raw), WIDTH)}
+    known = _read_marks(seen)
     # of hashes above the largest one that was kept nothing is known
     most = max(known) if len(known) >= KEPT else b"\xff" * WIDTH
     comparable = [mark for mark in _marks(source) if mark <= most] if known else []
     return sum(mark in known for mark in comparable) / max(1, len(comparable))
 
 
+def joined(*sketches: str) -> str:
+    """The sketch of all examples that one of these is a sketch of.
+
+    Examples
+    --------
+    >>> source = TensorSource(torch.eye(4), [0, 1, 0, 1])
+    >>> halves = (source.subset(torch.arange(i, i + 2)) for i in (0, 2))
+    >>> joined(*map(sketch, halves)) == sketch(source)
+    True
+    """
+    marks: set[bytes] = set().union(*map(_read_marks, sketches))
+    return _written(marks)
+
+
+def _written(marks: set[bytes]) -> str:
+    return base64.b64encode(b"".join(sorted(marks)[:KEPT])).decode()
+
+
+def _read_marks(written: str) -> set[bytes]:
+    try:
+        raw = base64.b64decode(written, validate=True)
+    except ValueError:
+        raw = b"?"
+    if len(raw) % WIDTH:
+        raise ValueError("The marks of the examples that a network was trained on are damaged.")
+    return {raw[i : i + WIDTH] for i in range(0, len(raw), WIDTH)}
+
+
+def share_repeated(data: DataSplit) -> float:
+    """The share of the test part that is in the training part as well; 0 if that costs much.
+
+    Examples
+    --------
+    >>> source = TensorSource(torch.eye(4), [0, 1, 0, 1])
+    >>> share_repeated(DataSplit("", source, source.subset(torch.arange(2))))
+    1.0
+    """
+    parts = data.train, data.test
+    if not all(in_memory(part) and len(part) for part in parts):
+        return 0.0
+    train, test = (np.concatenate([_glance(inputs) for inputs in parts_of(p)]) for p in parts)
+    if not np.isin(test, train).any():
+        return 0.0
+    known = set(_marks(data.train))
+    return sum(mark in known for mark in _marks(data.test)) / len(data.test)
+
+
+def _glance(inputs: Inputs) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    """A few bytes of every example, as one value each; equal for equal examples."""
+    rows = np.concatenate([r[:, :: -(-r.shape[1] // LOOKED_AT)] for r in _rows(inputs)], axis=1)
+    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))[:, 0]
+
+
+def _rows(inputs: Inputs) -> list[np.ndarray[tuple[int, int], np.dtype[np.uint8]]]:
+    """The bytes of every example, tensor by tensor."""
+    given = [tensor.cpu().contiguous() for _, tensor in _named(inputs)]
+    flat = [t[:, None] if t.ndim == 1 else t.flatten(1) for t in given]
+    return [t.view(torch.uint8).numpy() for t in flat]
+
+
 def _marks(source: Source) -> Iterator[bytes]:
     for inputs in parts_of(source):
-        given = [tensor.cpu().contiguous() for _, tensor in _named(inputs)]
-        flat = [t[:, None] if t.ndim == 1 else t.flatten(1) for t in given]
-        rows = [t.view(torch.uint8).numpy() for t in flat]
+        rows = _rows(inputs)
         for index in range(len(rows[0])):
             mark = hashlib.blake2b(digest_size=WIDTH)
             for row in rows:

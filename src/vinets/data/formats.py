@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
-from vinets.checks import parameter_error
+from vinets.checks import DoubtWarning, parameter_error
+from vinets.data.content import share_repeated
+from vinets.data.images import ImageSource
 from vinets.data.interface import DataSplit
 from vinets.registry import Registry
 
 Size: TypeAlias = tuple[int, int] | int | None
 """Height and width of images, one number for both, or None to leave them as they are."""
+
+SOME_REPEATED, MOST_REPEATED = 0.05, 0.5  # shares of a test part
 
 DATA_FORMATS: Registry[type[DataFormat]] = Registry("data format", "vinets.data")
 
@@ -63,8 +68,27 @@ def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSpli
             resized = ", ".join(kind.written for kind in _by_rank() if kind.resizes)
             remedy = f"Only this is resized: {resized}."
             raise parameter_error("load_data", "size", f"None for {text}", size, remedy)
-        return format.load(text, seed=seed, size=size)
+        split = format.load(text, seed=seed, size=size)
+        _tell_of_repeats(split)
+        return split
     raise parameter_error("load_data", "spec", written_formats(), text)
+
+
+class RepeatedWarning(DoubtWarning):
+    """Some examples of a test part are in the training part, too."""
+
+
+def _tell_of_repeats(data: DataSplit) -> None:
+    """Warn of test examples that are in the training part; images that mostly are, are refused.
+
+    Few numbers or words may well be the same in other examples.
+    """
+    share = share_repeated(data)
+    said = f"{share:.0%} of the test examples of {data.name} are among its training examples"
+    if share > MOST_REPEATED and isinstance(data.test, ImageSource):
+        raise ValueError(f"{said}. Pass data whose test part is its own.")
+    if share > SOME_REPEATED:
+        warnings.warn(f"{said}: accuracy on them says little.", RepeatedWarning, stacklevel=3)
 
 
 def takes_size(spec: str | Path) -> bool:

@@ -6,6 +6,7 @@ import re
 import reprlib
 from collections import Counter
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from vinets.data.formats import DataFormat, Size
 from vinets.data.interface import DataSplit
 from vinets.data.sources import TensorSource
+from vinets.files import named, open_regular
 
 VOCABULARY = 8_192  # numbers that words may have; 0 stands for every word that has none
 LENGTH = 48  # words that are read of a text
@@ -92,7 +94,11 @@ class _Lines:
         self.path = path
 
     def __iter__(self) -> Iterator[tuple[str, list[str]]]:
-        with self.path.open(encoding="utf-8", errors="replace") as file:
+        with (
+            open_regular(self.path) as opened,
+            named(self.path),
+            TextIOWrapper(opened, encoding="utf-8", errors="replace") as file,
+        ):
             number = 0
             while line := file.readline(LONGEST):
                 number += 1

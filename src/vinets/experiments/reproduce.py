@@ -5,27 +5,26 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from vinets.checks import one_of
-from vinets.cluster import open_cluster
+from vinets.cluster import beside
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Plan
-from vinets.files import write_json
+from vinets.files import append_line, write_json
 from vinets.measure import machine
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import GROUPS, Trial
+from vinets.pipeline.trial_list import write_list
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
-from vinets.run import write_list
 from vinets.running import resolve_device
 
 QUICK_RUN = (
@@ -55,8 +54,7 @@ def reproduce(
     out: str | Path,
     *,
     plan: Plan = Plan(),  # noqa: B008 - frozen
-    jobs: int = 1,
-    cluster: str | None = None,
+    jobs: int | str = 1,
     device: torch.device | str = "auto",
     command: Sequence[str] = (),
     progress: Progress | str | None = "auto",
@@ -72,11 +70,9 @@ def reproduce(
     ----------
     names : sequence of str
         Of :data:`EXPERIMENTS`, or ``("all",)``.
-    jobs : int, default=1
-        Processes side by side on the device.
-    cluster : str or None, default=None
-        Address of a cluster to use in their place, see :func:`vinets.cluster.open_cluster`; its
-        workers have to see the folders.
+    jobs : int or str, default=1
+        Processes side by side on the device, or the address of a cluster, see
+        :func:`vinets.cluster.open_cluster`, whose workers have to see the folders.
     command : sequence of str
         Kept in the results, for the record.
     """
@@ -85,10 +81,8 @@ def reproduce(
     on, store = resolve_device("reproduce", device), Store(out)
     missing, begin = len(store.missing(trials)), time.perf_counter()
     try:
-        with open_cluster(cluster, jobs) if cluster else nullcontext() as there:
-            run_trials(
-                trials, setups, store, device=on, jobs=jobs, cluster=there, progress=progress
-            )
+        with beside(jobs) as there:
+            run_trials(trials, setups, store, device=on, jobs=there, progress=progress)
     except torch.OutOfMemoryError:
         raise MemoryError(
             f"{on} ran out of memory with {jobs} processes side by side. Pass fewer "
@@ -105,8 +99,7 @@ def reproduce(
             "seconds": time.perf_counter() - begin,
         }
         if missing > left:
-            with (store.folder / "calls.jsonl").open("a", encoding="utf-8") as log:
-                log.write(json.dumps(call, ensure_ascii=False) + "\n")
+            append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
     return [_write(experiment, plan, store, command) for experiment in chosen]
 
 

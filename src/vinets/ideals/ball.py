@@ -4,6 +4,9 @@ Least squares decides all but a few candidates: a residual above :math:`\psi` do
 certain, a residual of at most :math:`\psi` with coefficients inside the ball vanishes for certain.
 For the rest the constrained problem is solved until its value, or its value minus the dual gap,
 settles the question.
+
+Those problems are solved through Gram matrices. On the orthogonal path, where these are too coarse
+for the tolerance, what comes of them is evaluated on the points before it counts as vanishing.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ from torch import Tensor
 
 from vinets.algebra.gram import inner
 from vinets.algebra.growing import Candidates, GrowingFactor
+from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.rule import Rule
 from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, solve, solve_exact
 
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
+FINEST = 1e-15  # gap of a problem in Gram form, for terms in [-1, 1]
 
 
 @dataclass
@@ -74,6 +79,28 @@ class Decided:
             linear[here] = inner(self.block.values[k, positions[here]], rows[k]).to(linear)
         return LeastSquaresBatch(gram, linear, self.block.square[at], self.prefix[at], sets, radius)
 
+    def vanishing(
+        self, at: tuple[Tensor, ...], solution: Solution, psi: float
+    ) -> tuple[Tensor, Tensor]:
+        """Mean squares of solutions for the candidates ``at``, and which of them are small enough.
+
+        NaN does not vanish.
+        """
+        if not isinstance(self.factor, OrthogonalFactor):
+            return solution.value.clamp(min=0), solution.value <= psi
+        sets, positions = at
+        value, limit = torch.empty_like(solution.value), torch.empty_like(solution.value)
+        for k in torch.unique(sets).tolist():
+            here = sets == k
+            c = solution.coefficients[here]
+            rows = self.factor.rows[k, : c.shape[1]].to(c)
+            values = self.block.values[k, positions[here]].to(c)
+            value[here] = (values + c @ rows).square().sum(-1)
+            limit[here] = self.factor.noise(
+                self.block.square[k, positions[here]], c, self.factor.norms[k, : c.shape[1]]
+            )
+        return value, value <= limit.clamp(min=psi)
+
 
 def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, int] | None:
     """Settle the candidates whose least-squares coefficients leave the ball.
@@ -83,10 +110,12 @@ def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, i
     """
     sets, positions = at = doubtful.nonzero(as_tuple=True)
     problem = decided.problem(at, rule.radius)
-    solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True)
+    # a gap that is no longer small against the tolerance would decide nothing
+    finest = min(1e-7, max(0.01 * rule.psi, FINEST))
+    solution = solve_exact(problem, target=rule.psi, stop_when_hopeless=True, tolerance=finest)
     decided.tail[at] = solution.coefficients
-    decided.value[at] = solution.value.clamp(min=0)  # rounding may leave an exact zero below 0
-    refused = (~(solution.value <= rule.psi)).nonzero()[:, 0]  # NaN does not vanish
+    decided.value[at], vanishes = decided.vanishing(at, solution, rule.psi)
+    refused = (~vanishes).nonzero()[:, 0]
     if len(refused) == 0:
         return None
     first = refused[positions[refused].argmin()]
@@ -111,8 +140,8 @@ def sparse_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: Oracle
         solution = solve(problem, solver, target=rule.psi, max_steps=SPARSE_STEPS)
     else:
         solution = solve(problem, solver, start=decided.tail[at])
-    keep = solution.value <= rule.psi
+    value, keep = decided.vanishing(at, solution, rule.psi)
     sets, positions = at[0][keep], at[1][keep]
     decided.tail[sets, positions] = solution.coefficients[keep]
-    decided.value[sets, positions] = solution.value[keep].clamp(min=0)
+    decided.value[sets, positions] = value[keep]
     log.add(solution, int(keep.sum()))

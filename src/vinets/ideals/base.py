@@ -165,12 +165,14 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     top = max(float(points.abs().max()) for points in sets)
     # scalers to [-1, 1] overshoot by rounding
     if top > 1 + 1e-6:
-        warnings.warn(
+        told = (
             f"X given to {type(first).__name__} reaches {top:.3g} in absolute value; psi is meant "
-            "for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1)).",
-            ScaleWarning,
-            stacklevel=3,
+            "for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1))."
         )
+        if getattr(first, "max_degree", 1) is None:
+            told += " Without max_degree, values grow from degree to degree, and a fit may take "
+            told += "very long."
+        warnings.warn(told, ScaleWarning, stacklevel=3)
     random = check_random_state(first.random_state)
     samples = [_sample(points, first.n_samples, random) for points in sets]
     begin = time.perf_counter()

@@ -96,13 +96,15 @@ def needs_orthogonal(points: list[Tensor], psi: float, settings: Settings) -> bo
 
     Forming it loses :math:`\epsilon` relative to the largest mean square of a term, and
     coefficients amplify that; :math:`64\sqrt\epsilon` of the largest possible mean square leaves
-    several digits in hand. Half-precision terms are coarser than either path.
+    several digits in hand. Half-precision terms are coarser than that, and :math:`64\epsilon` of
+    the float32 in which they are added up is enough; below it, terms that depend on others would
+    be told from them by rounding alone.
     """
-    if settings.precision in ("float16", "bfloat16"):
-        return False
     top = max(1.0, *(float(p.abs().max()) for p in points))
     # top to twice the degree, by its logarithm lest it overflow; few fits go beyond degree 8
     largest = math.exp(min(700.0, 2 * min(settings.max_degree or 8, 8) * math.log(top)))
+    if settings.precision in ("float16", "bfloat16"):
+        return psi < 64 * torch.finfo(torch.float32).eps * largest
     return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
 
 

@@ -175,9 +175,11 @@ def _independent(
 
     A polynomial that is zero on random points in general position is the zero polynomial.
     """
-    random = torch.Generator().manual_seed(0)  # a few more points than candidates, in [-1, 1]
+    random = torch.Generator().manual_seed(0)  # a few more points than candidates
     probe = torch.rand(len(right) + 16, points.shape[1], dtype=points.dtype, generator=random)
-    there = KeptValues((2 * probe - 1).to(points.device))
+    # in [-1, 1], or as far as the points reach: near 0, x less a large mean looks constant
+    reach = max(1.0, float(points.abs().max()))
+    there = KeptValues(((2 * probe - 1) * reach).to(points.device))
     for level in levels:
         there.keep(there.remainder(level) @ level.keep)
     products = there.products(left, right)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -12,11 +13,13 @@ PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 SHOWN = 3  # names in a message
 
 
-def save_weights(model: nn.Module, path: str | Path) -> None:
-    """Write the parameters and buffers of ``model`` to a safetensors file."""
+def save_weights(
+    model: nn.Module, path: str | Path, notes: Mapping[str, str] | None = None
+) -> None:
+    """Write the parameters and buffers of ``model`` to a safetensors file, with notes."""
     # Copies, for the format refuses tensors that share memory, as tied weights do.
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in _state(model).items()}
-    write_file(path, tensors, {"format": "pt"})
+    write_file(path, tensors, {"format": "pt", **(notes or {})})
 
 
 def load_weights(model: nn.Module, path: str | Path) -> None:

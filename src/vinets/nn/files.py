@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from vinets.files import read_json, write_json
 from vinets.fingerprint import digest
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
+from vinets.locks import locked
 from vinets.models.guard import Building, bytes_of, room_for
 from vinets.models.sources import rebuild, sketch
 from vinets.models.weights import read_weights, save_weights
@@ -44,9 +46,10 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
         "head": {"kind": network.head.kind, **network.head.config()},
         "parts": network.parts(),
     }
-    save_weights(network, folder / WEIGHTS)
-    config = tied(config, network.state_dict())
-    write_json(folder / CONFIG, config)  # last, for a folder with it counts as a saved network
+    with locked(folder, wait=True):  # both files of one writer
+        save_weights(network, folder / WEIGHTS)
+        config = tied(config, network.state_dict())
+        write_json(folder / CONFIG, config)  # last, for a folder with it counts as a saved network
 
 
 def load_network(directory: str | Path, backbone: nn.Module | None = None) -> CutNetwork:
@@ -151,7 +154,8 @@ def read_description(path: Path, format: str, version: int) -> dict[str, Any]:
         raise ValueError(f"{path} does not describe a network of vinets.")
     if values.get("version") not in (version - 1, version):
         raise ValueError(
-            f"{path} has version {values.get('version')!r}; this release reads version {version}."
+            f"{path} has version {reprlib.repr(values.get('version'))}; this release reads version "
+            f"{version}."
         )
     return values
 

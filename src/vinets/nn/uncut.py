@@ -18,7 +18,9 @@ from vinets.models.sources import ModelRecord, sketch
 from vinets.models.weights import check_weights, read_weights
 from vinets.nn.files import check_tied, read_description, tied
 from vinets.nn.network import example_inputs
+from vinets.nn.seen import NOTE, remember
 from vinets.plain import as_plain
+from vinets.tensors import as_note
 
 FORMAT, VERSION = "vinets.backbone", 2  # a name that is in files, whatever the word is here
 DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
@@ -38,7 +40,10 @@ class UncutNetwork:
 
 def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
     """Write the weights, then the description that makes the folder complete."""
-    save_weights(uncut.model, folder / WEIGHTS)
+    data = uncut.training.get("data")
+    # in the weights, too, which are used without the folder as well
+    notes = {NOTE: as_note(data)} if isinstance(data, dict) else {}
+    save_weights(uncut.model, folder / WEIGHTS, notes)
     description = {"format": FORMAT, "version": VERSION, **as_plain(uncut)}
     write_json(folder / DESCRIPTION, tied(description, uncut.model.state_dict()))
 
@@ -76,4 +81,5 @@ def read_uncut(folder: Path) -> UncutNetwork:
     check_tied(path, values, read_weights(folder / WEIGHTS), VERSION)
     told = values.get("training")
     training = told if isinstance(told, dict) else {}
+    remember(model, training.get("data"))
     return UncutNetwork(model, source, inputs, classes, preprocessing, training)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.data.content import content, in_memory, sketch
+from vinets.data.content import content
 from vinets.data.labels import choose_per_class
 from vinets.data.sources import as_source
 from vinets.fingerprint import FORMAT, digest
@@ -19,6 +19,7 @@ from vinets.latent.reader import LatentReader
 from vinets.latent.store import LatentStore, collect_latents
 from vinets.models.sources import source_of
 from vinets.nn.network import Record, input_fields
+from vinets.nn.seen import also_trained_on
 from vinets.options import flat
 from vinets.progress import Progress, progress_of
 from vinets.running import device_of, each
@@ -122,9 +123,8 @@ def collect(
     given = getattr(source, "preprocessing", None)  # only sources of images have one
     preprocessing = None if given is None else given.to_dict()
     classes = tuple(source.classes)
-    seen = {"seen": sketch(source)} if in_memory(source) else None
     told = source_of(model), classes, preprocessing
-    record = Record(name, input_fields(example), *told, data=seen)
+    record = Record(name, input_fields(example), *told, data=also_trained_on(model, source))
     original = sum(p.numel() for p in model.parameters())
     seconds = time.perf_counter() - begin
     fit, check = _fit_and_check(store.labels.cpu(), collecting, seed)

@@ -10,6 +10,7 @@ import torch
 from scipy.stats import binom
 from torch import nn
 
+from vinets.checks import DoubtWarning
 from vinets.data import ImageSource, Preprocessing, Source
 from vinets.data.labels import choose_per_class
 from vinets.measure import evaluate
@@ -29,7 +30,7 @@ USUAL = (  # means and deviations of pixels in [0, 1] that networks are trained 
 )
 
 
-class AccuracyWarning(UserWarning):
+class AccuracyWarning(DoubtWarning):
     """A network is hardly better than chance, or far below what was stated."""
 
 

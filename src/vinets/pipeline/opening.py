@@ -11,13 +11,11 @@ import torch
 from torch import nn
 
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
-from vinets.data.content import share_seen
 from vinets.data.formats import Size, takes_size
 from vinets.data.images import augment_by, normalise_by
 from vinets.models import (
     channel_options,
     create_model,
-    load_weights,
     normalisation_of,
     spec_of,
     use_file,
@@ -25,11 +23,9 @@ from vinets.models import (
 from vinets.nn.export import ExportedNetwork, WholeNetwork, open_exported, suffixes
 from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
+from vinets.nn.seen import load_trained, refuse_seen, trained_on
 from vinets.nn.uncut import DESCRIPTION, read_uncut
-from vinets.pipeline.setup import identify
 from vinets.running import call, evaluating, logits_of, tensors_of
-
-MOST_SEEN = 0.05  # of a test part; a few duplicates are in many collections of images
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,6 @@ class Opened:
     classes: tuple[str, ...] = ()  # empty where their names are not known
     preprocessing: Preprocessing | None = None  # how an image becomes an input
     trained: bool = True  # False for random weights
-    trained_on: Mapping[str, Any] | None = None  # plain values of pipeline.setup.DataFacts
     told_by: str = ""  # the library that told how images are normalised, where none was given
     stated: float | None = None  # accuracy on the test part when it was saved
 
@@ -100,7 +95,7 @@ def open_network(
     fitted = {} if channels is None else channel_options(name, channels)
     model = create_model(name, num_classes, **fitted)
     if weights is not None:
-        load_weights(model, weights)
+        load_trained(model, weights)
     return Opened(name, model.eval(), name, trained=weights is not None)
 
 
@@ -124,7 +119,6 @@ def _open_folder(folder: Path) -> Opened:
             record.inputs,
             record.classes,
             preprocessing,
-            trained_on=record.data,
             stated=_share(record.notes.get("accuracy")),
         )
     if (folder / DESCRIPTION).is_file():
@@ -137,7 +131,6 @@ def _open_folder(folder: Path) -> Opened:
             uncut.inputs,
             uncut.classes,
             uncut.preprocessing,
-            trained_on=uncut.training.get("data"),
             stated=_share(test.get("accuracy") if isinstance(test, Mapping) else None),
         )
     raise FileNotFoundError(
@@ -192,8 +185,12 @@ def open_with_data(
         split of this data.
     """
     saved = open_network(spec, weights) if _is_saved(spec) else None
-    if saved is not None and saved.preprocessing is not None and size is None and takes_size(data):
-        size = saved.preprocessing.size
+    if saved is not None and saved.preprocessing is not None and takes_size(data):
+        own = saved.preprocessing.size
+        if size is not None and trained_on(saved.network) is not None:
+            # images of another size have other pixels: those that it knows are of its own
+            refuse_seen(saved.name, saved.network, load_data(data, seed=split_seed, size=own))
+        size = own if size is None else size
     split, mean, std = load_data(data, seed=split_seed, size=size), images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)
@@ -203,7 +200,7 @@ def open_with_data(
             f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
             "Pass the data that it was trained for."
         )
-    refuse_seen(opened, split)
+    refuse_seen(opened.name, opened.network, split)
     if opened.preprocessing is not None:
         train, test = (_normalised(s, opened.preprocessing) for s in (split.train, split.test))
         split = replace(split, train=train, test=test)
@@ -216,27 +213,6 @@ def open_with_data(
     split = augment_by(normalise_by(split, mean, std), images.flip, images.crop)
     check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
     return opened, split
-
-
-def refuse_seen(opened: Opened, data: DataSplit) -> None:
-    """Raise if a network was trained on what is the test part here, as far as is known."""
-    known = opened.trained_on
-    if not isinstance(known, Mapping) or known.get("content") == identify(data):
-        return
-    seen = known.get("seen")
-    if isinstance(seen, str) and seen:
-        share = share_seen(data.test, seen)
-        if share <= MOST_SEEN:
-            return
-        reason = f"has seen about {share:.0%} of the test part"
-    elif known.get("name") != data.name:
-        return  # an earlier release kept no marks of the examples: nothing can be told
-    else:
-        reason = f"was trained on other content under the name {data.name}"
-    raise ValueError(
-        f"{opened.name} was trained on another split of {data.name}: it {reason}. Pass the "
-        "split_seed (--split-seed) of its training, or data that it was not trained on."
-    )
 
 
 def _open(
@@ -297,7 +273,8 @@ def open_to_export(
     if known is None and split is not None:
         known = getattr(split.test, "preprocessing", None)  # only sources of images have one
     told = None if known is None else known.to_dict()
-    record = Record("", input_fields(example), classes=classes, preprocessing=told)
+    fields, seen = input_fields(example), trained_on(opened.network)
+    record = Record("", fields, classes=classes, preprocessing=told, data=seen)
     return WholeNetwork(opened.network, record), split
 
 

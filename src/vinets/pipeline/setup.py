@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from vinets import ranks
 from vinets.data import DataSplit, ImageSource, Source, load_data
-from vinets.data.content import parts_of, sketch
+from vinets.data.content import identify, joined, sketch
 from vinets.data.labels import choose_per_class
 from vinets.fingerprint import digest, fingerprint
-from vinets.models import channel_options, create_model, load_weights
+from vinets.models import channel_options, create_model
 from vinets.nn.network import input_fields
+from vinets.nn.seen import load_trained, marks_of, refuse_seen
 from vinets.pipeline.doubt import warn_of_doubt
 from vinets.progress import Progress, progress_of
-from vinets.running import call, evaluating, logits_of, tensors_of
+from vinets.running import call, evaluating, logits_of
 from vinets.settings import Sampling
 from vinets.training.history import History
 from vinets.training.lessons import Lessons
@@ -70,17 +69,6 @@ class DataFacts:
         return cls(data.name, *sizes, identify(data), sketch(data.train))
 
 
-def identify(data: DataSplit) -> str:
-    """A digest of every example and label, of both parts and in their order."""
-    return fingerprint(chain(_contents(data.train), _contents(data.test)))
-
-
-def _contents(source: Source) -> Iterator[Tensor]:
-    for inputs in parts_of(source):
-        yield from tensors_of(inputs)
-    yield source.labels
-
-
 def _form(model: nn.Module, data: DataSplit) -> str:
     """A digest of what :func:`fingerprint` leaves out."""
     state = [(k, str(t.dtype), list(t.shape)) for k, t in model.state_dict().items()]
@@ -110,6 +98,7 @@ class Setup:
             for part in (data.train, data.test)
         )
         self._parts: dict[Sampling, Setup] = {}
+        self._unseen = False  # whether this was looked at
         self._whole: Setup | None = None  # where this is a part of the data
 
     @cached_property
@@ -122,7 +111,16 @@ class Setup:
     @cached_property
     def facts(self) -> DataFacts:
         """What is known of all its data, for networks that learn from it."""
-        return DataFacts.of(self.data) if self._whole is None else self._whole.facts
+        if self._whole is not None:
+            return self._whole.facts
+        facts = DataFacts.of(self.data)
+        return replace(facts, seen=joined(facts.seen, marks_of(self.model)))
+
+    def refuse_seen(self) -> None:
+        """Raise if the network was trained on what is the test part here."""
+        if not self._unseen:
+            refuse_seen(self.name, self.model, self.data)
+        self._unseen = True  # a search asks before every round
 
     @cached_property
     def wrong(self) -> tuple[int, ...]:
@@ -194,7 +192,7 @@ class SetupFiles:
         if isinstance(source, ImageSource):
             fitted = channel_options(self.model, source.preprocessing.channels)
         model = create_model(self.model, self.classes or len(source.classes), **fitted)
-        load_weights(model, self.weights)
+        load_trained(model, self.weights)
         return Setup(name, model, data, device)
 
 

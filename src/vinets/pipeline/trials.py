@@ -7,17 +7,18 @@ import multiprocessing
 import os
 import pickle
 import platform
+import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import torch
@@ -39,6 +40,8 @@ from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
 from vinets.training.loop import DivergedError
 
+LESSONS = ".lessons"  # folder where processes share what teachers say
+
 _crew: _Crew  # of a process beside others, see _begin_process and _on_worker
 _crew_of: tuple[str, Path, str] | None = None  # what it was made of, on a worker of a cluster
 _one_at_a_time = threading.Lock()
@@ -50,8 +53,7 @@ def run_trials(
     store: Store,
     *,
     device: torch.device | str = "cpu",
-    jobs: int = 1,
-    cluster: Cluster | None = None,
+    jobs: int | Cluster = 1,
     progress: Progress | str | None = "auto",
 ) -> None:
     """Carry out the trials that have no result yet, and keep each result at once.
@@ -71,28 +73,30 @@ def run_trials(
         Where results are kept. Results of other data or weights in it are refused.
     device : torch.device or str, default="cpu"
         Where to compute; a :class:`Setup` has its own.
-    jobs : int, default=1
-        Processes side by side; small heads leave a GPU idle most of the time.
-    cluster : Cluster or None, default=None
-        Whose workers carry out trials in their place, see :func:`vinets.cluster.open_cluster`.
-        They have to see the folder of the store, and files of setups, under the same names.
+    jobs : int or Cluster, default=1
+        Processes side by side, for small heads leave a GPU idle most of the time; or a cluster, see
+        :func:`vinets.cluster.open_cluster`. Its workers have to see the folder of the store, and
+        files of setups, under the same names.
     """
+    beside = jobs != 1
+    if beside and ranks.size() > 1:
+        raise ValueError(
+            "Trials run side by side, or each is divided among processes of torchrun. Leave out "
+            "jobs and the cluster, or torchrun."
+        )
     wanted = list(dict.fromkeys(trials))
     watch = progress_of(progress)
     crew = _Crew(setups, store, str(device), watch)
     names = {trial.network for trial in wanted}
     # the caller's draws go on as if nothing had happened
     with locked(store.folder), torch.random.fork_rng(devices=[]):
+        shutil.rmtree(store.folder / LESSONS, ignore_errors=True)  # of a call that was killed
         # what does not belong into the folder is refused before any work is done
         store.claim(wanted, {name: crew.setup(name).identity for name in sorted(names)})
+        for name in sorted(names):
+            crew.setup(name).refuse_seen()
         missing = store.missing(wanted)
         ranks.wait()  # until all have looked what there is
-        beside = jobs > 1 or cluster is not None
-        if beside and ranks.size() > 1:
-            raise ValueError(
-                "Trials run side by side, or each is divided among processes of torchrun. Leave "
-                "out jobs and the cluster, or torchrun."
-            )
         for alone in (True, False):
             chosen = [t for t in missing if t.alone == alone and t.task != "speed"]
             groups: dict[Hashable, list[Trial]] = {}
@@ -106,10 +110,10 @@ def run_trials(
             elif groups:
                 ordered = _longest_first(groups.values())
                 facts = crew.sent(), store.folder.resolve(), crew.type_of_device(names)
-                if cluster is None:
+                if isinstance(jobs, int):
                     _side_by_side(ordered, facts, store, jobs, watch)
                 else:
-                    _elsewhere(ordered, facts, store, cluster, watch)
+                    _elsewhere(ordered, facts, store, jobs, watch)
         for trial in missing:
             if trial.task == "speed" and ranks.rank() == 0:  # one process alone is timed
                 crew.carry_out([trial])
@@ -234,13 +238,18 @@ def _side_by_side(
     threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
     with ExitStack() as stack:
-        lessons = Path(stack.enter_context(TemporaryDirectory(prefix="vinets-")))
+        lessons = stack.enter_context(_shared(store.folder / LESSONS))
         begin = (*facts, threads, lessons)
         pool = stack.enter_context(ProcessPoolExecutor(jobs, context, _begin_process, begin))
         with _unstoppable():
             waiting: set[Future[None]] = {pool.submit(_in_process, group) for group in groups}
         try:
             _await(waiting, groups, store, progress)
+        except BrokenProcessPool:
+            raise OSError(
+                "A process beside this one was ended from outside, perhaps for want of memory. Run "
+                "the same command again to go on, with fewer jobs if it happens once more."
+            ) from None
         except BaseException:
             for future in waiting:
                 future.cancel()
@@ -249,6 +258,16 @@ def _side_by_side(
                 process.terminate()
             time.sleep(0.1)
             raise
+
+
+@contextmanager
+def _shared(folder: Path) -> Iterator[Path]:
+    """A folder for the time being; beside the results, where the next call can remove it, too."""
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _elsewhere(

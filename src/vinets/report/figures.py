@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vinets.files import written_aside
 from vinets.palette import COLORS, GREY, INK, OURS, STYLE, color_of, looks, marker_of
 from vinets.report.formats import number
 from vinets.report.values import Drawing, Figure, Series
@@ -37,13 +38,13 @@ def can_draw() -> bool:
 
 def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Path]:
     """Write ``stem.png``, at 150 dots an inch, and ``stem.svg`` into ``folder``; return both."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    png, svg_file = folder / f"{stem}.png", folder / f"{stem}.svg"
+    png, svg_file = Path(folder) / f"{stem}.png", Path(folder) / f"{stem}.svg"
     with _sheet(SIZE, {"axes.grid": True}) as sheet:
         draw_figure(sheet.add_subplot(), figure)
-        sheet.savefig(png, dpi=150)
-        sheet.savefig(svg_file, metadata={"Date": None})
+        with written_aside(png) as aside:
+            sheet.savefig(aside, dpi=150)
+        with written_aside(svg_file) as aside:
+            sheet.savefig(aside, metadata={"Date": None})
     return png, svg_file
 
 

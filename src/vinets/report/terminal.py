@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import textwrap
+from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table as Grid
 from torch import Tensor
 
 from vinets.report.formats import both, number
@@ -24,6 +22,12 @@ from vinets.report.values import (
     Page,
     Table,
 )
+
+# rich is imported where something is printed: tables are made, and written as HTML and Markdown,
+# on machines that lack it
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as Grid
 
 SHADES = " .:-=+*#%@"
 SYMBOLS = "ox@*+#%"
@@ -55,6 +59,8 @@ def print_page(page: Page, pictures: str = "") -> None:
 
 
 def _console() -> Console:
+    from rich.console import Console
+
     # Names of classes and files may hold square brackets, which are no markup here.
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
@@ -106,6 +112,9 @@ def _show_table(table: Table, console: Console) -> None:
 
 def _grid(table: Table, tight: bool) -> Grid:
     """The table in columns; a tight one has short headings and little room between them."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as Grid
+
     box = None if tight else SIMPLE_HEAD
     grid = Grid(box=box, show_edge=False, pad_edge=False, padding=(0, 1 if tight else 2, 0, 0))
     headings = []

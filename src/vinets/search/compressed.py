@@ -12,10 +12,11 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
-from vinets.cluster import open_cluster
+from vinets.cluster import beside
 from vinets.data.interface import DataSplit, Source
 from vinets.data.sources import limit_source, split_source
 from vinets.files import write_json, write_text
+from vinets.locks import locked
 from vinets.measure import machine
 from vinets.nn.network import CutNetwork
 from vinets.options import flat
@@ -71,7 +72,9 @@ def divided(
         held, final = split_source(data.test, 0.5, seed)
     train = limit_source(train, limit, seed)
     on = resolve_device("compress", device)
-    return Setup("uncut", model, replace(data, train=train, test=held), on), final
+    setup = Setup("uncut", model, replace(data, train=train, test=held), on)
+    setup.refuse_seen()
+    return setup, final
 
 
 @flat(searching=Searching)
@@ -85,8 +88,7 @@ def compress(
     validation: Source | None = None,
     seed: int = 0,
     device: torch.device | str = "auto",
-    jobs: int = 1,
-    cluster: str | None = None,
+    jobs: int | str = 1,
     origin: Origin = Origin(),  # noqa: B008 - frozen
     written: Written = Written(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
@@ -117,11 +119,9 @@ def compress(
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
         are measured in ``int8``, too; ``timings``, a file with latencies of another device, see
         :func:`write_to_time`.
-    jobs : int, default=1
-        Trainings of a round side by side, in processes that share the device.
-    cluster : str or None, default=None
-        Address of a cluster that trains in their place, see :func:`vinets.cluster.open_cluster`;
-        its workers have to see ``out``.
+    jobs : int or str, default=1
+        Trainings of a round side by side, in processes that share the device; or the address of a
+        cluster, see :func:`vinets.cluster.open_cluster`, whose workers have to see ``out``.
     origin : Origin
         For the record, and for a warning where the network is less accurate than it was.
     written : Written
@@ -136,12 +136,13 @@ def compress(
     wanted = parse_budget(budget)
     with ExitStack() as stack:
         folder = Path(out if out is not None else stack.enter_context(TemporaryDirectory()))
+        stack.enter_context(locked(folder))
         setup, final = divided(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
         setup.warn_of_doubt(origin.stated)
-        there = None if cluster is None else stack.enter_context(open_cluster(cluster, jobs))
-        search = Search(setup, wanted, folder, searching, seed, jobs, there, progress)
+        there = stack.enter_context(beside(jobs))
+        search = Search(setup, wanted, folder, searching, seed, there, progress)
         search.prepare()
         tried = with_commands(search, search.run(), written, searching.limit)
         chosen, met = search.choose(tried)

@@ -19,7 +19,7 @@ from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
 from vinets.running import Inputs, resolve_device
 from vinets.search.budget import Budget, Cost
-from vinets.search.elsewhere import INT8, file_names, read_timings, write_files
+from vinets.search.elsewhere import UNCUT_INT8, file_names, read_timings, write_files
 from vinets.search.space import Candidate
 
 NEAREST = 6  # to the limits, where nothing is within
@@ -78,11 +78,11 @@ class Pricing:
         if wanted:
             names = self._names(known.costs)
             if self.timings:
-                needed = {*names, INT8}
+                needed = {*names, UNCUT_INT8}
                 files = {name: file for name, file in self._files().items() if name in needed}
                 told = read_timings(self.timings, files, self.budget.batch)
                 seconds, known.machine = told.seconds, dict(told.machine)
-                known.costs[INT8] = known.costs["uncut"]
+                known.costs[UNCUT_INT8] = known.costs["uncut"]
             else:
                 those = {name: networks[name] for name in names}
                 example = self.setup.test.example(self.budget.batch)
@@ -106,7 +106,7 @@ class Pricing:
         networks, costs = self._untrained()
         files, those = self._files(), {name: networks[name] for name in self._names(costs)}
         if int8:
-            those[INT8] = self.setup.model
+            those[UNCUT_INT8] = self.setup.model
         return write_files(folder, those, files, self.setup.data, self.budget.batch, self.watch)
 
     def _wanted(self) -> str:
@@ -145,7 +145,7 @@ class Pricing:
 
     def _files(self) -> dict[str, str]:
         """What the files for another device are called."""
-        names = ["uncut", *(one.name for one in self.candidates), INT8]
+        names = ["uncut", *(one.name for one in self.candidates), UNCUT_INT8]
         return file_names(names, self.setup.identity.weights, self.setup.test.example())
 
 

@@ -16,9 +16,12 @@ from vinets.files import read_json, slug, write_json
 from vinets.nn.export import export_network
 from vinets.progress import Progress
 from vinets.running import Inputs, tensors_of
+from vinets.search.result import INT8, in_int8
 
 LIST = "networks.json"
-INT8 = "uncut in int8"  # name of a network that is timed beside the candidates, and not needed
+UNCUT_INT8 = in_int8(
+    "uncut"
+)  # name of a network that is timed beside the candidates, and not needed
 NAMED = 5  # files that a complaint names
 
 
@@ -54,22 +57,22 @@ def write_files(
 ) -> list[Path]:
     """Export networks, with a list of them, for ``vinets bench`` on another device.
 
-    The one that is called :data:`INT8` is calibrated on the data and written in int8, unless that
-    fails.
+    The one that is called :data:`UNCUT_INT8` is calibrated on the data and written in int8, unless
+    that fails.
     """
     written = []
     folder.mkdir(parents=True, exist_ok=True)
     progress.start("exporting", len(networks))
     for name, network in networks.items():
-        if name == INT8:
-            made: dict[str, Any] = {"format": "onnx-int8", "most_lost": 100.0, "data": data}
+        if name == UNCUT_INT8:
+            made: dict[str, Any] = {"format": INT8, "most_lost": 100.0, "data": data}
         else:
             made = {"format": "onnx", "example": data.test.example(2)}
         try:
             export_network(network, folder / files[name], **made)
             written.append(name)
         except ValueError:
-            if name != INT8:
+            if name != UNCUT_INT8:
                 raise
         progress.advance()
     listed = {
@@ -101,7 +104,7 @@ def read_timings(path: Path, files: Mapping[str, str], batch: int) -> Timings:
             f"Run vinets bench with --batch-sizes {batch}."
         )
     lacking = [name for name in files if batch not in here.get(name, {})]
-    missing = [files[name] for name in lacking if name != INT8]
+    missing = [files[name] for name in lacking if name != UNCUT_INT8]
     if missing:
         more = f" and {len(missing) - NAMED} others" if len(missing) > NAMED else ""
         raise ValueError(

@@ -17,9 +17,7 @@ from vinets.running import resolve_device
 from vinets.search.costs import in_turns
 from vinets.search.halving import Search
 from vinets.search.repeat import Written
-from vinets.search.result import Quantised, Tried, Uncut
-
-INT8 = "onnx-int8"
+from vinets.search.result import INT8, Quantised, Tried, Uncut, in_int8
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def finish(
     everything = dict(networks)
     where = resolve_device("compress", search.pricing.where)
     if where.type == "cpu":  # where the files run
-        everything |= {f"{name} in int8": file for name, (file, _) in found.items()}
+        everything |= {in_int8(name): file for name, (file, _) in found.items()}
     example = search.setup.test.example(batch)
     timed = in_turns(everything, example, batch, where, search.watch)
 
@@ -94,7 +92,7 @@ def finish(
     )
     quantised = []
     for name, (_, one) in found.items():
-        key = f"{name} in int8"
+        key = in_int8(name)
         speed = timed[key].median if key in timed else None
         quantised.append(replace(one, speed=speed, latency=latency(key)))
     return Final(finished, uncut, tuple(quantised), batch, tuple(notes))

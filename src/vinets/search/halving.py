@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from vinets.cluster import Cluster
 from vinets.files import read_json, write_json
@@ -59,13 +58,11 @@ class Search:
         folder: Path,
         searching: Searching = Searching(),  # noqa: B008 - frozen
         seed: int = 0,
-        jobs: int = 1,
-        cluster: Cluster | None = None,
+        jobs: int | Cluster = 1,
         progress: Progress | str | None = None,
     ) -> None:
         """Of ``setup`` the test part is what to choose by."""
-        self.setup, self.budget, self.seed = setup, budget, seed
-        self.jobs, self.cluster = jobs, cluster
+        self.setup, self.budget, self.seed, self.jobs = setup, budget, seed, jobs
         self.epochs = searching.epochs
         self.watch = progress_of(progress)
         self.store = Store(folder)
@@ -111,7 +108,7 @@ class Search:
     def plan(self) -> SearchPlan:
         """What would be tried, and what it would take."""
         self.pricing.update(self.known)
-        feasible, rounds = self._feasible(), []
+        feasible, rounds = self.feasible(), []
         left = len(feasible)
         for epochs in self.rungs:
             rounds.append((left, epochs))
@@ -126,7 +123,7 @@ class Search:
 
     def run(self) -> list[Tried]:
         """All rounds; what came of every candidate that took part."""
-        left = self._feasible()
+        left = self.feasible()
         self._choose_rate(left)
         for epochs in self.rungs:
             self.train(left, epochs)
@@ -155,7 +152,7 @@ class Search:
             reached.append(self.store.read(trial).trained.accuracy if found else -1.0)
         self.start = starts[reached.index(max(reached))]
 
-    def _feasible(self) -> list[Candidate]:
+    def feasible(self) -> list[Candidate]:
         """Candidates within the limits; the nearest to them where there are none."""
         return within(self.budget, self.candidates, self.known.costs)
 
@@ -165,27 +162,23 @@ class Search:
 
     def _run_all(self, trials: Sequence[Trial]) -> None:
         """Carry out trials, side by side if there are to be several processes."""
-        if self.recorded and (self.jobs > 1 or self.cluster is not None):
-            sound = [trial for trial in trials if trial.name not in self.known.diverged]
-            sound = self.store.missing(sound)
-            jobs = min(self.jobs, len(sound))
+        sound = [trial for trial in trials if trial.name not in self.known.diverged]
+        if self.recorded and self.jobs != 1 and len(self.store.missing(sound)) > 1:
             # what diverged or could not be recorded is carried out once more, and remembered
             with suppress(DivergedError, RecordingError):
-                if jobs > 1 or self.cluster is not None:
-                    self._carry_out(sound, jobs=jobs, cluster=self.cluster)
+                self._carry_out(sound, self.jobs)
         for trial in trials:
             self._run(trial)
 
-    def _carry_out(self, trials: Sequence[Trial], **where: Any) -> None:
+    def _carry_out(self, trials: Sequence[Trial], jobs: int | Cluster = 1) -> None:
         setups = {"uncut": self.setup}
-        run_trials(trials, setups, self.store, progress=self.watch, **where)
+        run_trials(trials, setups, self.store, jobs=jobs, progress=self.watch)
 
     def _run(self, trial: Trial) -> None:
         """Carry out a trial; one that diverges is remembered, and the search goes on."""
         if trial.name in self.known.diverged:
             return
-        if not self.recorded:
-            trial = trial.change(recorded=False)
+        trial = trial.change(recorded=self.recorded)
         try:
             self._carry_out([trial])
         except RecordingError:  # slower, and the same result

@@ -239,13 +239,19 @@ def _against(
         kind="scatter",
         levels=(ReferenceLine("accuracy of the uncut", right),),
         caption="Each after its longest training. On the frontier, from small to large: "
-        + "; ".join(one.candidate.name for one in front)
+        + "; ".join(map(_told, front))
         + ".",
     )
 
 
+def _told(one: Tried) -> str:
+    """What it is, and how large."""
+    candidate = one.candidate
+    return f"{candidate.label} behind {candidate.cut}, {one.cost.parameters:,} parameters"
+
+
 def _point(one: Tried) -> str:
-    return f"{one.candidate.name}, {one.epochs} epoch{'s' if one.epochs > 1 else ''}"
+    return f"{_told(one)}, {one.epochs} epoch{'s' if one.epochs > 1 else ''}"
 
 
 def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
@@ -323,8 +329,7 @@ def _repeating(result: SearchResult) -> Section:
     )
     others = [one for one in result.tried if one.test is None and one.command]
     lines = [
-        f"{one.candidate.label} behind {one.candidate.cut}, {one.cost.parameters:,} parameters, "
-        f"{one.epochs} epoch{'s' if one.epochs > 1 else ''}:\n  {shlex.join(one.command)}"
+        f"{_point(one)}:\n  {shlex.join(one.command)}"
         for one in sorted(others, key=lambda one: one.cost.parameters)
     ]
     blocks: list[Block] = [text, Code("\n".join(command_lines(result)))]

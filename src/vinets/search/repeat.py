@@ -9,6 +9,7 @@ from vinets.files import slug
 from vinets.latent.cut import CutPoint
 from vinets.options import flag_of
 from vinets.pipeline.trial import Trial
+from vinets.search.result import INT8
 from vinets.search.space import Candidate
 from vinets.settings import BEST, TrialSettings
 
@@ -51,7 +52,7 @@ class Written:
     def quantise(self, uncut: bool, seed: int) -> tuple[str, ...]:
         """Writes the uncut network, or the chosen one, in int8, and tests the file."""
         name, made = ("uncut", self.model) if uncut else ("chosen", self.made)
-        form = ("--format", "onnx-int8", "--most-lost", "100")
+        form = ("--format", INT8, "--most-lost", "100")
         drawn = ("--seed", str(seed)) if seed else ()
         out = f"{self.out}/{REPEATED}/{name}-int8.onnx"
         # a folder has its weights

@@ -65,6 +65,14 @@ class Uncut:
     command: tuple[str, ...] = ()  # that tests it again
 
 
+INT8 = "onnx-int8"  # the format
+
+
+def in_int8(name: str) -> str:
+    """What a network is called once it is in int8."""
+    return f"{name} in int8"
+
+
 @dataclass(frozen=True)
 class Quantised:
     """A network in int8, in a file of ONNX that onnxruntime runs on the CPU."""

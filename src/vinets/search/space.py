@@ -55,7 +55,7 @@ def start_trial(examples: int, classes: int, seed: int) -> Trial:
     """What all trials have in common, for so many training examples of so many classes."""
     batch = 64 if examples < SMALL_DATA else BEST.recipe.batch_size
     temperature = WARM if classes <= FEW_CLASSES else BEST.recipe.temperature
-    options = {"batch_size": batch, "temperature": temperature, "recorded": True}
+    options = {"batch_size": batch, "temperature": temperature}
     trial = Trial(**vars(BEST)).change(network="uncut", **options)
     return replace(trial, seed=seed, checkpoints=False)
 

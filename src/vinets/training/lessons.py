@@ -72,9 +72,7 @@ class Lessons:
             return found
         try:
             found = ask().half()
-            partial = path.with_suffix(f".{os.getpid()}")
-            write_file(partial, {"answers": found}, {})
-            os.replace(partial, path)
+            write_file(path, {"answers": found}, {})
         finally:
             with contextlib.suppress(FileNotFoundError):
                 lock.unlink()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,7 +16,8 @@ from torch.optim import SGD
 
 from vinets import ranks
 from vinets.fingerprint import FORMAT
-from vinets.progress import Progress, progress_of
+from vinets.locks import locked
+from vinets.progress import Progress, progress_of, tell
 from vinets.running import Inputs, call, logits_of
 from vinets.settings import Recipe
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -84,6 +85,7 @@ def fit(
     criterion: Criterion | None = None,
     compiled: bool = False,
     directory: str | Path | None = None,
+    start: str = "",
     device: torch.device | str = "cpu",
     stage: str = "training",
     progress: Progress | str | None = None,
@@ -92,9 +94,15 @@ def fit(
 
     Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
     written there after every epoch, and training goes on from one that is there. The result is the
-    same as without the interruption. Several ranks divide every batch among them, see
-    :mod:`vinets.ranks`, and leave checkpoints for any number of ranks.
+    same as without the interruption. A digest of the backbone to ``start`` from belongs to it.
+    Several ranks divide every batch among them, see :mod:`vinets.ranks`, and leave checkpoints for
+    any number of ranks.
     """
+    if recipe.batch_size < ranks.size():
+        raise ValueError(
+            f"batch_size must be at least {ranks.size()}, an example for every process. Got "
+            f"{recipe.batch_size} instead."
+        )
     device = torch.device(device)
     recorded = recipe.recorded and device.type == "cuda" and ranks.size() == 1
     groups = [Group(module.parameters())] if groups is None else groups
@@ -102,45 +110,44 @@ def fit(
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     steps = feed.steps(recipe.batch_size)
     folder = None if directory is None else Path(directory)
-    state, facts = Checkpoint([], 0, {}), {}
-    if folder is not None:
-        facts = _told(recipe) | {
-            "steps": steps,
-            "numbers": sum(p.numel() for p in trained),
-            "groups": [[group.rate, group.decay] for group in groups],
-            "format": FORMAT,
-            **feed.facts(),
-        }
-        state = read_checkpoint(folder, module, optimizer, facts) or state
-    ranks.same(module)
-    run = torch.compile(module) if compiled and ranks.size() == 1 else module
-    step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
-    advance = Replay(step) if recorded else step
-    watch = progress_of(progress)
-    watch.start(stage, recipe.epochs * steps)
-    watch.advance(len(state.epochs) * steps)
-    if recipe.batch_size < ranks.size():
-        raise ValueError(
-            f"batch_size must be at least {ranks.size()}, an example for every process. Got "
-            f"{recipe.batch_size} instead."
-        )
-    for number in range(len(state.epochs) + 1, recipe.epochs + 1):
-        with _products(recipe), ranks.shared_batches(module):
-            epoch = _epoch(step, advance, feed, number, watch)
-        state.epochs.append(epoch)
-        if _better(state):
-            state.best_epoch = number
-            state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
-        if folder is not None and ranks.rank() == 0:
-            write_checkpoint(folder, state, module, optimizer, facts)
-    module.load_state_dict(state.best_state)
-    module.eval()
-    return History(tuple(state.epochs), state.best_epoch, recipe)
+    with nullcontext() if folder is None else locked(folder):
+        state, facts = Checkpoint([], 0, {}), {}
+        if folder is not None:
+            facts = _told(recipe) | {
+                "steps": steps,
+                "numbers": sum(p.numel() for p in trained),
+                "groups": [[group.rate, group.decay] for group in groups],
+                "format": FORMAT,
+                **feed.facts(),
+                **({"backbone": start} if start else {}),
+            }
+            state = read_checkpoint(folder, module, optimizer, facts) or state
+        ranks.same(module)
+        run = torch.compile(module) if compiled and ranks.size() == 1 else module
+        step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
+        advance = Replay(step) if recorded else step
+        watch = progress_of(progress)
+        watch.start(stage, recipe.epochs * steps)
+        watch.advance(len(state.epochs) * steps)
+        for number in range(len(state.epochs) + 1, recipe.epochs + 1):
+            with _products(recipe), ranks.shared_batches(module):
+                epoch = _epoch(step, advance, feed, number, watch)
+            state.epochs.append(epoch)
+            tell(watch, {f"{stage}/{name}": value for name, value in vars(epoch).items()}, number)
+            if _better(state):
+                state.best_epoch = number
+                state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
+            if folder is not None and ranks.rank() == 0:
+                write_checkpoint(folder, state, module, optimizer, facts)
+        module.load_state_dict(state.best_state)
+        module.eval()
+        return History(tuple(state.epochs), state.best_epoch, recipe)
 
 
 def _told(recipe: Recipe) -> dict[str, Any]:
     """The recipe as a checkpoint has it: what does not change the result is left out."""
-    return {k: v for k, v in asdict(recipe).items() if k != "recorded"}
+    kept = (one.name for one in fields(recipe) if one.metadata.get("result", True))
+    return {name: getattr(recipe, name) for name in kept}
 
 
 def _optimizer(

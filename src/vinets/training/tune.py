@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from vinets import ranks
 from vinets.checks import one_of
+from vinets.fingerprint import digest
 from vinets.nn.heads import Head, ProductsHead
 from vinets.nn.network import CutNetwork
+from vinets.nn.seen import remember_examples
 from vinets.options import flat
 from vinets.progress import Progress
 from vinets.running import device_of
@@ -99,6 +101,8 @@ def fine_tune(
         )
     groups = [Group(network.head.trained_parameters())]
     criterion = _criterion(network.head, recipe)
+    if isinstance(feed, InputFeed):
+        remember_examples(network, feed.source)
     history = fit(network.head, feed, recipe, groups=groups, criterion=criterion, **options)
     network.eval()
     return history
@@ -125,6 +129,8 @@ def _tune_backbone(
     options: dict[str, Any],
 ) -> History:
     """Train the head together with the backbone, or with its last layers."""
+    if options["directory"] is not None:
+        options["start"] = digest(network.backbone.state_dict().items())
     tuned = network.thaw(tuning.layers, norms=tuning.norms == "moving")
     groups = [
         Group(network.head.trained_parameters()),
@@ -171,6 +177,8 @@ def _fit_whole(
     feed = InputFeed(
         data, recipe, device=device, teacher=teacher, features=features, memory_format=layout
     )
+    # before training: an interruption leaves a network that has seen some of them
+    remember_examples(network, feed.source)
     try:
         return fit(network, feed, recipe, device=device, **options)
     finally:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from vinets.checks import one_of, parameter_error
 from vinets.data import DataSplit, ImageSource, Source
+from vinets.files import check_name
 from vinets.nn.export.formats import (
     EXPORT_FORMATS,
     ExportFormat,
@@ -27,6 +28,7 @@ from vinets.nn.export.formats import (
     suffixes,
 )
 from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
+from vinets.nn.seen import refuse_seen, trained_on
 from vinets.options import flat
 from vinets.plain import as_plain
 from vinets.running import Inputs, call, each, tensors_of
@@ -104,6 +106,8 @@ def export_network(
     """
     target, kind = Path(path), _format(Path(path), exporting.format)
     known = _network(network, data, example)
+    if data is not None:
+        refuse_seen("The network", known, data)
     sizes = tuple(batch_sizes) if isinstance(batch_sizes, Sequence) else ()
     if not sizes or not all(type(size) is int and size > 0 for size in sizes):
         accepted = "a sequence of positive integers"
@@ -147,6 +151,7 @@ def export_network(
 
 def _check(target: Path, kind: ExportFormat, exporting: Exporting, data: DataSplit | None) -> None:
     """Raise for what does not go together, before any work is done."""
+    check_name(target)
     if exporting.opset is not None and not kind.takes_opset:
         some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
         accepted = f"None unless the format is {some}"
@@ -198,7 +203,8 @@ def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None)
     classes = () if data is None else data.test.classes
     source = None if data is None else data.test
     preprocessing = source.preprocessing.to_dict() if isinstance(source, ImageSource) else None
-    record = Record("", input_fields(given), classes=classes, preprocessing=preprocessing)
+    fields, seen = input_fields(given), trained_on(network)
+    record = Record("", fields, classes=classes, preprocessing=preprocessing, data=seen)
     return WholeNetwork(network, record)
 
 

@@ -98,9 +98,9 @@ def suffixes() -> dict[str, str]:
 
 
 def metadata_of(network: Network) -> dict[str, Any]:
-    """What a file should tell about the network: its classes and its preprocessing, for JSON."""
-    record = network.record
-    return {"classes": list(record.classes), "preprocessing": record.preprocessing}
+    """What a file should tell about the network, for JSON; the ``data`` it was trained on, too."""
+    told = network.record
+    return {"classes": list(told.classes), "preprocessing": told.preprocessing, "data": told.data}
 
 
 def program_of(network: Network) -> torch.export.ExportedProgram:

@@ -13,6 +13,8 @@ from vinets.checks import reason_of
 from vinets.data.images import Preprocessing
 from vinets.files import parse_json
 from vinets.nn.export.formats import EXPORT_FORMATS, Runner, suffixes
+from vinets.nn.seen import remember
+from vinets.tensors import facts_of
 
 
 class ExportedNetwork(nn.Module):
@@ -25,7 +27,8 @@ class ExportedNetwork(nn.Module):
     inputs : dict
         Shapes and dtypes; see :func:`vinets.nn.network.input_fields`.
     told : dict of str to str
-        JSON that the file holds about its ``classes`` and its ``preprocessing``.
+        JSON that the file holds about its ``classes``, its ``preprocessing`` and the ``data`` that
+        it was trained on.
     size : int
         Bytes of the file, or of its files.
     start : function
@@ -45,6 +48,7 @@ class ExportedNetwork(nn.Module):
         self.runtime, self.precision, self.size = runtime, precision, size
         self.inputs = dict(inputs)
         self.classes, self.preprocessing = _told(told)
+        remember(self, facts_of(told, "data"))
         self._start = start
         self._threads = torch.get_num_threads()
         self._run = start(self._threads)

@@ -52,7 +52,8 @@ class OpenVino(ExportFormat):
             raise broken(path, f"its weights, {weights.name}, are not beside it")
         try:
             model = openvino.Core().read_model(str(path), str(weights))
-            keys = [key for key in ("classes", "preprocessing") if model.has_rt_info([NOTES, key])]
+            told = ("classes", "preprocessing", "data")
+            keys = [key for key in told if model.has_rt_info([NOTES, key])]
             return ExportedNetwork(
                 "OpenVINO",
                 _precision(model),

@@ -1,0 +1,140 @@
+"""What `vinets compress` finds on CIFAR, and how far that is from the best of everything.
+
+    python -m benchmarks.search find resnet18 --budget drop=0.0 --seed 0 --weights weights \\
+        --cifar10 data --out found
+
+does what the command does, and keeps its result in ``benchmarks/results/search``. Everything that
+the search may choose from, trained to the end, in parts that run side by side:
+
+    python -m benchmarks.search everything resnet18 --budget params=10% --part 0/8 \\
+        --weights weights --cifar10 data --out all
+    python -m benchmarks.search gap resnet18
+
+prints how far the choice of each search within that budget is behind the best of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.record import RESULTS
+from benchmarks.tuning import NETWORKS, files
+from vinets.files import read_json, write_json
+from vinets.measure import evaluate, machine
+from vinets.pipeline.setup import Origin, Setup
+from vinets.plain import as_plain, from_plain
+from vinets.progress import Lines
+from vinets.running import resolve_device
+from vinets.search import compress, parse_budget
+from vinets.search.compressed import divided
+from vinets.search.halving import Search
+from vinets.search.result import SearchResult
+from vinets.settings import Searching
+
+FOLDER = RESULTS / "search"
+
+
+def find(setup: Setup, given: argparse.Namespace, searching: Searching, command: str) -> None:
+    """Search, and keep the result."""
+    found = compress(
+        setup.model,
+        setup.data,
+        given.budget,
+        searching=searching,
+        out=given.out,
+        seed=given.seed,
+        device=setup.device,
+        origin=Origin(tuple(command.split())),
+        progress=Lines(),
+    )
+    name = f"{given.network}-{'-'.join(given.budget)}-{given.seed}.json"
+    write_json(given.keep / name, as_plain(found.result))
+    print(f"{found.result.seconds:.0f} s: {found}")
+
+
+def everything(setup: Setup, given: argparse.Namespace, searching: Searching, told: str) -> None:
+    """Train a part of the candidates within the budget to the end, and test them."""
+    index, count = map(int, given.part.split("/"))
+    budget = parse_budget(given.budget)
+    chosen, final = divided(setup.model, setup.data, seed=given.seed, device=setup.device)
+    search = Search(chosen, budget, given.out / str(index), searching, given.seed, Lines())
+    search.pricing.update(search.known)
+    search.store.claim([], {chosen.name: chosen.identity})
+    rows: list[dict[str, Any]] = []
+    for one in search.feasible()[index::count]:
+        begin = time.perf_counter()
+        search.train([one], search.epochs)
+        tried = search.tried(one)
+        if search.epochs in tried.accuracies:
+            network = search.network(one)
+            tested = evaluate(network, final, device=setup.device).accuracy
+            plain = as_plain(replace(tried, test=tested, seconds=time.perf_counter() - begin))
+            rows.append(plain | {"name": one.name})
+        facts = {"network": given.network, "command": told, "machine": machine(setup.device)}
+        facts |= {"budget": given.budget, "seed": given.seed, "uncut": chosen.accuracy}
+        name = f"{given.network}-everything-{index}-{count}.json"
+        write_json(given.keep / name, facts | {"tried": rows})
+
+
+def gap(network: str) -> None:
+    """How far choices are behind the best of everything, on the examples that were held back."""
+    parts = [read_json(path) for path in sorted(FOLDER.glob(f"{network}-everything-*.json"))]
+    rows = [row for part in parts for row in part["tried"]]
+    best = max(rows, key=lambda row: float(row["test"]))
+    print(f"best of {len(rows)}: {100 * best['test']:.2f} %, {best['name']}")
+    budget = "-".join(parts[0]["budget"])
+    for path in sorted(FOLDER.glob(f"{network}-{budget}-*.json")):
+        result = from_plain(SearchResult, read_json(path), path.name)
+        (choice,) = (one for one in result.tried if one.candidate.name == result.chosen)
+        assert choice.test is not None
+        behind = 100 * (best["test"] - choice.test)
+        print(f"{path.stem}: {100 * choice.test:.2f} %, {behind:+.2f} behind, {result.chosen}")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    tasks = parser.add_subparsers(dest="task", required=True)
+    for name in ("find", "everything"):
+        one = tasks.add_parser(name)
+        one.add_argument("network", choices=NETWORKS)
+        one.add_argument("--budget", action="append", required=True)
+        one.add_argument("--weights", default="weights")
+        one.add_argument("--cifar10", default="data")
+        one.add_argument("--cifar100", default="data")
+        one.add_argument("--epochs", type=int, default=Searching().epochs)
+        one.add_argument("--cuts", type=int, default=Searching().cuts)
+        one.add_argument("--seed", type=int, default=0)
+        one.add_argument("--device", default="auto")
+        one.add_argument("--out", type=Path, required=True, help="folder of the search")
+        one.add_argument("--keep", type=Path, default=FOLDER, help="folder of the results")
+        if name == "everything":
+            one.add_argument("--part", default="0/1", help="which part, of how many")
+    tasks.add_parser("gap").add_argument("network", choices=NETWORKS)
+    given = parser.parse_args(words)
+    if given.task == "gap":
+        gap(given.network)
+        return 0
+    places = files(given.weights, {"cifar10": given.cifar10, "cifar100": given.cifar100})
+    device: torch.device = resolve_device("benchmarks.search", given.device)
+    setup = places[given.network].open(given.network, device)
+    told = sys.argv[1:] if words is None else words
+    # results name no folder of the machine that they were computed on
+    command = " ".join(Path(word).name if word.startswith("/") else word for word in told)
+    searching = Searching(epochs=given.epochs, cuts=given.cuts, int8=False)
+    run = find if given.task == "find" else everything
+    run(setup, given, searching, f"python -m benchmarks.search {command}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

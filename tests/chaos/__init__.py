@@ -1,0 +1,1 @@
+"""Commands that are killed, starved of room and doubled, and end as if nothing had happened."""

@@ -1,0 +1,1 @@
+"""Fits of degenerate points, each judged by an independent loop."""

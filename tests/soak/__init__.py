@@ -1,0 +1,1 @@
+"""Build, save, load, predict, again and again: memory stays where it is."""

@@ -1,0 +1,94 @@
+"""The loop, and the slope of its memory."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vinets import ABM
+from vinets.data import DataSplit, digits
+from vinets.models import digits_cnn
+from vinets.nn import CutNetwork
+from vinets.pipeline import build
+
+MOST = 0.02  # megabytes an iteration; less than a single copy of what an iteration holds
+
+
+@dataclass
+class Report:
+    """Memory in megabytes after every iteration, the first ones left out."""
+
+    memory: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def slope(self) -> float:
+        """Megabytes an iteration, by the median of slopes: a single step upwards is no leak."""
+        y = np.array(self.memory)
+        if len(y) < 4:
+            return 0.0
+        x = np.arange(len(y))
+        half = len(y) // 2  # each point of the first half against one of the second
+        return float(np.median((y[-half:] - y[:half]) / (x[-half:] - x[:half])))
+
+    def __str__(self) -> str:
+        if not self.memory:
+            return "too short for a slope"
+        return (
+            f"{len(self.memory)} iterations in {self.seconds:.0f} s: {self.memory[0]:.1f} MB at "
+            f"first, {self.memory[-1]:.1f} MB at last, at most {max(self.memory):.1f} MB; slope "
+            f"{self.slope:+.5f} MB an iteration (at most {MOST})"
+        )
+
+
+def soak(
+    folder: Path,
+    seconds: float,
+    say: Callable[[str], None] = lambda text: None,
+    warm: int = 10,
+    iterations: int | None = None,
+) -> Report:
+    """Go round for so many seconds, or so many times."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model, data = digits_cnn(10).eval(), digits()
+    images = next(iter(data.test.batches(32)))[0]
+    report, begin, number, expected = Report(), time.monotonic(), 0, None
+    while time.monotonic() - begin < seconds and (iterations is None or number < iterations):
+        found = _once(model, data, images, folder / str(number % 2))
+        if expected is None:
+            expected = found
+        assert torch.equal(found, expected), "another result"
+        number += 1
+        gc.collect()
+        if number > warm:
+            report.memory.append(_memory())
+            report.seconds = time.monotonic() - begin
+            if number % 50 == 0:
+                say(str(report))
+    return report
+
+
+def _once(
+    model: torch.nn.Module, data: DataSplit, images: torch.Tensor, folder: Path
+) -> torch.Tensor:
+    small = {"per_class": 20, "components": 6, "keep": 3, "monomials": 24, "progress": None}
+    network = build(model, data.train, "relu3", ideal=ABM(max_degree=2), **small)[0]
+    network.save_pretrained(folder)
+    with torch.no_grad():
+        said = network.eval()(images)
+        again = CutNetwork.from_pretrained(folder).eval()(images)
+    assert torch.equal(said, again), "what was loaded is not what was saved"
+    return again
+
+
+def _memory() -> float:
+    """Megabytes that this process has in memory now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 1e6
