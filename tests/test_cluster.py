@@ -30,7 +30,7 @@ from vinets.training.loop import DivergedError
 KINDS = {"dask": "distributed", "ray": "ray"}
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=["dask", pytest.param("ray", marks=pytest.mark.cluster)])
 def cluster(request):
     pytest.importorskip(KINDS[request.param], reason=f"{request.param} is not installed")
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
@@ -93,6 +93,7 @@ class MortalLayer(nn.Module):
         return x
 
 
+@pytest.mark.cluster
 def test_trials_are_those_of_one_process_though_a_worker_dies(cluster, tmp_path):
     mortal = MortalLayer(tmp_path / "died")
     model = nn.Sequential(
@@ -132,7 +133,9 @@ def test_a_cluster_that_is_not_there_is_one_sentence(scheme):
             pass
 
 
-@pytest.mark.parametrize("address", ["local", "mpi://local", "dask://host", "dask://local:0", "ray://a b:1", ""])
+@pytest.mark.parametrize(
+    "address", ["local", "mpi://local", "dask://host", "dask://local:0", "ray://a b:1", ""]
+)
 def test_addresses_that_mean_nothing_are_refused(address):
     with pytest.raises(ValueError, match=r"must be dask://HOST:PORT, ray://HOST:PORT"):
         parse_cluster(address)

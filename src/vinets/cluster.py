@@ -10,7 +10,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -115,6 +115,8 @@ def _pass_on(ours: Future[Any], theirs: Any) -> None:
         ours.set_result(theirs.result())
     except KilledWorker:
         ours.set_exception(ClusterError(GAVE_UP))
+    except CancelledError:  # by nobody here: the scheduler is gone
+        ours.set_exception(ClusterError(LOST))
     except BaseException as error:
         ours.set_exception(error)
 
@@ -171,6 +173,10 @@ KINDS: dict[str, type[Cluster]] = {one.scheme: one for one in (DaskCluster, RayC
 GAVE_UP = (
     "A job lost its worker again and again, and was given up. Look at the logs of the workers: "
     "most often their memory did not suffice."
+)
+LOST = (
+    "The connection to the cluster was lost. Run the same command again: it goes on behind what was "
+    "finished."
 )
 
 

@@ -102,14 +102,17 @@ def everything(out: Path):
     return state, numbers, torch.cat(confusions)
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    what, out = sys.argv[1], Path(sys.argv[2])
-    options = {k: int(v) for k, v in (word.split("=") for word in sys.argv[3:])}
-    with ranks.joined():
+def run(what: str, out: Path, timeout: int = 1800, **options: int) -> None:
+    with ranks.joined(timeout):
         state, numbers, confusion = globals()[what](out, **options)
         if ranks.rank() == 0:
             tensors = {f"state.{k}": t.detach().clone() for k, t in state.items()}
             tensors["numbers"] = torch.tensor(numbers, dtype=torch.float64)
             tensors["confusion"] = confusion
             save_file({k: t.contiguous() for k, t in tensors.items()}, out / "result.safetensors")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    options = {k: int(v) for k, v in (word.split("=") for word in sys.argv[3:])}
+    run(sys.argv[1], Path(sys.argv[2]), **options)

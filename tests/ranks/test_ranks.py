@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import subprocess
@@ -17,24 +18,26 @@ from vinets import ranks
 JOB = Path(__file__).with_name("job.py")
 
 
-def started(what, out, processes=1, **options):
-    """Start a job of one or several processes; what it said, and its exit code."""
+def started(what, out, **options):
+    """Two processes of torchrun; what they said, and the exit code."""
     out.mkdir(exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    together = ["-m", "torch.distributed.run", "--nproc-per-node", processes, "--master-port", port]
-    words = [*(together if processes > 1 else []), JOB, what, out]
-    words += [f"{name}={value}" for name, value in options.items()]
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port", port]
+    words += [JOB, what, out, *(f"{name}={value}" for name, value in options.items())]
     source = Path(__file__).parents[2] / "src"
     env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(source)}
     call = [sys.executable, *map(str, words)]
     return subprocess.run(call, env=env, capture_output=True, text=True, timeout=240)
 
 
-def result(what, out, processes=1, **options):
-    done = started(what, out, processes, **options)
-    assert done.returncode == 0, done.stderr
+def by_one(what, out):
+    """What the job gives in this process."""
+    spec = importlib.util.spec_from_file_location("job", JOB)
+    job = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(job)
+    job.run(what, out)
     return load_file(out / "result.safetensors")
 
 
@@ -47,22 +50,25 @@ def assert_same(one, two):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    return result("everything", tmp_path_factory.mktemp("alone"))
+    return by_one("everything", tmp_path_factory.mktemp("alone"))
 
 
 def test_two_processes_find_what_one_finds(alone, tmp_path):
-    assert_same(alone, result("everything", tmp_path, 2))
+    done = started("everything", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert_same(alone, load_file(tmp_path / "result.safetensors"))
 
 
+@pytest.mark.cluster
 def test_a_process_that_ends_leaves_a_checkpoint_for_any_number(alone, tmp_path):
     # 3 steps an epoch: it ends in the second one
-    ended = started("train", tmp_path / "ended", 2, die=5)
+    ended = started("train", tmp_path / "ended", die=5)
     assert ended.returncode != 0
     assert "Another process of this job has ended" in ended.stderr
     assert "goes on behind the last checkpoint" in ended.stderr
     assert not (tmp_path / "ended" / "result.safetensors").exists()
     assert (tmp_path / "ended" / "steps" / "checkpoint.safetensors").exists()
-    resumed = result("train", tmp_path / "ended")  # by one process
+    resumed = by_one("train", tmp_path / "ended")
     weights = {n.replace("state.", "state.train."): t for n, t in resumed.items() if "state" in n}
     for name, tensor in weights.items():
         torch.testing.assert_close(tensor, alone[name], rtol=1e-4, atol=2e-5)
