@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -59,7 +60,10 @@ class MLflow(Log):
     scheme, package = "mlflow", "mlflow"
 
     def begin(self, place: str, options: Mapping[str, Any]) -> None:
-        where = place if "://" in place else Path(place).resolve().as_uri()
+        where = place
+        if "://" not in place:
+            where = Path(place).resolve().as_uri()
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer ones ask for it
         self._client: Any = import_module("mlflow").MlflowClient(where)
         known = self._client.get_experiment_by_name("vinets")
         number = known.experiment_id if known else self._client.create_experiment("vinets")

@@ -39,6 +39,37 @@ def test_a_run_is_repeated_from_its_file(call, tmp_path):
     assert told.json()["recipe"]["seed"] == 3
 
 
+def test_arguments_and_lists_are_repeated_and_the_command_line_goes_before_them(
+    call, base, build_options, tmp_path
+):
+    first, second = tmp_path / "one", tmp_path / "two"
+    one = call("build", base, *build_options, "--out", first, "--json", "--quiet").json()
+    values = tomllib.loads((first / "run.toml").read_text())
+    assert values["model"] == str(base) and values["out"] == str(first)
+    words = ("--config", first / "run.toml", "--out", second, "--json", "--quiet")
+    two = call("build", *words).json()
+    told = [found["comparison"]["networks"][0]["accuracies"] for found in (one, two)]
+    assert told[0] == told[1]
+    assert tomllib.loads((second / "run.toml").read_text()) == values | {"out": str(second)}
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f"model = '{base}'\ndata = 'digits'\nbudget = ['drop=1', 'params=50%']\n")
+    found = call("compress", "--config", plan, "--out", tmp_path / "no", "--dry-run", "--quiet")
+    assert found.code == 0 and not (tmp_path / "no").exists()
+
+
+def test_a_run_is_logged_with_its_options(call, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    words = ["--model", "digits_cnn", "--data", "digits", "--epochs", "2", "--quiet"]
+    log = ("--log", f"tensorboard:{tmp_path / 'runs'}")
+    assert call("train", *words, "--out", tmp_path / "out", *log).code == 0
+    found = accumulator.EventAccumulator(str(tmp_path / "runs"))
+    found.Reload()
+    assert [one.step for one in found.Scalars("training the backbone/loss")] == [1, 2]
+    assert "test/accuracy" in found.Tags()["scalars"]
+    text = found.Tensors("options/text_summary")[0].tensor_proto.string_val[0].decode()
+    assert "epochs = 2" in text and "data = digits" in text
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

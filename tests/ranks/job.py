@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -26,26 +27,30 @@ SMALL = {"components": 6, "keep": 3, "monomials": 16, "per_class": 16}
 
 
 class Mortal:
-    """A progress that ends its process at a step, as if the machine had been switched off."""
+    """A progress that ends its process at a step, as if the machine had been switched off.
 
-    def __init__(self, step: int) -> None:
-        self.left = step
+    A slow one takes its time for every step.
+    """
+
+    def __init__(self, step: int, slow: int = 0) -> None:
+        self.left, self.slow = step or -1, slow  # none is never reached
 
     def start(self, stage, total):
         pass
 
     def advance(self, steps=1, note=""):
+        time.sleep(self.slow)
         self.left -= steps
         if self.left == 0 and ranks.rank() == 1:
             os._exit(9)
 
 
-def train(out: Path, *, die: int = 0):
+def train(out: Path, *, die: int = 0, slow: int = 0):
     """A backbone from scratch; an odd batch size, and a held-out part."""
     torch.manual_seed(0)
     model = digits_cnn()
     options = {"epochs": 3, "batch_size": 51, "learning_rate": 0.05, "validation": 0.2}
-    progress = Mortal(die) if die else None
+    progress = Mortal(die, slow) if die or slow else None
     history = train_classifier(model, DATA, directory=out / "steps", progress=progress, **options)
     tested = evaluate(model, DATA, batch_size=64)
     losses = [e.loss for e in history.epochs] + [e.validation_loss for e in history.epochs]

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
 import typer
 
-from vinets.cli.config import given_options
+from vinets.cli.config import OPTIONS
 from vinets.cli.options import Filling
 from vinets.following import following
 from vinets.logs import Log, Logged, open_log
@@ -48,7 +47,7 @@ def logging(common: Filling) -> Iterator[Log | None]:
     if common.log is None or following():
         yield None
         return
-    with open_log(common.log, given_options(click.get_current_context())) as log:
+    with open_log(common.log, OPTIONS.get({})) as log:
         yield log
 
 
