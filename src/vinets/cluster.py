@@ -175,8 +175,8 @@ GAVE_UP = (
     "most often their memory did not suffice."
 )
 LOST = (
-    "The connection to the cluster was lost. Run the same command again: it goes on behind what was "
-    "finished."
+    "The connection to the cluster was lost. Run the same command again: it goes on behind what "
+    "was finished."
 )
 
 
