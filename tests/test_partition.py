@@ -31,7 +31,7 @@ ENV = os.environ | {
     "OMP_NUM_THREADS": "1",
     "PYTHONPATH": str(ROOT / "src"),
     # minutes by default
-    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "5s",
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "30s",
 }
 
 
@@ -92,7 +92,7 @@ def running(*words: object) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def until(true, seconds=60.0):
+def until(true, seconds=180.0):
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "waited in vain"
@@ -112,7 +112,7 @@ def free_port():
 
 
 class Slow(ABM):
-    """Says in which network it is fitted, and takes its time there."""
+    """Says in which network it is fitted, and waits until it is fitted in both."""
 
     def __init__(self, psi=0.01, max_degree=2, marks=""):
         super().__init__(psi, max_degree=max_degree)
@@ -121,6 +121,7 @@ class Slow(ABM):
     def _fit_sets(self, sets):
         if self.marks:
             (Path(self.marks) / Path("/proc/self/ns/net").readlink().name).touch()
+            until(lambda: len(list(Path(self.marks).iterdir())) == 2)
             time.sleep(1)
         return super()._fit_sets(sets)
 
