@@ -1,7 +1,7 @@
 # Every target sets up .venv when it is missing or older than the files that say what is in it.
 
 PYTHON ?= python3
-ALL := dev,test,docs,plots,symbolic,vision,hf,onnx,dimension
+ALL := dev,test,docs,plots,symbolic,vision,hf,onnx,dimension,cluster
 EXTRAS ?= $(ALL)
 
 VENV := .venv
@@ -11,7 +11,7 @@ ADVISORIES := https://pypi.org/pypi/pip/23.2.1/json
 COMMA := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint browser bench mutants fuzz chaos degenerate soak lock audit sbom docs clean
+.PHONY: help demo test lint browser bench mutants fuzz chaos degenerate soak cluster lock audit sbom docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ degenerate: $(STAMP) ## Hold 5,000 fits of degenerate points against an independ
 
 soak: $(STAMP) ## Build, save, load and predict for MINUTES=30, and print the slope of the memory
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak --minutes $(or $(MINUTES),30)
+
+cluster: $(STAMP) ## Lose workers, ranks and the network, of Dask, Ray and torchrun; needs root for the last
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests
 
 lock: $(VENV)/lock/bin/uv ## Write hashes.txt anew, after a change of pyproject.toml or constraints.txt
 	@# for macOS, where torch of PyPI draws in nothing for a GPU; digests are those of all systems

@@ -17,6 +17,7 @@ ALL = (
     "training",
     "digits",
     "dimension",
+    "cluster",
 )
 
 if __name__ == "__main__":

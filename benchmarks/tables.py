@@ -66,6 +66,14 @@ COLUMNS: dict[str, dict[str, str]] = {
         "zeros": "zeros",
         "zeros_in_prefix": "zeros in prefix",
     },
+    "cluster": {
+        "backend": "backend",
+        "workers": "workers",
+        "seconds": "seconds",
+        "one_to_two_ratio": "one worker to two",
+        "against_none_ratio": "against no backend",
+        "overhead_seconds": "overhead, s",
+    },
     "gpu": {
         "problem": "problem",
         "terms": "terms",

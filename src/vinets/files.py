@@ -17,9 +17,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from safetensors import SafetensorError
+
+from vinets.following import following
 
 MOST_JSON = 16 << 20  # bytes of a JSON file
 DEEPEST = 64  # lists and objects inside each other
@@ -140,10 +143,15 @@ def written_aside(path: str | Path) -> Iterator[Path]:
     """A path to write to, which takes the place of ``path`` when all went well.
 
     A reader sees the old file or the new one, never a part, even if the power fails. Where it
-    cannot be written, the old one is left as it was and the error is one sentence.
+    cannot be written, the old one is left as it was and the error is one sentence. A process that
+    follows another one leaves writing to that.
     """
     target = Path(path)
     check_name(target)
+    if following():
+        with TemporaryDirectory() as nowhere:
+            yield Path(nowhere) / target.name
+        return
     # beside it, for only there a rename is atomic; no other writer has the same
     aside = target.with_name(f".{_HERE}-{os.getpid()}-{secrets.token_hex(4)}.{target.name}")
     _asides.add(aside)

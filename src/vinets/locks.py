@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vinets.files import check_name
+from vinets.following import following
 
 try:
     import fcntl
@@ -31,6 +32,9 @@ def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
     path = Path(folder)
     check_name(path)  # now, and not when the first file is written
     path.mkdir(parents=True, exist_ok=True)
+    if following():  # the process that it follows holds the lock
+        yield
+        return
     # a forked process is another one, though it has a copy of this
     key = os.getpid(), threading.get_ident(), path.resolve()
     if key not in _held:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class Progress(Protocol):
@@ -20,6 +21,21 @@ class Progress(Protocol):
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """``count`` steps are done; ``note`` says how it goes."""
+
+
+@runtime_checkable
+class Measuring(Progress, Protocol):
+    """Receives numbers, too."""
+
+    def measured(self, values: Mapping[str, float], step: int) -> None:
+        """What a step, such as an epoch, gave."""
+
+
+def tell(progress: Progress, values: Mapping[str, float | None], step: int) -> None:
+    """Give numbers to a progress that takes any; None stands for what was not measured."""
+    if isinstance(progress, Measuring):
+        found = {name: value for name, value in values.items() if value is not None}
+        progress.measured(found, step)
 
 
 class Silent:

@@ -25,9 +25,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:0")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    parser.add_argument("--cluster", help="dask://HOST:PORT or ray://HOST:PORT, in place of jobs")
     parser.add_argument("--wait", action="store_true", help="wait while another one writes there")
     given = parser.parse_args(words)
     # late, so that Ctrl-C is one sentence in imports, too
+    from vinets.cluster import beside
     from vinets.locks import locked
     from vinets.pipeline.store import Store
     from vinets.pipeline.trial_list import read_list
@@ -39,19 +41,20 @@ def main(words: Sequence[str] | None = None) -> int:
         wanted = read_list(given.file)
         device = resolve_device("vinets.run", given.device)
         store = Store(given.out)
-        with stoppable(), locked(store.folder, wait=given.wait):
+        where = beside(given.cluster or given.jobs)
+        with stoppable(), locked(store.folder, wait=given.wait), where as jobs:
             run_trials(
                 wanted.trials,
                 wanted.networks,
                 store,
                 device=device,
-                jobs=given.jobs,
+                jobs=jobs,
                 progress=Lines(),
             )
     except KeyboardInterrupt:
         print(SENTENCE, file=sys.stderr)
         return STOPPED
-    except (ValueError, OSError, MemoryError) as error:
+    except (ValueError, OSError, ImportError, MemoryError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     print(f"{len(wanted.trials)} trials in {given.out}")

@@ -22,7 +22,7 @@ OPTIONS = {
     "predict": "top device json",
     "export": "out format opset",
     "theory": "cut weights shape data vinet components tau constant out json",
-    "reproduce": "data weights out seeds quick backbone jobs plan json",
+    "reproduce": "data weights out seeds quick backbone jobs cluster plan json",
     "report": "out title json",
     "ideal": "label algorithm psi max-degree scale normalization border variable-order oracle "
     "tau all out json",

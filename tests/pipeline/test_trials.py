@@ -17,6 +17,7 @@ from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
 from vinets.training import train_classifier
+from vinets.training.loop import DivergedError
 
 WHOLE = digits()
 DATA = DataSplit("digits", WHOLE.train.subset(torch.arange(500)), WHOLE.test)
@@ -172,9 +173,26 @@ def test_processes_side_by_side_find_the_same(trained, tmp_path):
     assert [timeless(one.read(t)) for t in trials] == [timeless(two.read(t)) for t in trials]
 
 
-def test_networks_in_memory_are_not_for_several_processes(setups, tmp_path):
-    with pytest.raises(ValueError, match=r"cannot be shared by processes. Pass jobs=1"):
-        run([SMALL], setups, tmp_path, jobs=2)
+def test_networks_in_memory_are_sent_to_processes(setups, tmp_path):
+    trials = [SMALL.change(epochs=1, seed=seed) for seed in (0, 1)]
+    one, two = run(trials, setups, tmp_path / "one"), run(trials, setups, tmp_path / "two", jobs=2)
+    assert [timeless(one.read(t)) for t in trials] == [timeless(two.read(t)) for t in trials]
+
+
+def test_a_network_that_cannot_be_sent_is_told(trained, tmp_path):
+    model = copy.deepcopy(trained)
+    model.numbers = (x for x in ())  # what is under way cannot travel
+    setup = Setup("net", model, DATA, torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"cannot be sent to other processes .* jobs=1"):
+        run([SMALL], {"net": setup}, tmp_path, jobs=2)
+
+
+def test_what_diverges_does_not_end_what_runs_beside_it(setups, tmp_path):
+    good = SMALL.change(epochs=1)
+    bad = good.change(learning_rate=1e30)
+    with pytest.raises(DivergedError):
+        run([bad, good.change(seed=1), good], setups, tmp_path, jobs=2)
+    assert Store(tmp_path).missing([good, bad, good.change(seed=1)]) == [bad]
 
 
 def test_a_network_that_is_not_there_is_named(setups, tmp_path):

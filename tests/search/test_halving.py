@@ -62,6 +62,16 @@ def test_rounds_get_shorter_lists_and_longer_trainings(found):
     assert {one.candidate.head for one in first} >= {"vi", "pooled", "relu-units"}
 
 
+def test_rounds_side_by_side_find_the_same(found, model, data, tmp_path):
+    again = compress(model, data, "drop=3", out=tmp_path, jobs=2, **OPTIONS).result
+
+    def told(result):
+        return [(one.candidate, one.accuracies, one.cost.parameters) for one in result.tried]
+
+    assert told(again) == told(found[1].result)
+    assert again.chosen == found[1].result.chosen
+
+
 def test_what_is_saved_is_what_was_returned(found, data):
     folder, compressed = found
     loaded = CutNetwork.from_pretrained(folder).eval()

@@ -15,16 +15,16 @@ from vinets.cli.options import (
     DATA,
     OUTPUT,
     RUNNING,
-    Common,
+    Filling,
     Limit,
     TrainingData,
-    Wait,
     cut_of,
     opened_again,
     option,
 )
-from vinets.cli.output import note, note_normalisation, print_json, watching
+from vinets.cli.output import note, note_normalisation, print_json, recording
 from vinets.locks import locked
+from vinets.progress import tell
 from vinets.settings import BEST, Collecting, TrialSettings
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _words(name: str) -> str | None:
 
 # the recipe has the seed of the command, and all of the data is used
 @takes(("seed", "train", "test"), {"settings": _words}, settings=DEFAULTS)
-@takes(reading=TrainingData, common=Common)
+@takes(reading=TrainingData, common=Filling)
 def build(
     *,
     model: Annotated[
@@ -91,8 +91,7 @@ def build(
     ] = "vi",
     limit: Limit = None,
     baselines: Baselines = False,
-    wait: Wait = False,
-    common: Common,
+    common: Filling,
 ) -> None:
     """Cut a network, put polynomials behind the cut, and train what is left.
 
@@ -134,7 +133,7 @@ def build(
             f"{preset} is a {backbone}, and the network given is a {opened.architecture}. Pass "
             "--cut in place of --preset."
         )
-    with locked(out, wait=wait), watching(common.quiet) as progress:
+    with locked(out, wait=common.wait), recording(common) as progress:
         result = compare_heads(
             opened.network,
             replace(split, train=limit_source(split.train, limit, common.seed)),
@@ -145,6 +144,8 @@ def build(
             origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
             progress=progress,
         )
+        tested = {f"test/{one.name}": one.accuracy for one in result.comparison.networks}
+        tell(progress, tested, trial.recipe.epochs)
     if common.json:
         print_json(result)
         return

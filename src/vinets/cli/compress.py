@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,19 +13,24 @@ from vinets.cli.generate import takes
 from vinets.cli.options import (
     OUTPUT,
     RUNNING,
-    Common,
+    Beside,
+    Filling,
     Reading,
     TrainingData,
-    Wait,
     opened_again,
     option,
 )
-from vinets.cli.output import note, note_normalisation, print_json, watching
+from vinets.cli.output import logging, note, note_normalisation, print_json, watching
 from vinets.locks import locked
 from vinets.settings import Searching
 
+if TYPE_CHECKING:
+    from vinets.logs import Log
+    from vinets.search import Compressed
+    from vinets.search.result import SearchResult
 
-@takes(searching=Searching, reading=TrainingData, common=Common)
+
+@takes(searching=Searching, reading=TrainingData, beside=Beside, common=Filling)
 def compress(
     *,
     model: Annotated[
@@ -54,8 +59,8 @@ def compress(
             "measured on another device, as ONNX files.",
         ),
     ] = None,
-    wait: Wait = False,
-    common: Common,
+    beside: Beside,
+    common: Filling,
 ) -> None:
     """Find a small network that does what this one does, within a budget.
 
@@ -64,6 +69,7 @@ def compress(
     smallest network that loses no more is wanted; without, the most accurate one. Half of the test
     part is used to choose, the other half to test what was chosen. The network is saved in the
     folder, with results.json and report.html. The same command goes on where it was interrupted.
+    With --jobs or --cluster, the trainings of a round run side by side, with the same results.
 
     Example: vinets compress out/base --data digits --budget drop=0.5 --out out/small
 
@@ -77,14 +83,13 @@ def compress(
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
     from vinets.report import print_table
-    from vinets.report.terminal import as_plot
     from vinets.search import Written, parse_budget, write_to_time
     from vinets.search import compress as search_for
     from vinets.search.compressed import divided
     from vinets.search.halving import Search
-    from vinets.search.page import command_lines, plan_table
+    from vinets.search.page import plan_table
 
-    wanted = parse_budget(budget)
+    wanted, jobs = parse_budget(budget), beside.where
     opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened)
     assert split is not None  # --data is required
@@ -97,11 +102,11 @@ def compress(
             files = write_to_time(network, split, wanted, to_time, **chosen)
         _say_what_to_time(files, to_time, wanted.batch, common)
         return
-    alone = nullcontext() if dry_run else locked(out, wait=wait)
+    alone = nullcontext() if dry_run else locked(out, wait=common.wait)
     with alone, watching(common.quiet) as progress:
         if dry_run:
             setup, _ = divided(network, split, searching.limit, **chosen)
-            plan = Search(setup, wanted, out, searching, common.seed, progress).plan()
+            plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
         else:
             origin = Origin(("vinets", *sys.argv[1:]), opened.stated)
             written = Written(
@@ -113,26 +118,46 @@ def compress(
                 made=opened_again(out, model),
             )
             chosen |= {"searching": searching, "out": out, "origin": origin, "written": written}
-            found = search_for(network, split, wanted, progress=progress, **chosen)
+            chosen |= {"jobs": jobs, "progress": progress}
+            with logging(common) as log:
+                found = search_for(network, split, wanted, **chosen)
+                _log(found.result, log)
     if common.json:
         print_json(plan if dry_run else found.result)
     elif dry_run:
         print_table(plan_table(plan))
         typer.echo(str(plan))
     else:
-        print_table(found.table)
-        typer.echo(str(found))
-        typer.echo(f"\n{as_plot(found.frontier)}")
+        _show(found)
         for line in found.result.notes:
             note(line, common.quiet)
-        typer.echo("\nTo make each again:")
-        for line in command_lines(found.result):
-            typer.echo(line)
         next_one = f"vinets evaluate {opened_again(out, model)} --data {reading.data}"
         note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
 
 
-def _say_what_to_time(files: list[Path], folder: Path, batch: int, common: Common) -> None:
+def _show(found: Compressed) -> None:
+    from vinets.report import print_table
+    from vinets.report.terminal import as_plot
+    from vinets.search.page import command_lines
+
+    print_table(found.table)
+    typer.echo(str(found))
+    typer.echo(f"\n{as_plot(found.frontier)}")
+    typer.echo("\nTo make each again:")
+    for line in command_lines(found.result):
+        typer.echo(line)
+
+
+def _log(result: SearchResult, log: Log | None) -> None:
+    """A curve for every network that was tried: accuracy by the epochs it was trained for."""
+    if log is not None:
+        for one in result.tried:
+            for epochs, accuracy in sorted(one.accuracies.items()):
+                log.add({f"{one.candidate.name}/accuracy": accuracy}, epochs)
+            log.add({f"{one.candidate.name}/parameters": one.cost.parameters}, one.epochs)
+
+
+def _say_what_to_time(files: list[Path], folder: Path, batch: int, common: Filling) -> None:
     if common.json:
         print_json({"files": files, "batch": batch})
         return

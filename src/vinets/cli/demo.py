@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Annotated
 
 from vinets.cli.generate import takes
-from vinets.cli.options import OUTPUT, RUNNING, Common, Wait, option
+from vinets.cli.options import OUTPUT, RUNNING, Filling, option
 from vinets.cli.output import print_json, watching
 from vinets.locks import locked
 
 
-@takes(common=Common)
+@takes(("log",), common=Filling)
 def demo(
     *,
     out: Annotated[Path, option(OUTPUT, "Folder for tables, page and network.")] = Path("out/demo"),
     seeds: Annotated[int, option(RUNNING, "Repeat with so many seeds and average.", min=1)] = 1,
     quick: Annotated[bool, option(RUNNING, "Two cuts and little training, in seconds.")] = False,
-    wait: Wait = False,
-    common: Common,
+    common: Filling,
 ) -> None:
     """Compare VI-Nets with all their baselines behind four cuts of a small network for digits.
 
@@ -33,7 +32,7 @@ def demo(
 
     # the demo prints its tables as it goes, and stdout is for the JSON alone
     kept = redirect_stdout(sys.stderr) if common.json else nullcontext()
-    with kept, locked(out, wait=wait), watching(common.quiet) as progress:
+    with kept, locked(out, wait=common.wait), watching(common.quiet) as progress:
         result = run_demo(
             out, seed=common.seed, seeds=seeds, quick=quick, device=common.device, progress=progress
         )

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 import typer
@@ -24,7 +24,7 @@ class OneSentenceGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with stoppable(), _warnings_as_sentences():
+            with stoppable(), _warnings_as_sentences(), _together():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo(SENTENCE, err=True)
@@ -35,8 +35,35 @@ class OneSentenceGroup(TyperGroup):
             text = sentence(error)
             if text is None or os.environ.get("VINETS_TRACEBACK") == "1":
                 raise
-            typer.echo(f"Error: {text}", err=True)
+            # not to a stream that leads nowhere, as in a process that follows another one
+            typer.echo(f"Error: {text}", file=sys.__stderr__ if _ranks() > 1 else sys.stderr)
             raise typer.Exit(REFUSED) from None
+
+
+TOGETHER = ("train", "build", "evaluate")
+
+
+def _ranks() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Started by ``torchrun``, work together with the others; the first one says what there is."""
+    if _ranks() == 1:
+        yield
+        return
+    if not {*TOGETHER, "--help", "-h", "--version"} & {*sys.argv[1:]}:
+        raise ValueError(
+            f"torchrun is for vinets {', '.join(TOGETHER)}: other commands run in one process."
+        )
+    from vinets import ranks
+
+    with ranks.joined(), open(os.devnull, "w", encoding="utf-8") as nowhere, ExitStack() as stack:
+        if ranks.rank() > 0:
+            stack.enter_context(redirect_stdout(nowhere))
+            stack.enter_context(redirect_stderr(nowhere))
+        yield
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from vinets.logs import WRITTEN
+
 DATA, RUNNING, OUTPUT = "Data", "Running", "Output"
 
 
@@ -29,9 +31,6 @@ Limit = Annotated[
     int | None,
     option(DATA, "Training examples to use.", show_default="all of them", min=1),
 ]
-Wait = Annotated[
-    bool, option(OUTPUT, "Wait while another process writes into the folder.", "--wait")
-]
 KNOWN = "that of the network where it is known, else that of the training images"
 CUT = "Name or index of a cut (see vinets cuts), or a share: 50%."
 
@@ -45,9 +44,54 @@ class Common:
         str, option(RUNNING, "auto (a GPU where there is one), cpu, cuda or cuda:0.")
     ] = "auto"
     quiet: Annotated[bool, option(OUTPUT, "No progress on stderr.", "--quiet", "-q")] = False
+    config: Annotated[  # read before the others are, see vinets.cli.late_help
+        Path | None,
+        option(RUNNING, "Take options from a file, such as the run.toml of a folder."),
+    ] = None
     json: Annotated[
         bool, option(OUTPUT, "Print one JSON object on stdout, and nothing else there.")
     ] = False
+
+
+@dataclass(frozen=True)
+class Filling(Common):
+    """What commands that fill a folder have in common."""
+
+    wait: Annotated[
+        bool, option(OUTPUT, "Wait while another process writes into the folder.", "--wait")
+    ] = False
+    log: Annotated[
+        str | None,
+        option(OUTPUT, f"Keep what is measured, too: {WRITTEN}.", show_default="nowhere"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What carries out trials."""
+
+    jobs: Annotated[int, option(RUNNING, "Processes side by side on the device.", min=1)] = 1
+    cluster: Annotated[
+        str | None,
+        option(
+            RUNNING,
+            "Carry out trials on a cluster: dask://HOST:PORT or ray://HOST:PORT, or, with workers "
+            "on this machine, dask://local:WORKERS or ray://local:WORKERS.",
+            show_default="on this machine",
+        ),
+    ] = None
+
+    @property
+    def where(self) -> int | str:
+        """What Python calls take as ``jobs``."""
+        if self.cluster is None:
+            return self.jobs
+        if self.jobs > 1:
+            raise ValueError(
+                "--jobs is for processes of this machine, and --cluster has workers of its own. "
+                "Pass one of them; local:2 behind dask:// starts two workers here."
+            )
+        return self.cluster
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, RUNNING, Common, Wait, option
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Beside, Filling, option
 from vinets.cli.output import print_json, watching
 from vinets.locks import locked
 
@@ -33,7 +33,7 @@ class Extent:
     )
 
 
-@takes(("seed",), extent=Extent, common=Common)
+@takes(("seed", "log"), extent=Extent, beside=Beside, common=Filling)
 def reproduce(
     *,
     names: Annotated[list[str], typer.Argument(help="{experiments}, or all.", metavar="NAME...")],
@@ -43,7 +43,7 @@ def reproduce(
         option(DATA, "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors."),
     ] = Path("weights"),
     extent: Extent,
-    jobs: Annotated[int, option(RUNNING, "Processes side by side on the device.", min=1)] = 1,
+    beside: Beside,
     out: Annotated[Path, option(OUTPUT, "Folder for the results.")],
     plan: Annotated[
         Path | None,
@@ -53,8 +53,7 @@ def reproduce(
             show_default="carry them out",
         ),
     ] = None,
-    wait: Wait = False,
-    common: Common,
+    common: Filling,
 ) -> None:
     """Repeat experiments of the paper: raw results as JSON, figures as PNG and SVG.
 
@@ -73,13 +72,13 @@ def reproduce(
     if plan is not None:
         paths = [write_plan(names, folders, wanted, plan)]
     else:
-        with locked(out, wait=wait), watching(common.quiet) as progress:
+        with locked(out, wait=common.wait), watching(common.quiet) as progress:
             paths = carried_out(
                 names,
                 folders,
                 out,
                 plan=wanted,
-                jobs=jobs,
+                jobs=beside.where,
                 device=common.device,
                 command=["vinets", *sys.argv[1:]],
                 progress=progress,

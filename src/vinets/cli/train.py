@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, Common, TrainingData, Wait, opened_again, option
-from vinets.cli.output import note, print_json, watching
+from vinets.cli.options import DATA, OUTPUT, Filling, TrainingData, opened_again, option
+from vinets.cli.output import note, print_json, recording
 from vinets.locks import locked
+from vinets.progress import tell
 from vinets.settings import BACKBONE, SMALL, Recipe
 
 # there is no teacher, and no head; the seed is that of the command
@@ -27,15 +28,14 @@ def _words(name: str) -> str:
 
 
 @takes(WITHOUT, {"recipe": _words}, recipe=Recipe)
-@takes(("weights",), reading=TrainingData, common=Common)
+@takes(("weights",), reading=TrainingData, common=Filling)
 def train(
     *,
     model: Annotated[str, option(DATA, "{networks}.")],
     reading: TrainingData,
     out: Annotated[Path, option(OUTPUT, "Folder for the network.")],
     recipe: dict[str, Any],
-    wait: Wait = False,
-    common: Common,
+    common: Filling,
 ) -> None:
     """Train a network from scratch, to be cut later.
 
@@ -55,8 +55,10 @@ def train(
     split = load_data(reading.data, seed=reading.split_seed, size=reading.size)
     images = reading.keywords()["images"]
     split = augment_by(normalise_by(split, images.mean, images.std), images.flip, images.crop)
-    with locked(out, wait=wait), watching(common.quiet) as progress:
+    with locked(out, wait=common.wait), recording(common) as progress:
         run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
+        tested = {f"test/{name}": run.test[name] for name in ("accuracy", "loss")}
+        tell(progress, tested, run.best_epoch)
     if common.json:
         print_json({"out": str(out)} | as_plain(run))
         return

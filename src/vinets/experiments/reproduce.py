@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from vinets.checks import one_of
+from vinets.cluster import beside
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Plan
 from vinets.files import append_line, write_json
@@ -53,7 +54,7 @@ def reproduce(
     out: str | Path,
     *,
     plan: Plan = Plan(),  # noqa: B008 - frozen
-    jobs: int = 1,
+    jobs: int | str = 1,
     device: torch.device | str = "auto",
     command: Sequence[str] = (),
     progress: Progress | str | None = "auto",
@@ -69,8 +70,9 @@ def reproduce(
     ----------
     names : sequence of str
         Of :data:`EXPERIMENTS`, or ``("all",)``.
-    jobs : int, default=1
-        Processes side by side on the device.
+    jobs : int or str, default=1
+        Processes side by side on the device, or the address of a cluster, see
+        :func:`vinets.cluster.open_cluster`, whose workers have to see the folders.
     command : sequence of str
         Kept in the results, for the record.
     """
@@ -79,7 +81,8 @@ def reproduce(
     on, store = resolve_device("reproduce", device), Store(out)
     missing, begin = len(store.missing(trials)), time.perf_counter()
     try:
-        run_trials(trials, setups, store, device=on, jobs=jobs, progress=progress)
+        with beside(jobs) as there:
+            run_trials(trials, setups, store, device=on, jobs=there, progress=progress)
     except torch.OutOfMemoryError:
         raise MemoryError(
             f"{on} ran out of memory with {jobs} processes side by side. Pass fewer "

@@ -87,7 +87,8 @@ def fit_class_ideals(
         leading terms are the same.
     n_jobs : int or None, default=None
         Processes of the joblib backend, in joblib's convention; None means 1 unless a
-        ``joblib.parallel_config`` says otherwise. Starting them takes seconds.
+        ``joblib.parallel_config`` or :func:`vinets.cluster.workers` says otherwise. Starting them
+        takes seconds.
 
     Returns
     -------

@@ -11,17 +11,21 @@ score divides by the generator's own mean absolute value on points it was not fi
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.algebra.compositions import CompositionSet
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.checks import one_of, parameter_error
+from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import ClassIdeals
 
 SCORES = ("separation", "normalized")
@@ -73,17 +77,33 @@ class PrunedIdeals:
 
 
 def mean_absolute_values(ideals: ClassIdeals, Z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Mean of ``|p|`` over the points of every class: per class of generators, (K, |G_k|)."""
+    """Mean of ``|p|`` over the points of every class: per class of generators, (K, |G_k|).
+
+    On a CPU, classes go to several processes where a ``joblib.parallel_config`` says so.
+    """
     codes = torch.as_tensor(np.searchsorted(ideals.classes, y.cpu().numpy()), device=Z.device)
-    counts = torch.bincount(codes, minlength=len(ideals)).clamp_min(1).to(Z)  # absent: means of 0
+    jobs = effective_n_jobs(None) if Z.is_cpu else 1
+    # all points go to every process, so that there are as many jobs and no more
+    bounds = np.linspace(0, len(ideals), 1 + min(jobs, len(ideals))).astype(int)
+    parts = [ideals.ideals[a:b] for a, b in itertools.pairwise(bounds)]
+    if len(parts) == 1:
+        return tuple(_means(ideals.ideals, Z, codes, len(ideals)))
+    found = Parallel()(delayed(_means)(part, Z, codes, len(ideals)) for part in parts)
+    return tuple(itertools.chain.from_iterable(found))
+
+
+def _means(
+    ideals: Sequence[VanishingIdeal], Z: Tensor, codes: Tensor, classes: int
+) -> list[Tensor]:
+    counts = torch.bincount(codes, minlength=classes).clamp_min(1).to(Z)  # absent: means of 0
     out = []
-    for ideal in ideals.ideals:
-        total = Z.new_zeros(len(ideals), len(ideal.generators_))
+    for ideal in ideals:
+        total = Z.new_zeros(classes, len(ideal.generators_))
         width = max(1, int(2**26 // max(1, len(ideal.generators_))))  # half a GiB of values
         for points, group in zip(Z.split(width), codes.split(width), strict=True):
             total.index_add_(0, group, ideal.generators_.evaluate(points).abs().to(Z.dtype))
         out.append(total / counts[:, None])
-    return tuple(out)
+    return out
 
 
 def score(ideals: ClassIdeals, Z: Tensor, y: Tensor, kind: str = "separation") -> PruningScores:

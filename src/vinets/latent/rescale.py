@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vinets.checks import one_of, parameter_error
 from vinets.latent.store import LatentStore
+from vinets.ranks import merged
 
 # Below this share of the mean a standard deviation is the rounding of a constant.
 ROUNDING = 1e-12
@@ -66,7 +67,11 @@ class Rescale(nn.Module):
 
 
 def moments(
-    latents: LatentStore | Iterable[Tensor], per: str = "feature", *, keepdim: bool = False
+    latents: LatentStore | Iterable[Tensor],
+    per: str = "feature",
+    *,
+    keepdim: bool = False,
+    shared: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of latents ``(m, ...)``, chunk by chunk in float64.
 
@@ -79,7 +84,8 @@ def moments(
 
     There is one result for every value of a latent, or with ``per="channel"`` one for every index
     of its first axis, pooled over the others, which ``keepdim`` keeps with length 1. Both results
-    are in float64, of the shape of one latent, or ``(C,)`` per channel.
+    are in float64, of the shape of one latent, or ``(C,)`` per channel. With ``shared``, every rank
+    of :mod:`vinets.ranks` passes other latents, at least one, and all get the result for all.
 
     Examples
     --------
@@ -119,6 +125,8 @@ def moments(
         raise ValueError("The moments of no latents are not defined: pass at least one.")
     if not bool(torch.isfinite(squares).all()):
         raise ValueError("The latents hold NaN or infinite values; look at the network first.")
+    if shared:
+        count, mean, squares = merged(count, mean, squares)
     std = (squares / count).sqrt()
     # The floor is for a mean of zero: below it lie no normal numbers in the float32 of Rescale.
     smallest = (ROUNDING * mean.abs()).clamp_min(torch.finfo(torch.float32).tiny)

@@ -10,11 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from vinets import ranks
 from vinets.checks import format_bytes, optional_positive_int, parameter_error, rows_within
 from vinets.latent import shards
 from vinets.latent.shards import DTYPES, SHARD_BYTES, Pair
 from vinets.locks import locked
-from vinets.running import Inputs, call, each, evaluating
+from vinets.running import Inputs, call, device_of, each, evaluating
 
 Batches = Iterable[tuple[Inputs, Tensor]]
 
@@ -183,7 +184,9 @@ def collect_latents(
         Where to keep the latents. A complete store is opened without running the network; where
         there is no fingerprint, the labels of the batches have to be those in it. An interrupted
         one goes on behind the examples already there; with the same batches it ends up bitwise
-        the same. None keeps them in memory, on the device of the network's output.
+        the same. None keeps them in memory, on the device of the network's output. Ranks that work
+        together, see :mod:`vinets.ranks`, take turns at the batches, and each gets all latents; in
+        a directory, the first one writes them.
     fingerprint : str, default=""
         Names the network and the data. A directory with another one is refused.
     progress : callable or None, default=None
@@ -199,7 +202,8 @@ def collect_latents(
     if directory is None:
         values, labels = [], []
         nbytes = 0
-        for latents, targets in _run(network, batches, torch.empty(0, dtype=torch.int64), report):
+        none = torch.empty(0, dtype=torch.int64)
+        for latents, targets in _run(network, ranks.turns(batches), none, report):
             values.append(latents)
             labels.append(targets)
             nbytes += latents.nbytes
@@ -209,11 +213,16 @@ def collect_latents(
                     f"more than memory_limit ({format_bytes(memory_limit)}): pass a directory, "
                     "fewer examples per class, or a larger memory_limit."
                 )
+        if ranks.size() > 1:
+            # whole batches take turns, so that every latent has the bits that one process gives it
+            found = ranks.in_turns([one.cpu() for one in values])
+            on = values[0].device if values else device_of(network)
+            values, labels = [one.to(on) for one in found], ranks.in_turns(labels)
         if not values:
             raise ValueError("There are no latents to keep: the batches hold no examples.")
         return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
     folder = Path(directory)
-    with locked(folder, wait=True):  # for latents that another process is just making
+    with ranks.one_by_one(), locked(folder, wait=True):  # that another process is just making
         _collect_into(folder, network, batches, fingerprint, report, shard_bytes)
     store = LatentStore.open(directory, memory_limit=memory_limit)
     report(len(store))

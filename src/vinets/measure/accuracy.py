@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from vinets import ranks
 from vinets.checks import parameter_error
 from vinets.data.interface import Source
 from vinets.data.sources import as_source
@@ -50,7 +51,7 @@ def evaluate(
     batch_size: int = 512,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate a classifier, a batch at a time.
+    """Evaluate a classifier, a batch at a time; several ranks take turns at the batches.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def evaluate(
     tally: _Tally | None = None
     begin = time.perf_counter()
     with evaluating(running):
-        for batch in _batches(data, batch_size, device):
+        for batch in ranks.turns(_batches(data, batch_size, device)):
             inputs, labels = _pair(batch)
             logits = logits_of(call(running, each(inputs, lambda t: t.to(device))))
             if logits.ndim != 2 or len(logits) != len(labels):
@@ -91,9 +92,11 @@ def evaluate(
             tally.add(logits, labels)
             if progress is not None:
                 progress.advance(len(labels))
-    if tally is None:
+    # a rank for which there was no batch learns from the others how many classes there are
+    classes = int(ranks.most(torch.tensor(0 if tally is None else tally.classes)))
+    if classes == 0:
         raise ValueError("The batches given to evaluate hold no examples. Pass at least one batch.")
-    return tally.result(begin)
+    return (tally or _Tally(classes, device)).result(begin)
 
 
 def _batches(data: Any, size: int, device: torch.device) -> Iterable[Any]:
@@ -145,6 +148,8 @@ class _Tally:
             self.among_five += (logits.topk(5, dim=1).indices == labels[:, None]).sum()
 
     def result(self, begin: float) -> Evaluation:
+        for name in ("confusion", "gaps", "loss", "among_five"):
+            setattr(self, name, ranks.summed(getattr(self, name)))
         confusion = self.confusion.view(self.classes, self.classes).cpu()
         right, examples = confusion.diagonal(), int(confusion.sum())
         return Evaluation(

@@ -18,6 +18,7 @@ from vinets.algebra.evaluation import EvaluationPlan
 from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.checks import one_of
+from vinets.ranks import batch_moments
 
 ACTIVATIONS = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # slopes below zero; above, it is 1
 
@@ -247,10 +248,10 @@ class PolynomialLayer(OnMonomials):
             return None
         with torch.autocast("cpu", enabled=False):
             rows = m.flatten(0, -2)
-            mean, covariance = row_moments(rows)
+            mean, covariance, count = batch_moments(rows)
             centre = weight @ mean + self.bias
             variance = ((weight @ covariance) * weight).sum(1).clamp_min(0)
-            _remember(norm, centre.detach(), variance.detach(), len(rows))
+            _remember(norm, centre.detach(), variance.detach(), count)
             gain = norm.weight * (variance + norm.eps).rsqrt()
             return gain[:, None] * weight, gain * (self.bias - centre) + norm.bias
 
@@ -316,13 +317,6 @@ class PolynomialLayer(OnMonomials):
             "normalized": self.norm is not None,
             "activation": self.activation,
         }
-
-
-def row_moments(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean (n,) and covariance (n, n) of rows (m, n)."""
-    mean = rows.mean(0)
-    centred = rows - mean  # a difference of two sums would lose digits
-    return mean, centred.mT @ centred / len(rows)
 
 
 @torch.no_grad()

@@ -13,10 +13,10 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.pruning import prune
 from vinets.latent.rescale import Rescale
-from vinets.nn.polynomial import row_moments
 from vinets.pipeline.collect import Latents
 from vinets.pipeline.vanish import find_generators
 from vinets.pipeline.variables import Variables, descriptors, project
+from vinets.ranks import batch_moments
 from vinets.settings import Projecting, Pruning
 
 COMPONENTS = 32  # principal components of the channels, where nothing is said
@@ -83,7 +83,7 @@ def factored_generators(
     weight, bias = projection.weight.double(), projection.bias.double()
     inside = forms[..., 1:] @ weight  # (2, n, C)
     offset = forms[..., 0] + forms[..., 1:] @ bias
-    _, covariance = row_moments(h.double())
+    _, covariance, _ = batch_moments(h.double())
     size = ((inside @ covariance) * inside).sum(-1).clamp_min(0).sqrt()
     whole = (size.square() + offset.square()).sqrt().clamp_min(1e-30)
     seconds = time.perf_counter() - begin - projected

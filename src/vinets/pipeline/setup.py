@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from vinets import ranks
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.content import identify, joined, sketch
 from vinets.data.labels import choose_per_class
@@ -203,7 +204,7 @@ def wrong_answers(
     watch = progress_of(progress)
     watch.start("testing", len(source))
     with evaluating(network):
-        for inputs, labels in source.batches(512, device=device):
-            right.append(logits_of(call(network, inputs)).argmax(1) == labels)
+        for inputs, labels in ranks.turns(source.batches(512, device=device)):
+            right.append((logits_of(call(network, inputs)).argmax(1) == labels).cpu())
             watch.advance(len(labels))
-    return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())
+    return tuple((~torch.cat(ranks.in_turns(right))).nonzero()[:, 0].tolist())

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from vinets.checks import parameter_error
+from vinets.cluster import beside
 from vinets.data.interface import DataSplit
 from vinets.latent.cut import resolve_cut
 from vinets.pipeline.setup import Setup
@@ -51,6 +52,7 @@ def sweep(
     trial: Trial = Trial(),  # noqa: B008 - frozen
     dimension: bool = True,
     device: torch.device | str = "cpu",
+    jobs: int | str = 1,
     progress: Progress | str | None = "auto",
 ) -> list[CutFacts]:
     """Count monomials and polynomials, and estimate dimensions, behind every cut.
@@ -72,6 +74,9 @@ def sweep(
         Every other setting; ``Trial().change(psi=0.01, components=64)`` changes some.
     dimension : bool, default=True
         Estimate intrinsic dimensions; this needs the extra ``dimension``.
+    jobs : int or str, default=1
+        Processes side by side, or the address of a cluster, see
+        :func:`vinets.cluster.open_cluster`.
     """
     if isinstance(cuts, str) or not cuts:
         remedy = "cut_points(model, example) lists all."
@@ -83,7 +88,8 @@ def sweep(
     ideals = {name: replace(start, cut=name, task="ideals") for name in names}
     dimensions = {name: replace(start, cut=name, task="dimension") for name in names}
     wanted = [*ideals.values(), *(dimensions.values() if dimension else ())]
-    run_trials(wanted, {setup.name: setup}, store, progress=progress)
+    with beside(jobs) as there:
+        run_trials(wanted, {setup.name: setup}, store, jobs=there, progress=progress)
     facts = []
     for name in names:
         found = store.read(ideals[name])

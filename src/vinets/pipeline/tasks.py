@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.algebra.shared import count_monomials
+from vinets.following import following
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
@@ -197,6 +198,8 @@ def _size(head: Head) -> dict[str, int]:
 
 def _save(network: CutNetwork, folder: Path) -> None:
     """Write a network; one that is there is replaced when the new one is complete."""
+    if following():
+        return
     if folder.is_dir() and any(folder.iterdir()):
         network.save_pretrained(folder)  # beside other files: the store's own folder
         return

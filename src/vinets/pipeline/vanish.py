@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vinets import ranks
 from vinets.algebra.shared import SharedPolynomials, count_monomials, term_moments
 from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning, VanishingIdeal
 from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
@@ -76,10 +77,21 @@ def timed_ideals(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
         warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller tells
-        ideals = fit_class_ideals(points, labels, ideal)
+        ideals = _class_ideals(points, labels, ideal)
     end = clock.mark()
     clock.wait()
     return ideals, clock.between(begin, end)
+
+
+def _class_ideals(points: Tensor, labels: Tensor, ideal: VanishingIdeal) -> ClassIdeals:
+    """One ideal per class; ranks that work together take turns at the classes."""
+    if ranks.size() == 1:
+        return fit_class_ideals(points, labels, ideal)
+    classes = labels.unique()
+    mine = list(ranks.turns(classes))
+    chosen = torch.isin(labels, torch.stack(mine)) if mine else torch.zeros_like(labels).bool()
+    found = fit_class_ideals(points[chosen], labels[chosen], ideal).ideals if mine else ()
+    return ClassIdeals(classes.cpu().numpy(), tuple(ranks.in_turns(list(found))))
 
 
 def make_layer(

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
+from vinets.cluster import beside
 from vinets.data.interface import DataSplit, Source
 from vinets.data.sources import limit_source, split_source
 from vinets.files import write_json, write_text
@@ -87,6 +88,7 @@ def compress(
     validation: Source | None = None,
     seed: int = 0,
     device: torch.device | str = "auto",
+    jobs: int | str = 1,
     origin: Origin = Origin(),  # noqa: B008 - frozen
     written: Written = Written(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
@@ -117,6 +119,9 @@ def compress(
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
         are measured in ``int8``, too; ``timings``, a file with latencies of another device, see
         :func:`write_to_time`.
+    jobs : int or str, default=1
+        Trainings of a round side by side, in processes that share the device; or the address of a
+        cluster, see :func:`vinets.cluster.open_cluster`, whose workers have to see ``out``.
     origin : Origin
         For the record, and for a warning where the network is less accurate than it was.
     written : Written
@@ -136,7 +141,8 @@ def compress(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
         setup.warn_of_doubt(origin.stated)
-        search = Search(setup, wanted, folder, searching, seed, progress)
+        there = stack.enter_context(beside(jobs))
+        search = Search(setup, wanted, folder, searching, seed, there, progress)
         search.prepare()
         tried = with_commands(search, search.run(), written, searching.limit)
         chosen, met = search.choose(tried)
@@ -224,5 +230,5 @@ def write_to_time(
     setup, _ = divided(
         model, data, searching.limit, validation=validation, seed=seed, device=device
     )
-    search = Search(setup, wanted, Path(folder), searching, seed, progress)
+    search = Search(setup, wanted, Path(folder), searching, seed, progress=progress)
     return search.pricing.write_files(Path(folder), searching.int8)

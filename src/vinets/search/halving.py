@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
 
+from vinets.cluster import Cluster
 from vinets.files import read_json, write_json
 from vinets.latent.cut import cut_points
 from vinets.nn.network import CutNetwork
@@ -57,10 +59,11 @@ class Search:
         folder: Path,
         searching: Searching = Searching(),  # noqa: B008 - frozen
         seed: int = 0,
+        jobs: int | Cluster = 1,
         progress: Progress | str | None = None,
     ) -> None:
         """Of ``setup`` the test part is what to choose by."""
-        self.setup, self.budget, self.seed = setup, budget, seed
+        self.setup, self.budget, self.seed, self.jobs = setup, budget, seed, jobs
         self.epochs = searching.epochs
         self.watch = progress_of(progress)
         self.store = Store(folder)
@@ -149,10 +152,10 @@ class Search:
         afford to begin faster.
         """
         starts = [self.start.change(learning_rate=rate) for rate in RATES]
+        trials = [self._trial(candidate, epochs, start) for start in starts]
+        self._run_all(trials)
         reached = []
-        for start in starts:
-            trial = self._trial(candidate, epochs, start)
-            self._run(trial)
+        for trial in trials:
             found = not self.store.missing([trial])
             reached.append(self.store.read(trial).trained.accuracy if found else -1.0)
         return starts[reached.index(max(reached))]
@@ -163,8 +166,21 @@ class Search:
 
     def train(self, candidates: Sequence[Candidate], epochs: int) -> None:
         """Train candidates for so many epochs, those that have not been."""
-        for one in candidates:
-            self._run(self.trial(one, epochs))
+        self._run_all([self.trial(one, epochs) for one in candidates])
+
+    def _run_all(self, trials: Sequence[Trial]) -> None:
+        """Carry out trials, side by side if there are to be several processes."""
+        sound = [trial for trial in trials if trial.name not in self.known.diverged]
+        if self.recorded and self.jobs != 1 and len(self.store.missing(sound)) > 1:
+            # what diverged or could not be recorded is carried out once more, and remembered
+            with suppress(DivergedError, RecordingError):
+                self._carry_out(sound, self.jobs)
+        for trial in trials:
+            self._run(trial)
+
+    def _carry_out(self, trials: Sequence[Trial], jobs: int | Cluster = 1) -> None:
+        setups = {"uncut": self.setup}
+        run_trials(trials, setups, self.store, jobs=jobs, progress=self.watch)
 
     def _run(self, trial: Trial) -> None:
         """Carry out a trial; one that diverges is remembered, and the search goes on."""
@@ -172,7 +188,7 @@ class Search:
             return
         trial = trial.change(recorded=self.recorded)
         try:
-            run_trials([trial], {"uncut": self.setup}, self.store, progress=self.watch)
+            self._carry_out([trial])
         except RecordingError:  # slower, and the same result
             self.recorded = False
             self._run(trial)

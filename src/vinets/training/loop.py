@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
+from vinets import ranks
 from vinets.fingerprint import FORMAT
 from vinets.locks import locked
-from vinets.progress import Progress, progress_of
+from vinets.progress import Progress, progress_of, tell
 from vinets.running import Inputs, call, logits_of
 from vinets.settings import Recipe
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -56,13 +57,15 @@ class _Step:
     def __call__(
         self, inputs: Inputs, labels: Tensor, taught: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The loss, and how many were right; both stay on the device."""
+        """The loss, and how many were right; both stay on the device, and are this rank's share."""
+        share = ranks.share(len(labels))  # a mean over the batch is a sum over its parts
         logits = self.logits(inputs)
-        loss = self.criterion(logits, labels, taught, self.recipe)
+        loss = share * self.criterion(logits, labels, taught, self.recipe)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        ranks.add_gradients(trained)
         if self.recipe.clip is not None:
-            trained = [p for group in self.optimizer.param_groups for p in group["params"]]
             nn.utils.clip_grad_norm_(trained, self.recipe.clip)
         self.optimizer.step()
         return loss.detach(), (logits.detach().argmax(1) == labels).sum()
@@ -92,9 +95,16 @@ def fit(
     Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
     written there after every epoch, and training goes on from one that is there. The result is the
     same as without the interruption. A digest of the backbone to ``start`` from belongs to it.
+    Several ranks divide every batch among them, see :mod:`vinets.ranks`, and leave checkpoints for
+    any number of ranks.
     """
+    if recipe.batch_size < ranks.size():
+        raise ValueError(
+            f"batch_size must be at least {ranks.size()}, an example for every process. Got "
+            f"{recipe.batch_size} instead."
+        )
     device = torch.device(device)
-    recorded = recipe.recorded and device.type == "cuda"
+    recorded = recipe.recorded and device.type == "cuda" and ranks.size() == 1
     groups = [Group(module.parameters())] if groups is None else groups
     optimizer = _optimizer(groups, recipe, device, recorded)
     trained = [p for group in optimizer.param_groups for p in group["params"]]
@@ -112,20 +122,22 @@ def fit(
                 **({"backbone": start} if start else {}),
             }
             state = read_checkpoint(folder, module, optimizer, facts) or state
-        run = torch.compile(module) if compiled else module
+        ranks.same(module)
+        run = torch.compile(module) if compiled and ranks.size() == 1 else module
         step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
         advance = Replay(step) if recorded else step
         watch = progress_of(progress)
         watch.start(stage, recipe.epochs * steps)
         watch.advance(len(state.epochs) * steps)
         for number in range(len(state.epochs) + 1, recipe.epochs + 1):
-            with _products(recipe):
+            with _products(recipe), ranks.shared_batches(module):
                 epoch = _epoch(step, advance, feed, number, watch)
             state.epochs.append(epoch)
+            tell(watch, {f"{stage}/{name}": value for name, value in vars(epoch).items()}, number)
             if _better(state):
                 state.best_epoch = number
                 state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
-            if folder is not None:
+            if folder is not None and ranks.rank() == 0:
                 write_checkpoint(folder, state, module, optimizer, facts)
         module.load_state_dict(state.best_state)
         module.eval()
@@ -188,13 +200,14 @@ def _epoch(step: _Step, advance: TrainingStep, feed: Feed, number: int, watch: P
         hits.append(right)
         seen += len(labels)
         watch.advance(1, "")
-    loss_mean = float(torch.stack(losses).mean())
+    loss_mean = float(ranks.summed(torch.stack(losses).mean()))
     if not loss_mean < float("inf"):
         raise DivergedError(
             f"the loss is {loss_mean} in epoch {number}: the training diverged. Lower "
             "learning_rate or pass clip=1.0."
         )
-    accuracy = float(torch.stack(hits).sum()) / seen
+    seen = int(ranks.summed(torch.tensor(seen)))
+    accuracy = float(ranks.summed(torch.stack(hits).sum())) / seen
     held = _held_out(step, feed.held_out(recipe.batch_size))
     note = f"loss {loss_mean:.3f}" + ("" if held is None else f", held out {held[1]:.2%}")
     watch.advance(0, note)
@@ -242,7 +255,9 @@ def _held_out(step: _Step, steps: Iterable[FeedStep]) -> tuple[float, float] | N
         total += float(F.cross_entropy(logits, labels, reduction="sum"))
         hits += int((logits.argmax(1) == labels).sum())
         seen += len(labels)
-    return None if seen == 0 else (total / seen, hits / seen)
+    sums = ranks.summed(torch.tensor([total, hits, seen], dtype=torch.float64))
+    loss, right, examples = sums.tolist()
+    return None if examples == 0 else (loss / examples, right / examples)
 
 
 def _better(state: Checkpoint) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vinets import ranks
 from vinets.checks import one_of
 from vinets.fingerprint import digest
 from vinets.nn.heads import Head, ProductsHead
@@ -192,6 +193,11 @@ def _criterion(head: Head, recipe: Recipe) -> Criterion | None:
         raise ValueError(
             f"vanish={recipe.vanish:g} is for products, each of which has a class to vanish on. A "
             f"head of kind {head.kind!r} has none: leave it out."
+        )
+    if ranks.size() > 1:
+        raise ValueError(
+            "vanish compares classes within a batch, of which each process has a part. Leave it "
+            "out, or train in one process."
         )
     head.watched = True
 

@@ -25,6 +25,8 @@ from vinets.models.libraries.base import Library, Options
 
 WRITTEN = re.compile(r"(.+\.py):(\w+)")
 IN_RECORDS = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
+# Begins a name that no import statement can mean, so that the module of a file hides no other.
+FILE_MODULE = "vinets file "
 
 _named: dict[str, Callable[..., Any]] = {}
 
@@ -116,8 +118,7 @@ def _makers(module: ModuleType) -> list[str]:
 @lru_cache
 def _run(path: Path, changed: int) -> ModuleType:
     """The module in a file; a file that did not change runs once."""
-    # A name that no import statement can mean, so that the module hides no other.
-    name = f"vinets file {path}"
+    name = f"{FILE_MODULE}{path}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)

@@ -21,7 +21,7 @@ from vinets.checks import optional_positive_int
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import by_parts, folded_linear, in_use, numbers, traced
-from vinets.nn.polynomial import row_moments
+from vinets.ranks import batch_moments
 from vinets.settings import Shaping
 
 
@@ -112,8 +112,8 @@ class NormalizedForms(nn.Module):
             mean, covariance = self.mean, self.covariance
             if self.training:
                 rows = h.reshape(-1, h.shape[-1]).to(self.weight.dtype)
-                mean, covariance = row_moments(rows)
-                self._remember(mean.detach(), covariance.detach(), len(rows))
+                mean, covariance, count = batch_moments(rows)
+                self._remember(mean.detach(), covariance.detach(), count)
             return self._affine(mean, covariance)
 
     def _affine(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
