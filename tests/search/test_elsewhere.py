@@ -73,7 +73,7 @@ def test_only_what_other_limits_leave_has_to_be_timed(written, model, data, tmp_
     monkeypatch.setattr(
         "vinets.search.elsewhere.export_network", lambda _, path, **more: exported.append(path)
     )
-    fewer = [BUDGET, "params=2%"]
+    fewer = [BUDGET, "params=10%"]
     few = write_to_time(model, data, fewer, tmp_path, **OPTIONS)
     assert few == exported
     assert {file.name for file in few} < {file.name for file in files}
