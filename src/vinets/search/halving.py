@@ -33,6 +33,7 @@ ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
 KEPT = 1 / 3  # of a round, for the next
 LEAST = 6  # that go on, where there are so many
 FINALISTS = 3  # trained to the end under a limit; at most about as many for a drop, by halving
+SAFER = 2  # times as large a network is taken, at most, that will surely do
 RATES = (0.1, 0.02)  # of learning, of which the better one in a short training is taken
 
 
@@ -263,12 +264,22 @@ class Search:
         self.long = self._with_rate(row[high // 2], self.epochs)
         while low <= high:  # accuracy grows along the row, so halving it finds the place
             middle = (low + high) // 2
-            self.train([row[middle]], self.epochs)
-            done = self.tried(row[middle])
-            if self.epochs in done.accuracies and self.surely(done):
+            if self._will_do(row[middle]):
                 high = middle - 1
             else:
                 low = middle + 1
+        for one in row[low:]:  # the smallest that will do, and perhaps a safer one
+            cost = self.known.costs[one.name].parameters
+            if cost > SAFER * self.known.costs[row[low].name].parameters:
+                break
+            if self._will_do(one) and self.surely(self.tried(one)):
+                break
+
+    def _will_do(self, candidate: Candidate) -> bool:
+        """Whether it is close enough to the uncut network once it is trained to the end."""
+        self.train([candidate], self.epochs)
+        done = self.tried(candidate)
+        return self.epochs in done.accuracies and self.reaches(done.accuracy)
 
     def reaches(self, accuracy: float) -> bool:
         """Whether that is close enough to the uncut network, on validation examples."""
@@ -290,8 +301,10 @@ class Search:
         small = [one for one in done if self.budget.allows(one.cost, uncut)]
         good = [one for one in small if self.reaches(one.accuracy)]
         if good and self.budget.drop is not None:
-            sure = [one for one in good if self.surely(one)]
-            return min(sure or good, key=lambda one: one.cost.parameters), True
+            good.sort(key=lambda one: one.cost.parameters)
+            most = SAFER * good[0].cost.parameters
+            sure = [one for one in good if self.surely(one) and one.cost.parameters <= most]
+            return (sure or good)[0], True
         if small:
             return max(good or small, key=lambda one: one.accuracy), bool(good)
         nearest = min(done, key=lambda one: self.budget.excess(one.cost, uncut), default=None)
