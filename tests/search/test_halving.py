@@ -112,10 +112,39 @@ def test_latency_is_measured_for_all(model, data, tmp_path):
 
 def test_a_plan_trains_nothing(model, data, tmp_path):
     search = searching(model, data, "drop=1", tmp_path / "new")
+    search.watch = Told()
     plan = search.plan()
+    assert search.watch.stages[-1] == ["cuts at which steps are timed", 2, 2]
     assert not (tmp_path / "new").exists()
     assert plan.rounds[0] == (len(search.candidates), 1) and plan.rounds[-1][1] == 4
     assert plan.seconds > 0 and "epochs" in str(plan)
+
+
+class Told:
+    """Remembers the stages of a progress, and how many steps of each were taken."""
+
+    def __init__(self):
+        self.stages = []
+
+    def start(self, stage, total):
+        self.stages.append([stage, total, 0])
+
+    def advance(self, count=1, note=""):
+        self.stages[-1][2] += count
+
+
+def test_rounds_are_told_of_and_not_every_network_in_them(model, data, tmp_path):
+    told = Told()
+    options = OPTIONS | {"progress": told}
+    result = compress(model, data, "drop=3", out=tmp_path, **options).result
+    rounds = [stage for stage in told.stages if stage[0] == "networks trained, an epoch each"]
+    first = sum(1 in one.accuracies for one in result.tried)
+    # two with each rate, of which one is a network of the round
+    assert rounds == [["networks trained, an epoch each", n, n] for n in (2, first - 1)]
+    assert ["cuts looked at", 2, 2] in told.stages
+    ends = [stage for stage in told.stages if stage[0].startswith("training")]
+    finished = sum(4 in one.accuracies for one in result.tried)
+    assert len(ends) == finished + 1  # one of them with both rates
 
 
 def test_fewer_examples_on_demand(model, data, tmp_path):

@@ -95,11 +95,13 @@ class Search:
             self.known = from_plain(_Known, read_json(self._path), str(self._path))
         if self.pricing.update(self.known):
             self._remember()
-        for point in self.cuts:
-            if point.name not in self.known.signals:
-                found = look_at(self.setup, point.name, self.seed, self.watch)
-                self.known.signals[point.name] = found
-                self._remember()
+        unknown = [one.name for one in self.cuts if one.name not in self.known.signals]
+        if unknown:
+            self.watch.start("cuts looked at", len(unknown))
+        for name in unknown:
+            self.known.signals[name] = look_at(self.setup, name, self.seed)
+            self._remember()
+            self.watch.advance(1, name)
 
     @property
     def _path(self) -> Path:
@@ -119,7 +121,9 @@ class Search:
         rounds.append((min(left, FINALISTS) + 1, self.epochs))  # one of them with two rates
         tried = tuple(Tried(one, self.known.costs[one.name], {}) for one in feasible)
         macs = {point.name: point.macs for point in self.cuts}
-        seconds, memory = expected(self.setup, self.start, self.candidates, macs, rounds)
+        seconds, memory = expected(
+            self.setup, self.start, self.candidates, macs, rounds, self.watch
+        )
         return SearchPlan(tried, tuple(rounds), seconds, memory)
 
     # --- rounds -------------------------------------------------------------------------------
@@ -175,24 +179,34 @@ class Search:
         if self.recorded and self.jobs != 1 and len(self.store.missing(sound)) > 1:
             # what diverged or could not be recorded is carried out once more, and remembered
             with suppress(DivergedError, RecordingError):
-                self._carry_out(sound, self.jobs)
-        for trial in trials:
-            self._run(trial)
+                self._carry_out(sound, self.jobs, self.watch)
+        missing = self.store.missing(sound)
+        if not missing or missing[0].recipe.epochs == self.epochs:  # long ones tell of themselves
+            for trial in trials:
+                self._run(trial, self.watch)
+            return
+        epochs = missing[0].recipe.epochs
+        each = "an epoch" if epochs == 1 else f"{epochs} epochs"
+        self.watch.start(f"networks trained, {each} each", len(missing))
+        for trial in missing:
+            self._run(trial, None)
+            self.watch.advance(1, f"{trial.cut}, {trial.head}")
 
-    def _carry_out(self, trials: Sequence[Trial], jobs: int | Cluster = 1) -> None:
-        setups = {"uncut": self.setup}
-        run_trials(trials, setups, self.store, jobs=jobs, progress=self.watch)
+    def _carry_out(
+        self, trials: Sequence[Trial], jobs: int | Cluster, progress: Progress | None
+    ) -> None:
+        run_trials(trials, {"uncut": self.setup}, self.store, jobs=jobs, progress=progress)
 
-    def _run(self, trial: Trial) -> None:
+    def _run(self, trial: Trial, progress: Progress | None) -> None:
         """Carry out a trial; one that diverges is remembered, and the search goes on."""
         if trial.name in self.known.diverged:
             return
         trial = trial.change(recorded=self.recorded)
         try:
-            self._carry_out([trial])
+            self._carry_out([trial], 1, progress)
         except RecordingError:  # slower, and the same result
             self.recorded = False
-            self._run(trial)
+            self._run(trial, progress)
         except DivergedError as error:
             self.known.diverged[trial.name] = str(error)
             self._remember()
