@@ -95,8 +95,8 @@ def compress(
 ) -> Compressed:
     """Find a small network that does what ``model`` does, within a budget.
 
-    Cuts of the network and heads behind them are tried in rounds: for a twelfth of the epochs, a
-    third of them for a quarter, and the last few to the end. Plain heads take part like polynomial
+    Cuts of the network and heads behind them are tried in rounds: for an eighteenth of the epochs,
+    a third of them for a sixth, and the last few to the end. Plain heads take part like polynomial
     ones. Everything is tuned, with the network itself as the teacher.
 
     Parameters
@@ -115,7 +115,7 @@ def compress(
         Examples to choose by, which the network was not trained on; None takes half of the test
         part, and tests on the other half.
     searching : Searching
-        Or its fields as keywords: ``epochs`` of the last round, 24; how many ``cuts`` are tried at
+        Or its fields as keywords: ``epochs`` of the last round, 36; how many ``cuts`` are tried at
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
         are measured in ``int8``, too; ``timings``, a file with latencies of another device, see
         :func:`write_to_time`.
