@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,8 +132,9 @@ def _figures(path: Path) -> tuple[dict[str, dict[int, float]], Mapping[str, Any]
             found[_end(one["name"])] = times
         machine = values.get("machine", {})
         return found, machine if isinstance(machine, Mapping) else {}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         told = f"{error!r} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+        told = textwrap.shorten(told, 200)
         raise ValueError(
             f"{path} holds no timings: {told}. Pass what vinets bench --json printed."
         ) from None
