@@ -216,7 +216,6 @@ def write_to_time(
     folder: str | Path,
     *,
     searching: Searching,
-    validation: Source | None = None,
     seed: int = 0,
     device: torch.device | str = "auto",
     progress: Progress | str | None = "auto",
@@ -227,8 +226,6 @@ def write_to_time(
     arguments are those of that call; its budget names the batch size.
     """
     wanted = parse_budget(budget)
-    setup, _ = divided(
-        model, data, searching.limit, validation=validation, seed=seed, device=device
-    )
+    setup, _ = divided(model, data, searching.limit, seed=seed, device=device)
     search = Search(setup, wanted, Path(folder), searching, seed, progress=progress)
     return search.pricing.write_files(Path(folder), searching.int8)
