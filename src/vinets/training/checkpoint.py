@@ -54,9 +54,9 @@ def read_checkpoint(
         raise _damaged(path)
     if theirs != facts:
         differ = [k for k in facts.keys() | theirs.keys() if facts.get(k) != theirs.get(k)]
-        told = textwrap.shorten(", ".join(sorted(differ)), 200)
+        names = textwrap.shorten(", ".join(sorted(differ)), 200)
         raise ValueError(
-            f"{path} belongs to another training: {told} differ. Choose another directory, or "
+            f"{path} belongs to another training: {names} differ. Choose another directory, or "
             "delete the file to start anew."
         )
     now, best, own = _under("now.", tensors), _under("best.", tensors), module.state_dict()
