@@ -20,9 +20,7 @@ from vinets.running import Inputs, tensors_of
 from vinets.search.result import INT8, in_int8
 
 LIST = "networks.json"
-UNCUT_INT8 = in_int8(
-    "uncut"
-)  # name of a network that is timed beside the candidates, and not needed
+UNCUT_INT8 = in_int8("uncut")  # is timed beside the candidates, and not needed
 NAMED = 5  # files that a complaint names
 
 
