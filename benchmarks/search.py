@@ -18,10 +18,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -37,7 +39,11 @@ from vinets.search import compress, parse_budget
 from vinets.search.compressed import divided
 from vinets.search.halving import Search
 from vinets.search.result import SearchResult
+from vinets.search.signals import SIGNALS
 from vinets.settings import Searching
+
+if TYPE_CHECKING:
+    from vinets.report import Table
 
 FOLDER = RESULTS / "search"
 
@@ -97,6 +103,62 @@ def gap(network: str) -> None:
         assert choice.test is not None
         behind = 100 * (best["test"] - choice.test)
         print(f"{path.stem}: {100 * choice.test:.2f} %, {behind:+.2f} behind, {result.chosen}")
+
+
+def searches(budget: str) -> dict[Path, SearchResult]:
+    """Searches on CIFAR with this budget, by file: networks in their order, then seeds."""
+    paths = [path for name in NETWORKS for path in sorted(FOLDER.glob(f"{name}-{budget}-*.json"))]
+    return {path: from_plain(SearchResult, read_json(path), path.name) for path in paths}
+
+
+def found_table(found: dict[Path, SearchResult]) -> Table:
+    """What each search chose, and how good that is on images that were looked at once."""
+    from vinets.report import Column, Row, Table  # searches run where there is no rich
+
+    columns = (
+        Column("network"),
+        Column("seed"),
+        Column("chosen"),
+        Column("parameters", "parameters", ","),
+        Column("share", "of the uncut", ".1%"),
+        Column("accuracy", "accuracy, %", ".2f"),
+        Column("uncut", "uncut, %", ".2f"),
+        Column("change", "Δ", "+.2f"),
+    )
+    rows, changes = [], defaultdict(list)
+    for path, result in found.items():
+        network, *_, seed = path.stem.split("-")
+        (choice,) = (one for one in result.tried if one.candidate.name == result.chosen)
+        assert choice.test is not None
+        change = 100 * (choice.test - result.uncut.test)
+        changes[network].append(change)
+        row = {"network": network, "seed": seed, "chosen": choice.candidate.name}
+        row |= {"parameters": choice.cost.parameters}
+        row |= {"share": choice.cost.parameters / result.uncut.cost.parameters}
+        row |= {"accuracy": 100 * choice.test, "uncut": 100 * result.uncut.test, "change": change}
+        rows.append(Row(row))
+    for name, of in changes.items():
+        rows.append(Row({"network": name, "chosen": "mean", "change": fmean(of)}))
+    return Table("found", "What searches chose", columns, tuple(rows))
+
+
+def signal_table(found: dict[Path, SearchResult]) -> Table:
+    """How well what is known of a cut early ranks what its best head reached, over all searches."""
+    from vinets.report import Column, Row, Table
+    from vinets.search.page import SIGNAL_NAMES
+
+    columns = [Column("signal", "known early")]
+    names = dict.fromkeys(path.stem.split("-")[0] for path in found)
+    columns += [Column(name, f"{name}, rank correlation", "+.2f", f"{name} std") for name in names]
+    rows = []
+    for signal in SIGNALS:
+        row: dict[str, Any] = {"signal": SIGNAL_NAMES[signal]}
+        for name in names:
+            of = [r.correlations[signal] for p, r in found.items() if p.stem.startswith(name)]
+            values = [value for value in of if value is not None]
+            row |= {name: fmean(values), f"{name} std": stdev(values)}
+        rows.append(Row(row))
+    return Table("signals", "What is known early", tuple(columns), tuple(rows))
 
 
 def main(words: Sequence[str] | None = None) -> int:
