@@ -74,8 +74,13 @@ def everything(setup: Setup, given: argparse.Namespace, searching: Searching, to
     search = Search(chosen, budget, given.out / str(index), searching, given.seed, Lines())
     search.pricing.update(search.known)
     search.store.claim([], {chosen.name: chosen.identity})
-    rows: list[dict[str, Any]] = []
+    name = f"{given.network}-everything-{index}-{count}.json"
+    known = read_json(given.keep / name)["tried"] if (given.keep / name).is_file() else []
+    rows: list[dict[str, Any]] = list(known)
+    done = {row["name"] for row in rows}
     for one in search.feasible()[index::count]:
+        if one.name in done:
+            continue
         begin = time.perf_counter()
         search.train([one], search.epochs)
         tried = search.tried(one)
@@ -86,7 +91,6 @@ def everything(setup: Setup, given: argparse.Namespace, searching: Searching, to
             rows.append(plain | {"name": one.name})
         facts = {"network": given.network, "command": told, "machine": machine(setup.device)}
         facts |= {"budget": given.budget, "seed": given.seed, "uncut": chosen.accuracy}
-        name = f"{given.network}-everything-{index}-{count}.json"
         write_json(given.keep / name, facts | {"tried": rows})
 
 
