@@ -14,7 +14,7 @@ import vinets
 
 logger = logging.getLogger(__name__)
 
-# Modules without __all__ that are meant to be used: everything defined there that has no underscore.
+# Modules without __all__ that are meant to be used: what is defined there without an underscore.
 MODULES = ("vinets.plotting", "vinets.side_by_side")
 
 
