@@ -13,12 +13,13 @@ STYLED = re.compile(r'<(m[io]) mathvariant="(double-struck|script|bold)">(\w)</\
 
 
 def mathml(latex: str, display: str = "inline") -> str:
-    """MathML of a formula.
+    r"""MathML of a formula.
 
     Browsers ignore ``mathvariant`` but for upright letters, so styled letters become characters
-    of their own: ℝ, 𝒪, 𝐖.
+    of their own: ℝ, 𝒪, 𝐖. Bars of norms keep their size, unless ``\left`` asks for more.
     """
-    return STYLED.sub(_letter, convert(latex, display=display))
+    made = STYLED.sub(_letter, convert(latex, display=display))
+    return made.replace("<mo>&#x02016;</mo>", '<mo stretchy="false">&#x02016;</mo>')
 
 
 def _letter(match: re.Match[str]) -> str:
