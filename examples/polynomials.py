@@ -72,6 +72,9 @@ for psi in (5e-3, 1e-6):
     print(f"psi = {psi:g}: mean squares up to {inside:.1e}, held out {held_out:.1e}")
 
 # %% [markdown]
+# With the small tolerance, the polynomials are much larger on points they have not seen: they
+# describe the sample, not the circle.
+#
 # ## One ideal per class
 #
 # Two noisy circles, one inside the other, are two classes. Fit one ideal to each. The generators
