@@ -9,6 +9,7 @@ from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
+SIZED = re.compile(r"\\[bB]igg?([lr])(?![a-zA-Z])")
 STYLED = re.compile(r'<(m[io]) mathvariant="(double-struck|script|bold)">(\w)</\1>')
 
 
@@ -16,8 +17,10 @@ def mathml(latex: str, display: str = "inline") -> str:
     r"""MathML of a formula.
 
     Browsers ignore ``mathvariant`` but for upright letters, so styled letters become characters
-    of their own: ℝ, 𝒪, 𝐖. Bars of norms keep their size, unless ``\left`` asks for more.
+    of their own: ℝ, 𝒪, 𝐖. Brackets of a given size would not grow below an exponent, so they become
+    those of ``\left`` and ``\right``. Bars of norms keep their size, unless these ask for more.
     """
+    latex = SIZED.sub(lambda match: {"l": r"\left", "r": r"\right"}[match[1]], latex)
     made = STYLED.sub(_letter, convert(latex, display=display))
     return made.replace("<mo>&#x02016;</mo>", '<mo stretchy="false">&#x02016;</mo>')
 

@@ -48,12 +48,15 @@ def test_every_public_name_is_on_a_page():
     ]
 
 
-def test_letters_of_formulas_become_characters():
+def test_letters_and_brackets_of_formulas_are_what_browsers_show():
     pytest.importorskip("latex2mathml")
     from mathml import mathml
 
     found = mathml(r"\mathbb R^n, \mathcal O, \mathcal L, \mathbf W, \mathbf s")
     assert all(letter in found for letter in "ℝ𝒪ℒ𝐖𝐬") and "mathvariant" not in found
+    sized = mathml(r"\Bigl(\sum_i \lVert x_i \rVert\Bigr)^{2/3}")
+    assert sized == mathml(r"\left(\sum_i \lVert x_i \rVert\right)^{2/3}")
+    assert sized.count('stretchy="true"') == 2 and sized.count('stretchy="false"') == 2
 
 
 def test_links_that_lead_nowhere_are_found(tmp_path):
