@@ -76,7 +76,7 @@ class Placing(Options):
     placement: str = option(
         "global",
         choice("global", "local", "products"),
-        "Polynomials of one point an example, of one at every position of the map, or products of "
+        "Polynomials of one point per example, of one at every position of the map, or products of "
         "forms at every position.",
     )
     linear_path: int = option(
@@ -115,7 +115,7 @@ class Pruning(Options):
     keep: int | float | str | None = option(
         "auto",
         share(),
-        "Polynomials to keep of a class, or a share of them: those with the best score.",
+        "Polynomials to keep per class, or a share of them: those with the best score.",
         shown="128, or 512 in all if local",
     )
     monomials: int | str | None = option(
@@ -394,8 +394,8 @@ class Caching(Options):
 class Sampling(Options):
     """How much of the data is used."""
 
-    train: int | None = option(None, count(), "Training examples of a class.", shown="all")
-    test: int | None = option(None, count(), "Test examples of a class.", shown="all")
+    train: int | None = option(None, count(), "Training examples per class.", shown="all")
+    test: int | None = option(None, count(), "Test examples per class.", shown="all")
 
 
 @dataclass(frozen=True)
