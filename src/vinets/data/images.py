@@ -46,7 +46,7 @@ class Preprocessing:
         for name, values in (("mean", self.mean), ("std", self.std)):
             sound = isinstance(values, tuple) and len(values) == self.channels
             if not sound or not all(isinstance(v, Real) and math.isfinite(v) for v in values):
-                accepted = f"a tuple of {self.channels} finite floats, one a channel"
+                accepted = f"a tuple of {self.channels} finite floats, one per channel"
                 raise parameter_error("Preprocessing", name, accepted, values)
         if min(self.std) <= 0:
             raise parameter_error("Preprocessing", "std", "positive", self.std)

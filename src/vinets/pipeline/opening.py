@@ -32,7 +32,7 @@ from vinets.running import call, evaluating, logits_of, tensors_of
 class Imaging:
     """How images are normalised and augmented; None is what is known of network and data."""
 
-    mean: tuple[float, ...] | None = None  # of pixels in [0, 1], one a channel or one for all
+    mean: tuple[float, ...] | None = None  # of pixels in [0, 1], one per channel or one for all
     std: tuple[float, ...] | None = None
     flip: bool | None = None  # see vinets.data.images.augment_by
     crop: float | None = None
