@@ -21,6 +21,8 @@ def mathml(latex: str, display: str = "inline") -> str:
     those of ``\left`` and ``\right``. Bars of norms keep their size, unless these ask for more.
     """
     latex = SIZED.sub(lambda match: {"l": r"\left", "r": r"\right"}[match[1]], latex)
+    if display == "block":  # inside of such brackets, limits would move beside their sums
+        latex = re.sub(r"\\(sum|prod)_", r"\\\1\\limits_", latex)
     made = STYLED.sub(_letter, convert(latex, display=display))
     return made.replace("<mo>&#x02016;</mo>", '<mo stretchy="false">&#x02016;</mo>')
 
