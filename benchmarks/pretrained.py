@@ -43,12 +43,15 @@ from vinets.nn.files import WEIGHTS as MODEL
 from vinets.nn.network import CutNetwork
 from vinets.nn.uncut import WEIGHTS
 from vinets.pipeline.compare import compare_heads
-from vinets.pipeline.scratch import train_into
+from vinets.pipeline.scratch import expectation, train_into
 from vinets.pipeline.setup import Origin, Setup, SetupFiles
 from vinets.pipeline.trial import Trial
 from vinets.progress import Lines
 from vinets.running import resolve_device
 from vinets.settings import RECIPES
+
+if TYPE_CHECKING:
+    from vinets.report import Table
 
 
 @dataclass(frozen=True)
@@ -256,6 +259,64 @@ surely, and wrongly.
 
 **Licence.** {facts["licence"]} for the weights; {facts["data_licence"]}.
 """
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def networks_table() -> Table:
+    """The networks of the package."""
+    from vinets.report import Column, Row, Table  # networks are made where there is no rich
+
+    columns = (
+        *(Column("name"), Column("data"), Column("accuracy", "accuracy, %", ".2f")),
+        Column("uncut", "uncut, %", ".2f"),
+        Column("parameters", format=","),
+        Column("share", "of the uncut network", ".1%"),
+        Column("speed", format=".2f×"),
+        Column("size", "MB", ".2f"),
+    )
+    rows = []
+    for name in pretrained.names():
+        facts = pretrained.facts(name)
+        values = {
+            "name": f"`{name}`",
+            "data": facts["data"],
+            "accuracy": 100 * facts["accuracy"],
+            "uncut": 100 * facts["uncut_accuracy"],
+            "parameters": facts["parameters"],
+            "share": facts["parameters"] / facts["uncut_parameters"],
+            "speed": facts["speed"][0]["ratio"],
+            "size": facts["bytes"] / 1e6,
+        }
+        rows.append(Row(values))
+    return Table("pretrained", "Networks of the package", columns, tuple(rows))
+
+
+def recipes_table() -> Table:
+    """The recipes of uncut networks, with what came of those that were carried out."""
+    from vinets.report import Column, Row, Table
+
+    columns = (
+        *(Column("recipe"), Column("network"), Column("epochs", format=",")),
+        Column("expected", "accuracy to expect"),
+        Column("minutes", format=".1f"),
+        Column("machine", "measured on"),
+    )
+    rows = []
+    for name, made in RECIPES.items():
+        known = pretrained.expected(name)
+        values: dict[str, Any] = {
+            "recipe": f"`{name}`",
+            "network": made.model,
+            "epochs": made.recipe.epochs,
+            "expected": expectation(name) or "not measured yet",
+        }
+        if known is not None:
+            where = known["machine"]["gpu"] or known["machine"]["processor"]
+            values |= {"minutes": known["seconds"] / 60, "machine": where}
+        rows.append(Row(values))
+    return Table("recipes", "Recipes", columns, tuple(rows))
 
 
 def _command() -> str:
