@@ -21,7 +21,6 @@ CORE = (
     *("algebra", "oracles", "ideals", "latent", "models", "nn", "data", "training"),
     *("test_estimators.py", "test_pretrained.py"),
 )
-WITHOUT = ("oracles/test_l1_ball.py",)  # it needs cvxpy
 NEEDED = ("tests", "pyproject.toml", "benchmarks")
 VERSIONS = """
 import json, platform
@@ -59,7 +58,7 @@ def _tested(row: Row, run: Any, tree: Path) -> dict[str, Any]:
     asked = run("-c", VERSIONS)
     if asked.returncode:
         raise Unavailable(_last(asked.stderr))
-    words = [f"tests/{name}" for name in CORE] + [f"--ignore=tests/{name}" for name in WITHOUT]
+    words = [f"tests/{name}" for name in CORE]
     done = run(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not cluster"),
         *("--tb=short", *words),
