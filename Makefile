@@ -63,9 +63,9 @@ cluster: $(STAMP) ## Lose workers, ranks and the network, of Dask, Ray and torch
 matrix: dist ## Test the wheel with the oldest and the newest versions that are supported
 	PYTHONPATH=tests $(BIN)/python -m matrix dist/*.whl
 
-dist: $(VENV)/lock/bin/uv $(VENV)/twine/bin/twine ## Build wheel and sdist into dist, check them, and use the wheel in a bare environment
+dist: $(VENV)/build/bin/build $(VENV)/twine/bin/twine ## Build wheel and sdist, check them, use the wheel in a bare environment
 	rm -rf dist
-	$(VENV)/lock/bin/uv build --quiet --build-constraint constraints.txt
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(VENV)/build/bin/python -m build
 	$(VENV)/twine/bin/twine check --strict dist/*
 	PYTHON=$(PYTHON) .ci/smoke dist/*.whl
 
