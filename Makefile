@@ -60,7 +60,7 @@ soak: $(STAMP) ## Build, save, load and predict for MINUTES=30, and print the sl
 cluster: $(STAMP) ## Lose workers, ranks and the network, of Dask, Ray and torchrun; needs root for the last
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests
 
-matrix: dist ## Test the wheel with the oldest and the newest versions that are supported
+matrix: $(STAMP) dist ## Test the wheel with the oldest and the newest versions that are supported
 	PYTHONPATH=tests $(BIN)/python -m matrix dist/*.whl
 
 dist: $(VENV)/build/bin/build $(VENV)/twine/bin/twine ## Build wheel and sdist, check them, use the wheel in a bare environment

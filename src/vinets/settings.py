@@ -292,7 +292,7 @@ SMALL = {"digits_cnn": replace(BACKBONE, epochs=15, batch_size=64, learning_rate
 
 
 @dataclass(frozen=True)
-class Baseline:
+class UncutRecipe:
     """An uncut network that can be made again: which one, on which data, trained how."""
 
     model: str  # as for vinets.models.create_model
@@ -301,11 +301,11 @@ class Baseline:
 
 
 RECIPES = {
-    "digits-cnn": Baseline("digits_cnn", "digits", SMALL["digits_cnn"]),
-    "cifar10-resnet18": Baseline(
+    "digits-cnn": UncutRecipe("digits_cnn", "digits", SMALL["digits_cnn"]),
+    "cifar10-resnet18": UncutRecipe(
         "resnet18", "cifar10:data", replace(BACKBONE, epochs=90, precision="auto")
     ),
-    "cifar100-resnet34": Baseline(
+    "cifar100-resnet34": UncutRecipe(
         "resnet34", "cifar100:data", replace(BACKBONE, epochs=140, precision="auto")
     ),
 }

@@ -11,7 +11,7 @@ from vinets.cli.options import DATA, OUTPUT, Filling, TrainingData, opened_again
 from vinets.cli.output import note, print_json, recording
 from vinets.locks import locked
 from vinets.progress import tell
-from vinets.settings import BACKBONE, SMALL, Recipe
+from vinets.settings import BACKBONE, RECIPES, SMALL, Recipe
 
 # there is no teacher, and no head; the seed is that of the command
 WITHOUT = ("seed", "distill", "temperature", "standardize", "vanish")
@@ -48,6 +48,7 @@ def train(
             "Network, data and training by one name, with what to expect: {recipes}. Other options "
             "override it; data of CIFAR lie in the folder data, unless --data says where.",
             show_default="none",
+            autocompletion=lambda: list(RECIPES),
         ),
     ] = None,
     reading: RecipeData,

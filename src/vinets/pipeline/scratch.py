@@ -24,7 +24,7 @@ from vinets.pipeline.tasks import CHECKPOINTS
 from vinets.plain import as_plain, changes, nearest
 from vinets.progress import Progress
 from vinets.running import resolve_device
-from vinets.settings import BACKBONE, RECIPES, SMALL, Baseline, Recipe
+from vinets.settings import BACKBONE, RECIPES, SMALL, Recipe, UncutRecipe
 from vinets.training import train_classifier
 
 
@@ -47,7 +47,7 @@ def recipe_for(model: str) -> Recipe:
     return SMALL.get(model, BACKBONE)
 
 
-def recipe_called(name: str) -> Baseline:
+def recipe_called(name: str) -> UncutRecipe:
     """An uncut network by the name of its recipe."""
     if name not in RECIPES:
         raise ValueError(
