@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,8 @@ def _environment() -> dict[str, str]:
 
 def _venv(row: Row, wheel: Path, root: Path, folder: Path) -> Any:
     interpreter = shutil.which(f"python{row.python}")
-    if interpreter is None:
+    # what is found may be a stand-in of a version manager, with nothing behind it
+    if interpreter is None or subprocess.run([interpreter, "-V"], capture_output=True).returncode:
         raise Unavailable(f"there is no python{row.python} here")
     python = folder / "venv" / "bin" / "python"
     subprocess.run([interpreter, "-m", "venv", folder / "venv"], check=True)
@@ -104,14 +106,9 @@ def _venv(row: Row, wheel: Path, root: Path, folder: Path) -> Any:
     if row.pins and any(pin.startswith("torch") for pin in row.pins):
         pins = []  # another torch wants others of everything
     (folder / "pins.txt").write_text("\n".join([*pins, *row.pins, ""]))
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    install += ["-c", folder / "pins.txt", "--extra-index-url", CPU]
-    # what would be installed is looked at first: nothing for GPUs is drawn in
-    plan = [*install, "--dry-run", "--report", folder / "plan.json", wheel, *TESTING]
-    _or_unavailable(plan)
-    names = [one["metadata"]["name"] for one in _read(folder / "plan.json")["install"]]
-    if any(name.startswith(("nvidia-", "cuda-", "triton")) for name in names):
-        raise Unavailable("torch is to be had with gigabytes for GPUs only")
+    options = ["--disable-pip-version-check", *_cpu_index()]
+    _require_cpu_build(python, options, [*pins, *row.pins])
+    install = [python, "-m", "pip", "install", "--quiet", *options, "-c", folder / "pins.txt"]
     _or_unavailable([*install, wheel, *TESTING])
 
     def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -124,8 +121,22 @@ def _venv(row: Row, wheel: Path, root: Path, folder: Path) -> Any:
     return run
 
 
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text())
+def _cpu_index() -> list[str]:
+    """PyTorch's own index, where it can be reached: pip would try for minutes."""
+    try:
+        urllib.request.urlopen(f"{CPU}/torch/", timeout=20).close()
+    except OSError:
+        return []
+    return ["--extra-index-url", CPU]
+
+
+def _require_cpu_build(python: Path, options: list[str], pins: list[str]) -> None:
+    """Raise where torch is to be had with gigabytes for GPUs only, before any of it is fetched."""
+    wanted = next(pin.partition("==")[2] for pin in pins if pin.startswith("torch=="))
+    words = [python, "-m", "pip", "index", "versions", "torch", *options]
+    told = subprocess.run(words, capture_output=True, text=True)
+    if sys.platform == "linux" and f"{wanted}+cpu" not in told.stdout:
+        raise Unavailable(f"no build of torch {wanted} for the CPU is to be had here")
 
 
 def _or_unavailable(command: list[Any]) -> None:
