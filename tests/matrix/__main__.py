@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from matrix.environments import Unavailable, tried
+from matrix.environments import CORE, QUICK, Unavailable, tried
 from matrix.rows import ROWS
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m matrix", description=__doc__)
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--only", action="append", help="name of a row; others keep their result")
+    parser.add_argument("--quick", action="store_true", help="a part of the tests, in a minute")
     parser.add_argument("--work", type=Path, default=ROOT / ".venv" / "matrix")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
@@ -32,13 +33,15 @@ def main() -> int:
         if given.only and row.name not in given.only:
             continue
         try:
-            result = tried(row, given.wheel.resolve(), ROOT, given.work.resolve())
+            tests = QUICK if given.quick else CORE
+            result = tried(row, given.wheel.resolve(), ROOT, given.work.resolve(), tests)
         except Unavailable as reason:
             result = {"row": row.name, "python": row.python, "outcome": f"not tried: {reason}"}
         print(json.dumps(result, ensure_ascii=False), flush=True)
         found[row.name] = result
     rows = [found[row.name] for row in ROWS if row.name in found]
-    record = {"name": "matrix", "command": "make matrix", "wheel": given.wheel.name, "rows": rows}
+    command = "make matrix MATRIX=--quick" if given.quick else "make matrix"
+    record = {"name": "matrix", "command": command, "wheel": given.wheel.name, "rows": rows}
     given.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return int(any(row["outcome"] == "failed" for row in rows))
 

@@ -22,6 +22,14 @@ CORE = (
     *("algebra", "oracles", "ideals", "latent", "models", "nn", "data", "training"),
     *("test_estimators.py", "test_pretrained.py"),
 )
+# A part of them that takes a minute.
+QUICK = (
+    *("ideals/test_known_ideals.py", "ideals/test_monomial.py", "ideals/test_inputs.py"),
+    *("algebra/test_polynomials.py", "algebra/test_eigen.py", "latent/test_reader.py"),
+    *("latent/test_cut.py", "nn/heads", "nn/test_files.py", "nn/test_network.py"),
+    *("models/test_resnet.py", "models/test_sources.py", "data/test_images.py"),
+    *("training/test_joint.py", "test_pretrained.py"),
+)
 NEEDED = ("tests", "pyproject.toml", "benchmarks")
 VERSIONS = """
 import json, platform
@@ -40,7 +48,9 @@ class Unavailable(Exception):
     """Why a row cannot be tried here."""
 
 
-def tried(row: Row, wheel: Path, root: Path, work: Path) -> dict[str, Any]:
+def tried(
+    row: Row, wheel: Path, root: Path, work: Path, tests: tuple[str, ...] = CORE
+) -> dict[str, Any]:
     """The versions of a row, and what came of its tests."""
     folder = work / re.sub(r"\W+", "-", row.name.lower())
     shutil.rmtree(folder, ignore_errors=True)
@@ -51,15 +61,15 @@ def tried(row: Row, wheel: Path, root: Path, work: Path) -> dict[str, Any]:
         copy(root / name, tree / name)
     if row.debian:
         with _debian(row, wheel, folder, work) as run:
-            return _tested(row, run, Path("/matrix/tree"))
-    return _tested(row, _venv(row, wheel, root, folder), tree)
+            return _tested(row, run, Path("/matrix/tree"), tests)
+    return _tested(row, _venv(row, wheel, root, folder), tree, tests)
 
 
-def _tested(row: Row, run: Any, tree: Path) -> dict[str, Any]:
+def _tested(row: Row, run: Any, tree: Path, tests: tuple[str, ...]) -> dict[str, Any]:
     asked = run("-c", VERSIONS)
     if asked.returncode:
         raise Unavailable(_last(asked.stderr))
-    words = [f"tests/{name}" for name in CORE]
+    words = [f"tests/{name}" for name in tests]
     done = run(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not cluster"),
         *("--tb=short", *words),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from matrix.environments import CORE, Unavailable, tried
+from matrix.environments import CORE, QUICK, Unavailable, tried
 from matrix.rows import OLDEST, ROWS, Row
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def test_the_first_and_the_last_python_passed_and_nothing_failed():
 
 
 def test_tests_that_are_run_are_there():
-    assert all((ROOT / "tests" / name).exists() for name in CORE)
+    assert all((ROOT / "tests" / name).exists() for name in CORE + QUICK)
 
 
 def test_an_interpreter_that_is_not_there_is_told(tmp_path):
