@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.ideal_study import study_table
+from benchmarks.pretrained import networks_table, recipes_table
 from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
@@ -35,6 +36,8 @@ PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
         for name in (
+            "install",
+            "pretrained",
             "compress",
             "benchmarks",
             "networks",
@@ -335,6 +338,8 @@ SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
 FOUND = {"search_found", "search_signals"}  # of those on CIFAR
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
+PACKAGE = {"pretrained": networks_table, "recipes": recipes_table}  # of the package itself
+MATRIX = {"matrix"}  # versions that were tried together
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -466,6 +471,22 @@ def render_paper(name: str) -> str:
     return _with_source(table, [" ".join(result.command)], result.machine)
 
 
+def render_matrix(name: str) -> str:
+    """Versions that were tried together, and those that could not be."""
+    record = read_json(RESULTS / f"{name}.json")
+    packages = ("python", "torch", "numpy", "scipy", "scikit-learn")
+    columns = (Column("row", "environment"), *map(Column, packages), Column("outcome", "tests"))
+    rows = []
+    for row in record["rows"]:
+        told = row["outcome"]
+        if "passed" in row:
+            told = f"{row['passed']:,} passed, {row['skipped']:,} skipped"
+            told += f", **{row['failed']:,} failed**" if row["failed"] else ""
+        rows.append(Row(row | {"outcome": told}))
+    shown = markdown(Table(name, name, columns, tuple(rows)))
+    return f"{shown}\n\n<small>`{record['command']}`<br>{record['wheel']}.</small>"
+
+
 def _with_source(
     table: Table, commands: Iterable[str], machine: Mapping[str, Any], more: str = ""
 ) -> str:
@@ -511,6 +532,8 @@ def fill(text: str) -> str:
             (SEARCHES, render_search),
             (FOUND, render_found),
             (ELSEWHERE, render_elsewhere),
+            (PACKAGE, lambda one: markdown(PACKAGE[one]())),
+            (MATRIX, render_matrix),
             (CALLS, render_calls),
         )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vinets.training.feed import cache_latents
     from vinets.training.tune import fine_tune, train_classifier
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ABM",

@@ -291,6 +291,27 @@ SMALL = {"digits_cnn": replace(BACKBONE, epochs=15, batch_size=64, learning_rate
 """What small networks train by, where that is not :data:`BACKBONE`."""
 
 
+@dataclass(frozen=True)
+class UncutRecipe:
+    """An uncut network that can be made again: which one, on which data, trained how."""
+
+    model: str  # as for vinets.models.create_model
+    data: str  # as for vinets.data.load_data
+    recipe: Recipe
+
+
+RECIPES = {
+    "digits-cnn": UncutRecipe("digits_cnn", "digits", SMALL["digits_cnn"]),
+    "cifar10-resnet18": UncutRecipe(
+        "resnet18", "cifar10:data", replace(BACKBONE, epochs=90, precision="auto")
+    ),
+    "cifar100-resnet34": UncutRecipe(
+        "resnet34", "cifar100:data", replace(BACKBONE, epochs=140, precision="auto")
+    ),
+}
+"""The uncut networks of the demo and of the paper, by the names that ``vinets train`` takes."""
+
+
 def _tuned() -> Domain:
     def holds(value: Any) -> bool:
         if not isinstance(value, str):

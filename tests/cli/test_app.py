@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from vinets.experiments.plan import EXPERIMENTS
 from vinets.oracles import ORACLES
 
 OPTIONS = {
-    "train": "model data out epochs batch-size learning-rate weight-decay schedule "
+    "train": "model recipe data out epochs batch-size learning-rate weight-decay schedule "
     "label-smoothing precision validation seed device",
     "cuts": "data shape match weights json",
     "build": "data cut preset out algorithm psi max-degree oracle tau placement components keep "
@@ -33,6 +34,27 @@ def test_the_help_lists_every_command_and_the_version_is_told(call):
     text = call("--help").out
     assert all(f" {name} " in text for name in OPTIONS)
     assert call("--version").out == f"vinets {vinets.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("vinets pre", "predict"),
+        ("vinets train --rec", "--recipe"),
+        ("vinets train --recipe dig", "digits-cnn"),
+    ],
+)
+def test_the_shell_completes(words, completed):
+    """As bash asks, in a process of its own."""
+    asked = {"_VINETS_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    asked["COMP_CWORD"] = str(len(words.split()) - 1)
+    done = subprocess.run(
+        [sys.executable, "-m", "vinets"],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+    )
+    assert completed in done.stdout.split()
 
 
 @pytest.mark.parametrize("command", OPTIONS)

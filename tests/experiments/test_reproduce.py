@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
+from dataclasses import replace
 
 import pytest
 import torch
 
 from vinets.experiments import claims
-from vinets.experiments.backbones import RESNET18
+from vinets.experiments.backbones import RESNET18, RESNET34
 from vinets.experiments.plan import EXPERIMENTS, READINGS, Experiment, Findings, Plan
 from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce, write_plan
 from vinets.models import create_model, load_weights, save_weights
@@ -18,6 +20,7 @@ from vinets.pipeline.trial import TrialResult
 from vinets.pipeline.trial_list import read_list
 from vinets.report import read_results
 from vinets.run import main
+from vinets.settings import RECIPES
 
 PLAN = Plan(seeds=2, quick=True, backbones=("resnet18",))
 SETTINGS = {"plan": PLAN, "device": "cpu", "progress": None}
@@ -213,9 +216,35 @@ def test_wrong_arguments_are_one_sentence(folders, tmp_path, names, plan, messag
         reproduce(names, folders, tmp_path, plan=plan, device="cpu", progress=None)
 
 
-def test_missing_weights_are_one_sentence_with_a_command_that_makes_them(folders, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"vinets train --model resnet18 --data cifar10:"):
-        reproduce(["fig-monomials"], Folders(folders.data, tmp_path), tmp_path / "out", **SETTINGS)
+def test_missing_weights_are_one_sentence_with_a_command_that_works(folders, tmp_path, monkeypatch):
+    """Run as printed, but for the number of epochs, the command makes what was missing."""
+    testing = pytest.importorskip("typer.testing")
+    from vinets.cli.app import app
+
+    missing, out = Folders(folders.data, tmp_path / "my weights"), tmp_path / "out"
+    with pytest.raises(FileNotFoundError, match="run this again: ") as error:
+        reproduce(["fig-monomials"], missing, out, **SETTINGS)
+    program, *words = shlex.split(str(error.value).partition("run this again: ")[2])
+    assert program == "vinets"
+    recipe = RECIPES[RESNET18.recipe]
+    short = replace(recipe, recipe=replace(recipe.recipe, epochs=1))
+    monkeypatch.setitem(RECIPES, RESNET18.recipe, short)
+    done = testing.CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
+    made = missing.find(RESNET18)
+    assert made is not None
+    files = missing.files(RESNET18)
+    assert files.weights == str(made)
+    assert files.open("resnet18", torch.device("cpu")).model.fc.out_features == 10
+    assert Folders(folders.data, made.parent).find(RESNET18) == made  # the folder itself
+    assert Folders(folders.data, made.parent).find(RESNET34) is None
+
+
+def test_a_plan_needs_no_weights_here(folders, tmp_path):
+    """It is carried out elsewhere, with weights in the place that is named."""
+    elsewhere = Folders(folders.data, tmp_path / "weights")
+    path = write_plan(["fig-monomials"], elsewhere, PLAN, tmp_path / "trials.json")
+    assert str(tmp_path / "weights" / RESNET18.weights) in path.read_text()
 
 
 def test_raw_results_are_json_with_settings_machine_and_time(out):

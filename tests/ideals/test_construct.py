@@ -108,6 +108,7 @@ def test_batches_equal_single_fits(p, unit, sizes):
     radius=st.floats(1.0, 3.0),
 )
 def test_oavi_in_a_tight_ball_agrees_with_a_convex_solver(oracle, seed, m, n, psi, radius):
+    pytest.importorskip("cvxpy")
     Z = latent_like(m, n, 2, seed=seed)
     plain = plain_loop(Z, psi, in_l1_ball(radius), max_degree=3)
     gaps = [abs(value - psi) for _, _, value in plain.generators]

@@ -135,5 +135,5 @@ def test_full_borders_report_whether_the_order_ideal_is_closed():
 @pytest.mark.parametrize("kind", [ABM, OAVI, VCA])
 def test_defaults_are_those_of_the_docstring(kind):
     for name, parameter in inspect.signature(kind).parameters.items():
-        told = re.search(rf"^    {name} : .*default=(.+)$", kind.__doc__, re.MULTILINE)
+        told = re.search(rf"^ *{name} : .*default=(.+)$", kind.__doc__, re.MULTILINE)
         assert told is not None and ast.literal_eval(told[1]) == parameter.default

@@ -125,7 +125,7 @@ def build(
     trial = replace(trial, head=head)
     head_trials(trial, baselines=baselines)  # complains before any work
     opened, _, split = open_uncut(model, **reading.keywords())
-    require_weights(opened)
+    require_weights(opened, reading.data)
     assert split is not None  # --data is required
     note_normalisation(opened, split, common.quiet)
     if backbone is not None and opened.architecture not in (None, backbone):

@@ -40,7 +40,12 @@ def reproduce(
     data: Annotated[Path, option(DATA, "Folder with cifar10 and cifar100.")],
     weights: Annotated[
         Path,
-        option(DATA, "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors."),
+        option(
+            DATA,
+            "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors, or with "
+            "the folders cifar10-resnet18 and cifar100-resnet34 that vinets train --recipe wrote; "
+            "or one of these.",
+        ),
     ] = Path("weights"),
     extent: Extent,
     beside: Beside,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from vinets.checks import one_of
 from vinets.cluster import beside
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Plan
-from vinets.files import append_line, write_json
+from vinets.files import append_line, read_json, write_json
 from vinets.measure import machine
+from vinets.nn.uncut import DESCRIPTION, WEIGHTS
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import GROUPS, Trial
@@ -43,9 +45,36 @@ class Folders:
     def files(self, backbone: Backbone) -> SetupFiles:
         """A network of the paper with its data: a folder of that name, or the folder itself."""
         inside = self.data / backbone.data
-        folder = inside if inside.is_dir() else self.data
-        weights, data = str(self.weights / backbone.weights), f"{backbone.data}:{folder}"
-        return SetupFiles(backbone.name, weights, data, backbone.classes)
+        data = f"{backbone.data}:{inside if inside.is_dir() else self.data}"
+        weights = self.find(backbone) or self.weights / backbone.weights
+        return SetupFiles(backbone.name, str(weights), data, backbone.classes)
+
+    def find(self, backbone: Backbone) -> Path | None:
+        """The weights: a file of their name, or of ``vinets train`` in a folder below, or here."""
+        places = [self.weights / backbone.weights, self.weights / backbone.recipe / WEIGHTS]
+        if _architecture(self.weights) == backbone.name:
+            places.append(self.weights / WEIGHTS)
+        return next((place for place in places if place.is_file()), None)
+
+    def check(self, backbone: Backbone) -> None:
+        """Raise where the weights are missing, with the command that makes them."""
+        if self.find(backbone) is None:
+            out = self.weights / backbone.recipe
+            words = ("--recipe", backbone.recipe, "--data", self.files(backbone).data)
+            raise FileNotFoundError(
+                f"{self.weights} has no weights of {backbone.title} for {backbone.data_title}, "
+                f"neither as {backbone.weights} nor as a folder {backbone.recipe}. Make them, then "
+                f"run this again: vinets train {shlex.join((*words, '--out', str(out)))}"
+            )
+
+
+def _architecture(folder: Path) -> str | None:
+    """The network in a folder of ``vinets train``."""
+    if not (folder / DESCRIPTION).is_file():
+        return None
+    told = read_json(folder / DESCRIPTION)
+    source = told.get("source") if isinstance(told, dict) else None
+    return source.get("name") if isinstance(source, dict) else None
 
 
 def reproduce(
@@ -78,6 +107,8 @@ def reproduce(
     """
     chosen = chosen_experiments(names)
     trials, setups = _planned(chosen, folders, plan)
+    for name in setups:
+        folders.check(BACKBONES[name])
     on, store = resolve_device("reproduce", device), Store(out)
     missing, begin = len(store.missing(trials)), time.perf_counter()
     try:

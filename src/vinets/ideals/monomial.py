@@ -24,6 +24,7 @@ from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
 from vinets.ideals.streaming import (
     Coarse,
+    by_size,
     construct_stream,
     correlation_order,
     mean_squares,
@@ -248,8 +249,7 @@ def _variable_order(points: Tensor, kind: str) -> Index:
         centred = points - points.mean(0)
         norms = torch.linalg.vector_norm(centred, dim=0)
         scaled = centred / torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
-        total = (scaled.mT @ scaled).abs().sum(0)
-        return torch.argsort(total, stable=True).cpu().numpy()
+        return by_size((scaled.mT @ scaled).abs().sum(0))
     return np.arange(n)
 
 

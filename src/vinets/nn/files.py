@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vinets import pretrained
 from vinets.checks import format_bytes, reason_of
 from vinets.files import read_json, write_json
 from vinets.fingerprint import digest
@@ -53,7 +54,12 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
 
 
 def load_network(directory: str | Path, backbone: nn.Module | None = None) -> CutNetwork:
-    """Read a network; files that are not one are refused in one sentence."""
+    """Read a network; files that are not one are refused in one sentence.
+
+    One of the package, ``"vinets/NAME"``, is stored in half precision, and computes in single.
+    """
+    if pretrained.is_name(directory):
+        return load_network(pretrained.find(str(directory)), backbone).float()
     folder = Path(directory)
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(

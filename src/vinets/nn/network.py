@@ -118,10 +118,15 @@ class CutNetwork(nn.Module):
 
     @classmethod
     def from_pretrained(cls, directory: str | Path, backbone: nn.Module | None = None) -> Self:
-        """Read what :meth:`save_pretrained` wrote.
+        """Read what :meth:`save_pretrained` wrote, or a network of the package by its name.
 
         Where the class of the uncut network is the user's own, pass one as ``backbone``; its
-        weights do not matter.
+        weights do not matter. The names are those of :func:`vinets.pretrained.names`.
+
+        Examples
+        --------
+        >>> VINet.from_pretrained("vinets/digits-cnn-best")(torch.zeros(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
         """
         from vinets.nn.files import load_network
 
