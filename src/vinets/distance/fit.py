@@ -39,20 +39,18 @@ class Space:
         return self.components, self.products, self.degree
 
 
-SHRINKS, EPSILONS = (0.0, 0.1, 0.5, 0.9, 1.0), (0.01, 0.1, 1.0)
-"""Tried for every set of monomials."""
+def spaces() -> list[Space]:
+    """What is tried where nothing is said.
 
-MONOMIALS = ((512, 0, 1), (64, 0, 1), (16, 16, 2), (24, 24, 2), (64, 16, 2), (8, 8, 3))
-"""Tried where nothing is said: components, those that are multiplied, degree."""
-
-
-def spaces(
-    monomials: Sequence[tuple[int, int, int]] = MONOMIALS,
-    shrinks: Sequence[float] = SHRINKS,
-    epsilons: Sequence[float] = EPSILONS,
-) -> list[Space]:
-    """All combinations, those of the same monomials together."""
-    return [Space(*m, s, e) for m in monomials for s in shrinks for e in epsilons]
+    All components with one covariance for all classes, fewer with their own, and products.
+    """
+    shapes = (
+        ((512, 0, 1), (1.0,), (0.01, 0.1, 1.0)),
+        ((64, 0, 1), (0.1, 0.5, 0.9, 1.0), (0.01, 0.1, 1.0)),
+        ((16, 16, 2), (0.1, 0.5, 0.9), (0.01, 0.1)),
+        ((128, 16, 2), (0.1, 0.5, 0.9), (0.01, 0.1, 1.0)),
+    )
+    return [Space(*m, s, e) for m, shrinks, epsilons in shapes for s in shrinks for e in epsilons]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +112,7 @@ class Variables:
         projection = Projection.from_pca(pca, "unit")
         n = len(projection.bias)
         terms = products_of(n, min(products, n), degree)
-        module = ClassDistances(features.shape[1], terms, 1).to(features.device)
+        module = ClassDistances(features.shape[1], terms, 1).to(features)
         module.weight, module.bias = projection.weight.detach(), projection.bias.detach()
         values = torch.cat([module.values(part) for part in features.split(4096)])
         shift = values.mean(0)
@@ -140,7 +138,7 @@ def fit_distances(features: Tensor, labels: Tensor, space: Space, classes: int) 
     # what standardises the monomials goes into the forms
     forms = forms / seen.scale.double()
     offsets = offsets - forms @ seen.shift.double()
-    made = ClassDistances(features.shape[1], seen.terms, classes).to(features.device)
+    made = ClassDistances(features.shape[1], seen.terms, classes).to(features)
     made.weight.copy_(seen.projection.weight)
     made.bias.copy_(seen.projection.bias)
     made.forms.copy_(forms)
@@ -173,10 +171,15 @@ def try_spaces(
     *,
     folds: int = 3,
     seed: int = 0,
+    most: int = 1000,
 ) -> list[Trying]:
-    """Cross-validate every space; see :func:`choose_space`."""
+    """Cross-validate every space, on at most so many held-out points a fold."""
     _check(features, labels)
+    folds = most_folds(labels, folds)
     parts = fold_of(labels, folds, seed)
+    draw = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    draw = draw.to(labels.device)
+    judged = [draw[parts[draw] == fold][:most] for fold in range(folds)]
     found: list[Trying] = []
     groups: dict[tuple[int, int, int], list[Space]] = {}
     for one in candidates:
@@ -189,9 +192,8 @@ def try_spaces(
             mine = parts != fold
             moments = Moments.of(seen.values[mine], labels[mine], classes)
             for one in group:
-                logs = _logs(moments, one, seen.values[~mine])
-                held[one].append(logs)
-        truth = torch.cat([labels[parts == fold] for fold in range(folds)])
+                held[one].append(_logs(moments, one, seen.values[judged[fold]]))
+        truth = labels[torch.cat(judged)]
         for one in group:
             found.append(_tried(one, torch.cat(held[one]), truth))
     return found
@@ -216,12 +218,35 @@ def _logs(moments: Moments, space: Space, values: Tensor) -> Tensor:
 
 
 def _tried(space: Space, logs: Tensor, labels: Tensor) -> Trying:
-    losses = {
-        t: float(torch.nn.functional.cross_entropy(-t * logs, labels)) for t in TEMPERATURES
-    }
+    losses = {t: float(torch.nn.functional.cross_entropy(-t * logs, labels)) for t in TEMPERATURES}
     best = min(losses, key=losses.__getitem__)
     right = (logs.argmin(1) == labels).double().mean()
     return Trying(space, losses[best], float(right), best)
+
+
+@torch.no_grad()
+def held_out(
+    features: Tensor, labels: Tensor, space: Space, classes: int, *, folds: int = 3, seed: int = 0
+) -> Tensor:
+    """K of every point (m, K), from distances that were fitted to the other folds."""
+    folds = most_folds(labels, folds)
+    parts = fold_of(labels, folds, seed)
+    found = features.new_zeros(len(features), classes)
+    for k in range(folds):
+        mine = parts != k
+        others = fit_distances(features[mine], labels[mine], space, classes)
+        found[~mine] = torch.cat([others(part) for part in features[~mine].split(2048)]).to(found)
+    return found
+
+
+def most_folds(labels: Tensor, folds: int) -> int:
+    """So many folds, or as many as the smallest class has examples."""
+    least = int(labels.unique(return_counts=True)[1].min())
+    if least < 2:
+        raise ValueError(
+            "Cross-validation needs 2 examples of every class. A class has one; pass more examples."
+        )
+    return min(folds, least)
 
 
 def fold_of(labels: Tensor, folds: int, seed: int) -> Tensor:

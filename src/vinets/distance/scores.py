@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,7 +29,7 @@ class Seen:
     labels: Tensor | None = None  # (m,), of training examples
 
 
-SCORES: Registry[type[Score]] = Registry("score", "vinets.distance.scores")
+SCORES: Registry[type[Score]] = Registry("score", "vinets.distance")
 
 
 class Score(ABC):
@@ -194,8 +195,6 @@ class ReAct(Score):
     def fit(self, train: Seen) -> Self:
         # numpy, for the quantile of torch takes no more than 2**24 values
         flat = train.features.flatten().cpu().numpy()
-        import numpy as np
-
         self.limit = float(np.quantile(flat, self.percentile))
         return self
 

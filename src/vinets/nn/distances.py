@@ -6,8 +6,8 @@ them on class :math:`c`,
 .. math:: K_c(x) = 1 + (v(x) - \mu_c)^\top (S_c + \varepsilon I)^{-1} (v(x) - \mu_c)
                  = 1 + \sum_i \frac{p_i(x)^2}{\lambda_i + \varepsilon},
 
-where :math:`p_i` are the eigenvectors of :math:`S_c` as polynomials and :math:`\lambda_i` their mean
-squares on the class. Those with a small one, which nearly vanish, weigh most. With
+where :math:`p_i` are the eigenvectors of :math:`S_c` as polynomials and :math:`\lambda_i` their
+mean squares on the class. Those with a small one, which nearly vanish, weigh most. With
 :math:`\varepsilon = 0` this is the Christoffel function of the class; degree 1 is Mahalanobis's
 distance. Any square root of the inverse gives the same sum, so that a triangular one is stored.
 """
