@@ -22,6 +22,7 @@ from vinets.data import load_data
 from vinets.data.cifar import PREPROCESSING
 from vinets.data.images import ImageSource
 from vinets.data.labels import choose_per_class
+from vinets.data.strange import noise, textures
 from vinets.models import create_model
 from vinets.models.weights import load_weights
 
@@ -33,40 +34,6 @@ HOME = {"resnet18": "cifar10", "resnet34": "cifar100"}
 FAR = ("fashion", "noise", "textures")
 GRID = 2
 SIDE = 32
-
-
-def noise(count: int, seed: int = 0) -> Tensor:
-    """Images of independent pixels: half of them uniform, half of them Gaussian."""
-    draw = torch.Generator().manual_seed(seed)
-    uniform = torch.rand(count - count // 2, 3, SIDE, SIDE, generator=draw) * 255
-    gaussian = torch.randn(count // 2, 3, SIDE, SIDE, generator=draw) * 64 + 128
-    return torch.cat([uniform, gaussian]).clamp(0, 255).round().to(torch.uint8)
-
-
-def textures(count: int, seed: int = 0) -> Tensor:
-    """Images by rule: gratings, boards, rings and sums of two waves, in two random colours."""
-    draw = torch.Generator().manual_seed(seed)
-
-    def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return low + (high - low) * torch.rand(count, *shape, 1, 1, generator=draw)
-
-    axis = torch.linspace(-1, 1, SIDE)
-    y, x = torch.meshgrid(axis, axis, indexing="ij")
-    angle, other = uniform(0, torch.pi), uniform(0, torch.pi)
-    rate, phase = uniform(4, 30), uniform(0, 2 * torch.pi)
-    u = torch.cos(angle) * x + torch.sin(angle) * y
-    v = -torch.sin(angle) * x + torch.cos(angle) * y
-    w = torch.cos(other) * x + torch.sin(other) * y
-    waves = [
-        torch.sin(rate * u + phase),
-        torch.sign(torch.sin(rate * u + phase) * torch.sin(rate * v)),
-        torch.sin(rate * ((x - uniform(-1, 1)) ** 2 + (y - uniform(-1, 1)) ** 2).sqrt() + phase),
-        (torch.sin(rate * u + phase) + torch.sin(0.6 * rate * w)) / 2,
-    ]
-    kind = torch.randint(len(waves), (count,), generator=draw)
-    wave = torch.stack(waves)[kind, torch.arange(count)].unsqueeze(1)
-    first, second = uniform(0, 255, 3), uniform(0, 255, 3)
-    return ((first + second + wave * (first - second)) / 2).round().to(torch.uint8)
 
 
 def fashion(folder: Path, count: int) -> Tensor:

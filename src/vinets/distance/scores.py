@@ -248,5 +248,5 @@ def rates(inside: Tensor, outside: Tensor) -> tuple[float, float]:
     truth = torch.cat([torch.zeros(len(inside)), torch.ones(len(outside))]).numpy()
     scores = torch.cat([inside, outside]).double().cpu().numpy()
     # ours are what is looked for, strange ones the false alarms
-    false, true, _ = roc_curve(1 - truth, -scores)
+    false, true, _ = roc_curve(1 - truth, -scores, drop_intermediate=False)
     return float(roc_auc_score(truth, scores)), float(false[(true >= 0.95).argmax()])
