@@ -70,9 +70,9 @@ def sklearn_answer(model: Any) -> Callable[[Tensor, Tensor, int], Answer]:
 
 def qda(features: Tensor, labels: Tensor, classes: int) -> Answer:
     steps = make_pipeline(
-        PCA(min(32, len(features) * 2 // 3 - 1)), QuadraticDiscriminantAnalysis(reg_param=0.1)
+        PCA(min(32, len(features) * 2 // 3 - 1)), QuadraticDiscriminantAnalysis(solver="eigen")
     )
-    grid = {"quadraticdiscriminantanalysis__reg_param": [0.01, 0.1, 0.5, 0.9]}
+    grid = {"quadraticdiscriminantanalysis__shrinkage": [0.1, 0.5, 0.9]}
     return sklearn_answer(GridSearchCV(steps, grid, cv=FOLDS))(features, labels, classes)
 
 
@@ -103,10 +103,10 @@ def lda() -> Any:
 
 
 CLASSIFIERS: dict[str, Callable[[Tensor, Tensor, int], Answer]] = {
-    "nearest mean": sklearn_answer(NearestCentroid()),
-    "shrunk LDA": sklearn_answer(lda()),
-    "QDA": qda,
-    "kNN": knn,
+    "nearest_mean": sklearn_answer(NearestCentroid()),
+    "lda": sklearn_answer(lda()),
+    "qda": qda,
+    "knn": knn,
     "ridge": ridge,
     "distances": distances,
 }
@@ -134,9 +134,9 @@ def classify(options: argparse.Namespace) -> None:
                     for name, fit in CLASSIFIERS.items():
                         begin = time.perf_counter()
                         answer = fit(points, labels, classes)
-                        row[f"{name} seconds"] = time.perf_counter() - begin
+                        row[f"{name}_seconds"] = time.perf_counter() - begin
                         right = (answer(wanted) == test["labels"]).double().mean()
-                        row[name] = 100 * float(right)
+                        row[f"{name}_points"] = 100 * float(right)
                         if hasattr(answer, "space"):
                             row["space"] = str(answer.space)
                     print(row, flush=True)
@@ -195,9 +195,11 @@ def ood(options: argparse.Namespace) -> None:
             for part, found in parts.items():
                 if part != inside:
                     auroc, fpr = rates(ours, score(found))
-                    title = part.removesuffix("-test")
-                    row |= {f"{title} AUROC": 100 * auroc, f"{title} FPR95": 100 * fpr}
-            row["far AUROC"] = float(np.mean([row[f"{part} AUROC"] for part in FAR]))
+                    title = "near" if part.endswith("-test") else part
+                    row |= {f"{title}_auroc_points": 100 * auroc}
+                    row |= {f"{title}_fpr95_points": 100 * fpr}
+            far = [row[f"{part}_auroc_points"] for part in FAR]
+            row["far_auroc_points"] = float(np.mean(far))
             print(row, flush=True)
             rows.append(row)
 

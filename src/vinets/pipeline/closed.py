@@ -3,13 +3,13 @@
 Three kinds are fitted to four fifths of the latents and judged on the last one: ridge regression
 on the mean over positions and, where it is small, on the whole map; distances to the classes
 (:mod:`vinets.nn.distances`); and ridge regression on absolute values of generators. The best
-is fitted again, to all of them.
+is fitted again, to all of them: the smallest of those within a standard error of the most accurate.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -63,8 +63,7 @@ def build_closed_form(latents: Latents, *, seed: int = 0) -> tuple[CutNetwork, B
         head = make(latents, ~held).head.eval()
         tried[name] = _accuracy(head, latents, held)
         sizes[name] = sum(head.folded().parts().values())
-    # of equals the smallest
-    best = max(tried, key=lambda name: (tried[name], -sizes[name]))
+    best = smallest_of_equals(tried, sizes, int(held.sum()))
     made = kinds[best](latents, torch.ones_like(held))
     told = {"placement": "closed form", "head": best, "held_out": tried, "seed": seed}
     record = replace(latents.record, notes=told | made.notes)
@@ -94,6 +93,22 @@ def build_closed_form(latents: Latents, *, seed: int = 0) -> tuple[CutNetwork, B
         seconds={"latents": latents.seconds, "closed form": time.perf_counter() - begin},
         tried=tried,
     )
+
+
+def smallest_of_equals(accuracies: Mapping[str, float], sizes: Mapping[str, int], m: int) -> str:
+    """The smallest head within a standard error of the best accuracy on ``m`` examples.
+
+    Examples
+    --------
+    >>> smallest_of_equals({"a": 0.90, "b": 0.91}, {"a": 10, "b": 99}, 100)
+    'a'
+    >>> smallest_of_equals({"a": 0.90, "b": 0.91}, {"a": 10, "b": 99}, 10_000)
+    'b'
+    """
+    most = max(accuracies.values())
+    error = (most * (1 - most) / m) ** 0.5
+    equals = [name for name, accuracy in accuracies.items() if accuracy >= most - error]
+    return min(equals, key=sizes.__getitem__)
 
 
 @torch.no_grad()
