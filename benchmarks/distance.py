@@ -5,8 +5,7 @@
     python -m benchmarks.distance ood --latents LATENTS
 
 Latents are averages over positions at cuts of uncut networks. Every setting is chosen by
-cross-validation on the training examples at hand; no strange example is seen before the scores are
-compared. Seconds are of one thread, choosing included.
+cross-validation on the training examples at hand. Seconds are of one thread, choosing included.
 """
 
 from __future__ import annotations
