@@ -32,7 +32,7 @@ def test_a_network_without_training_is_near_the_uncut_one_and_is_saved(trained, 
     net, report = build(model, data.train, "pool", epochs=0, progress=None)
     assert accuracy(net, data) > accuracy(model, data) - 0.02
     assert report.tried is not None and set(report.tried) == {
-        *("ridge", "ridge, flat", "distances", "ridge on generators")
+        *("ridge", "ridge, flat", "LDA", "distances", "ridge on generators")
     }
     assert "held out" in str(report) and net.record.notes["head"] in report.tried
     net.save_pretrained(tmp_path)

@@ -82,13 +82,13 @@ class Moments:
         """Triangular F (K, S, S) and offsets b (K, S) with K_c(v) = 1 + |F_c v + b_c|^2."""
         share = (self.counts / self.counts.sum()).to(self.means)
         within = torch.einsum("k,kij->ij", share, self.covariances)
-        blended = torch.lerp(self.covariances, within.expand_as(self.covariances), shrink)
         eye = torch.eye(within.shape[0], dtype=within.dtype, device=within.device)
         if shrink == 1:  # one factor for all
             factor = torch.linalg.cholesky(within + epsilon * eye)
             inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
-            found = inverse.expand_as(blended)
+            found = inverse.expand_as(self.covariances)
         else:
+            blended = torch.lerp(self.covariances, within.expand_as(self.covariances), shrink)
             factor = torch.linalg.cholesky(blended + epsilon * eye)
             found = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
         return found, -torch.einsum("kij,kj->ki", found, self.means)

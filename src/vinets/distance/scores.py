@@ -1,8 +1,8 @@
 r"""Scores of how strange an example is, larger for stranger ones; ours and those of the field.
 
 Each is fitted to training examples alone, and sees of an example what the last layer of the network
-sees, the features, and the logits. Settings are the defaults of ``pytorch-ood``; none is chosen with
-examples from elsewhere.
+sees, the features, and the logits. Settings are the defaults of ``pytorch-ood``; none is chosen
+with examples from elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Networks without training: a head in closed form behind the cut.
 
-Three kinds are fitted to four fifths of the latents and judged on the last one: ridge regression
-on the mean over positions and, where it is small, on the whole map; distances to the classes
+Four kinds are fitted to four fifths of the latents and judged on the last one: ridge regression
+on the mean over positions and, where it is small, on the whole map; shrunk linear discriminant
+analysis of that mean; distances to the classes
 (:mod:`vinets.nn.distances`); and ridge regression on absolute values of generators. The best
 is fitted again, to all of them: the smallest of those within a standard error of the most accurate.
 """
@@ -14,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor, nn
 
 from vinets.distance import (
@@ -126,6 +128,7 @@ def _kinds(latents: Latents, seed: int) -> dict[str, Making]:
     kinds: dict[str, Making] = {"ridge": lambda some, mask: _ridge(some, mask, False)}
     if positions > 1 and channels * positions <= FLAT:
         kinds["ridge, flat"] = lambda some, mask: _ridge(some, mask, True)
+    kinds["LDA"] = _discriminant
     kinds["distances"] = lambda some, mask: _distances(some, mask, seed)
     kinds["ridge on generators"] = lambda some, mask: _generators(some, mask, seed)
     return kinds
@@ -165,6 +168,21 @@ def _ridge(latents: Latents, mask: Tensor, flat: bool) -> _Made:
     head = kind(features.shape[1], latents.n_classes, normalized=False)
     _put(head.linear, found)
     return _Made(head, {"penalty": found.penalty})
+
+
+def _discriminant(latents: Latents, mask: Tensor) -> _Made:
+    """Linear discriminant analysis, its covariance shrunk as Ledoit and Wolf say."""
+    features = _seen(latents, mask, lambda z: z.mean(-1))
+    labels = _labels(latents, mask).cpu().numpy()
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    model.fit(features.cpu().double().numpy(), labels)
+    weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
+    if len(weight) == 1:  # of two classes scikit-learn tells the difference
+        weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
+    head = PooledHead(features.shape[1], latents.n_classes, normalized=False)
+    head.linear.weight.copy_(weight)
+    head.linear.bias.copy_(bias)
+    return _Made(head, {})
 
 
 def _distances(latents: Latents, mask: Tensor, seed: int) -> _Made:
