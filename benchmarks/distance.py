@@ -1,23 +1,23 @@
 """Distances to classes against the field: classifiers without training, and strange examples.
 
-    python -m benchmarks.distance_latents ... --out LATENTS
     python -m benchmarks.distance classify --latents LATENTS
-    python -m benchmarks.distance ood --latents LATENTS
+    python -m benchmarks.distance ood --latents LATENTS MORE_LATENTS ...
 
-Latents are averages over positions at cuts of uncut networks. Every setting is chosen by
-cross-validation on the training examples at hand. Seconds are of one thread, choosing included.
+Folders of latents are those of :mod:`benchmarks.distance_latents`, one for each set of weights.
+Every setting is chosen by cross-validation on the training examples at hand. One thread is used;
+seconds have the choosing in them.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
@@ -26,8 +26,8 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from torch import Tensor, nn
 
-from benchmarks.distance_latents import CUTS, FAR, GRID, HOME, read
-from benchmarks.record import keep
+from benchmarks.distance_latents import CUTS, FAR, HOME, SIDE, classifier, read
+from benchmarks.record import keep, seconds
 from vinets.data.labels import choose_per_class
 from vinets.distance import (
     SCORES,
@@ -42,18 +42,14 @@ from vinets.distance import (
 )
 from vinets.distance.strangeness import Strangeness
 from vinets.models import create_model
-from vinets.models.weights import load_weights
 
 SIZES = (5, 20, 100, 500)
 NEAR = {"cifar10": "cifar100", "cifar100": "cifar10"}
 FOLDS = 3
+BATCH = 250  # examples whose cost is measured
+OURS = "distances and energy"
 
 Answer = Callable[[Tensor], Tensor]
-
-
-def pooled(latents: Tensor) -> Tensor:
-    """Channels, averaged over the grid."""
-    return latents.unflatten(1, (-1, GRID**2)).mean(2)
 
 
 # --- classifiers ------------------------------------------------------------------------------
@@ -115,16 +111,15 @@ def classify(options: argparse.Namespace) -> None:
     rows = []
     for network in options.networks:
         home = HOME[network]
-        train = read(options.latents, network, "train")
-        test = read(options.latents, network, f"{home}-test")
+        train = read(options.latents[0], network, "train")
+        test = read(options.latents[0], network, f"{home}-test")
         classes = int(train["labels"].max()) + 1
-        for cut in options.cuts or CUTS[network]:
-            if cut not in train:
-                continue
-            features, wanted = pooled(train[cut]), pooled(test[cut])
-            scale = features.std()  # of no effect but on numbers that are too small for float32
-            features, wanted = features / scale, wanted / scale
+        for cut in CUTS[network]:
+            scale = train[cut].std()  # of no effect but on numbers that are too small for float32
+            features, wanted = train[cut] / scale, test[cut] / scale
             for size in options.sizes:
+                if size > len(features) // classes:
+                    continue
                 for draw in range(1 if size >= 500 else options.draws):
                     index = choose_per_class(train["labels"], size, draw)
                     points, labels = features[index], train["labels"][index]
@@ -140,105 +135,76 @@ def classify(options: argparse.Namespace) -> None:
                             row["space"] = str(answer.space)
                     print(row, flush=True)
                     rows.append(row)
-    keep(options.name or "distance_classify", rows, options.out)
+    keep("distance_classify", rows, options.out)
 
 
 # --- strange examples -------------------------------------------------------------------------
 
+Part = dict[str, Tensor]
 
-def classifier_of(network: str, folder: Path | None, classes: int) -> nn.Linear:
-    model = create_model(network, classes)
-    if folder is not None:
-        load_weights(model, folder / f"{network}_{HOME[network]}.safetensors")
-    return model.float().get_submodule("fc").requires_grad_(False)  # type: ignore[return-value]
+
+def seen(part: Part) -> Seen:
+    """What the last layer sees, which is the average of the last map."""
+    return Seen(part["layer4"], part["logits"], part.get("labels"))
+
+
+def scores_of(train: Part, linear: nn.Linear, cuts: list[str]) -> Iterator[tuple[str, Any]]:
+    """Every score, fitted: those of others, and distances with energy, alone, and cut by cut."""
+    for name, kind in SCORES.items():
+        made = kind(linear).fit(seen(train))
+        yield name, lambda part, made=made: made(seen(part))
+    labels = train["labels"]
+    whole = fit_strangeness(
+        {cut: train[cut] for cut in cuts},
+        labels,
+        int(labels.max()) + 1,
+        logits=train["logits"],
+        candidates=spaces(),
+    )
+    yield OURS, lambda part: whole(part, part["logits"])
+    yield "distances alone", replace(whole, energy=None)
+    for cut in cuts:
+        yield f"distances, {cut} alone", Strangeness({cut: whole.layers[cut]})
 
 
 @torch.no_grad()
 def ood(options: argparse.Namespace) -> None:
     rows = []
-    for network in options.networks:
+    for network, folder in product(options.networks, options.latents):
         home = HOME[network]
-        train = read(options.latents, network, "train")
-        if len(train["labels"]) > options.train:
-            classes = int(train["labels"].max()) + 1
-            index = choose_per_class(train["labels"], options.train // classes, 0)
-            train = {name: t[index] for name, t in train.items()}
-        labels, classes = train["labels"], int(train["labels"].max()) + 1
-        parts = {
-            part: read(options.latents, network, part)
-            for part in (f"{home}-test", f"{NEAR[home]}-test", *FAR)
-        }
-        inside = f"{home}-test"
-        last = CUTS[network][-1]
-        linear = classifier_of(network, options.weights, classes)
-
-        def seen(found: dict[str, Tensor], last: str = last) -> Seen:
-            return Seen(pooled(found[last]), found["logits"], found.get("labels"))
-
-        known = seen(train)
-        assert torch.allclose(linear(known.features), known.logits, atol=0.05)  # float16 latents
-
-        def compare(
-            name: str,
-            score: Callable[[dict[str, Tensor]], Tensor],
-            fitted: float,
-            *,
-            parts: dict[str, dict[str, Tensor]] = parts,
-            facts: dict[str, Any] = {"network": network, "inside": home},  # noqa: B006
-            inside: str = inside,
-        ) -> None:
-            begin = time.perf_counter()
-            ours = score(parts[inside])
-            row: dict[str, Any] = facts | {"score": name, "fit_seconds": fitted}
-            row["score_seconds"] = time.perf_counter() - begin
-            for part, found in parts.items():
-                if part != inside:
-                    auroc, fpr = rates(ours, score(found))
-                    title = "near" if part.endswith("-test") else part
-                    row |= {f"{title}_auroc_points": 100 * auroc}
-                    row |= {f"{title}_fpr95_points": 100 * fpr}
-            far = [row[f"{part}_auroc_points"] for part in FAR]
-            row["far_auroc_points"] = float(np.mean(far))
+        train = read(folder, network, "train")
+        linear = classifier(folder, network)
+        inside, *outside = (
+            read(folder, network, part) for part in (f"{home}-test", f"{NEAR[home]}-test", *FAR)
+        )
+        some = {name: t[:BATCH] for name, t in inside.items()}
+        model = create_model(network, linear.out_features).eval()
+        images = torch.randn(BATCH, 3, SIDE, SIDE).contiguous(memory_format=torch.channels_last)
+        model = model.to(memory_format=torch.channels_last)
+        cuts = [cut for cut in CUTS[network] if cut != "layer1"]
+        for name, score in scores_of(train, linear, cuts):
+            row = {"network": network, "weights": folder.name, "score": name}
+            usual = score(inside)
+            for title, part in zip(("near", *FAR), outside, strict=True):
+                auroc, fpr = rates(usual, score(part))
+                row |= {f"{title}_auroc_points": 100 * auroc, f"{title}_fpr95_points": 100 * fpr}
+            far = [row[f"{title}_auroc_points"] for title in FAR]
+            row["far_auroc_points"] = sum(far) / len(far)
+            # both in turn: other work on the machine slows them alike
+            whole = seconds(lambda: model(images), repeats=3)  # noqa: B023
+            row["forward_share"] = seconds(lambda: score(some), repeats=3) / whole  # noqa: B023
             print(row, flush=True)
             rows.append(row)
-
-        for name, kind in SCORES.items():
-            begin = time.perf_counter()
-            made = kind(linear).fit(known)
-            compare(name, lambda found, made=made: made(seen(found)), time.perf_counter() - begin)
-
-        layers = [cut for cut in CUTS[network] if cut != "layer1"]
-        features = {cut: pooled(train[cut]) for cut in layers}
-
-        def at(found: dict[str, Tensor], cuts: list[str] = layers) -> dict[str, Tensor]:
-            return {cut: pooled(found[cut]) for cut in cuts}
-
-        begin = time.perf_counter()
-        candidates = spaces()
-        whole = fit_strangeness(
-            features, labels, classes, logits=train["logits"], candidates=candidates
-        )
-        took = time.perf_counter() - begin
-        alone = replace(whole, energy=None)
-        compare("distances and energy", lambda found, f=whole: f(at(found), found["logits"]), took)
-        compare("distances", lambda found, f=alone: f(at(found)), took)
-        for cut in layers:
-            one = Strangeness({cut: whole.layers[cut]})
-            compare(f"distances, {cut} alone", lambda found, one=one: one(at(found)), took)
-    keep(options.name or "distance_ood", rows, options.out)
+    keep("distance_ood", rows, options.out)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=("classify", "ood"))
-    parser.add_argument("--latents", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, help="of the uncut networks; for ood")
+    parser.add_argument("--latents", type=Path, nargs="+", required=True)
     parser.add_argument("--networks", nargs="+", default=list(CUTS))
-    parser.add_argument("--cuts", nargs="+")
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
     parser.add_argument("--draws", type=int, default=3, help="of fewer than 500 examples a class")
-    parser.add_argument("--train", type=int, default=10_000, help="examples for ood")
-    parser.add_argument("--name", help="of the results")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)

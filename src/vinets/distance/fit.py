@@ -17,7 +17,7 @@ from torch import Tensor
 from vinets.algebra.terms import TermSet
 from vinets.checks import parameter_error
 from vinets.latent.pca import Projection, fit_pca
-from vinets.nn.distances import ClassDistances, products_of
+from vinets.nn.distances import ClassDistances, lengths, products_of
 
 TEMPERATURES = tuple(2.0 ** (k / 2) for k in range(-6, 15))
 SMALLEST = 1e-12  # variance of a monomial that is constant up to rounding
@@ -79,19 +79,17 @@ class Moments:
         return cls(counts, means, covariances)
 
     def forms(self, shrink: float, epsilon: float) -> tuple[Tensor, Tensor]:
-        """Triangular F (K, S, S) and offsets b (K, S) with K_c(v) = 1 + |F_c v + b_c|^2."""
+        """Triangular F (K, S, S) and offsets b (K, S) with K_c(v) = 1 + |F_c v + b_c|^2.
+
+        Where nothing of a class's own covariance is left, there is one F, (1, S, S).
+        """
         share = (self.counts / self.counts.sum()).to(self.means)
         within = torch.einsum("k,kij->ij", share, self.covariances)
         eye = torch.eye(within.shape[0], dtype=within.dtype, device=within.device)
-        if shrink == 1:  # one factor for all
-            factor = torch.linalg.cholesky(within + epsilon * eye)
-            inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
-            found = inverse.expand_as(self.covariances)
-        else:
-            blended = torch.lerp(self.covariances, within.expand_as(self.covariances), shrink)
-            factor = torch.linalg.cholesky(blended + epsilon * eye)
-            found = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
-        return found, -torch.einsum("kij,kj->ki", found, self.means)
+        own = self.covariances[:1] if shrink == 1 else self.covariances
+        factor = torch.linalg.cholesky(torch.lerp(own, within, shrink) + epsilon * eye)
+        found = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        return found, -(found @ self.means[..., None]).squeeze(-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +136,8 @@ def fit_distances(features: Tensor, labels: Tensor, space: Space, classes: int) 
     # what standardises the monomials goes into the forms
     forms = forms / seen.scale.double()
     offsets = offsets - forms @ seen.shift.double()
-    made = ClassDistances(features.shape[1], seen.terms, classes).to(features)
+    shared = len(forms) < classes
+    made = ClassDistances(features.shape[1], seen.terms, classes, shared=shared).to(features)
     made.weight.copy_(seen.projection.weight)
     made.bias.copy_(seen.projection.bias)
     made.forms.copy_(forms)
@@ -206,15 +205,7 @@ def choose_space(tried: Sequence[Trying]) -> Trying:
 
 def _logs(moments: Moments, space: Space, values: Tensor) -> Tensor:
     forms, offsets = (t.to(values.dtype) for t in moments.forms(space.shrink, space.epsilon))
-    rows = []
-    for part in values.split(2048):
-        if space.shrink == 1:  # all forms are equal: one small product in place of K
-            inside = part @ forms[0].mT
-            rows.append((1 + torch.cdist(inside, -offsets).square()).log())
-            continue
-        flat = torch.addmm(offsets.flatten(), part, forms.flatten(0, 1).mT)
-        rows.append((1 + flat.unflatten(1, (len(forms), -1)).square().sum(-1)).log())
-    return torch.cat(rows)
+    return torch.cat([lengths(part, forms, offsets).log() for part in values.split(256)])
 
 
 def _tried(space: Space, logs: Tensor, labels: Tensor) -> Trying:

@@ -230,9 +230,9 @@ def nearest(distances: Tensor) -> Tensor:
 
 
 def margin(distances: Tensor) -> Tensor:
-    """Log of the least K less that of the mean of the next two, (m,)."""
-    ranked = distances.sort(1).values
-    return ranked[:, 0].log() - ranked[:, 1:3].mean(1).log()
+    """Log of the least K less the mean of the logs of all, (m,)."""
+    logs = distances.log()
+    return logs.min(1).values - logs.mean(1)
 
 
 def rates(inside: Tensor, outside: Tensor) -> tuple[float, float]:

@@ -1,10 +1,10 @@
 r"""How strange an example is, from distances to the classes at several layers.
 
-At every layer, the *margin* :math:`\log K_{(1)} - \log \tfrac12 (K_{(2)} + K_{(3)})` of the nearest
-class tells examples between the classes, and :math:`\log K_{(1)}` itself, as far as it exceeds 99 %
-of training examples, those that are far from all. Both are standardised on training examples that
-the distances were not fitted to. The score is the mean of the margins plus the sum of the excesses;
-the energy of the logits, standardised, may stand among the margins.
+At every layer, the *margin* :math:`\log K_{(1)} - \operatorname{mean}_c \log K_c` of the nearest
+class tells examples between the classes, and :math:`\log K_{(1)}` itself, as far as it exceeds that
+of 99 % of training examples, those that are far from all. Both are standardised on training
+examples that the distances were not fitted to. The score is the mean of the margins plus the sum of
+the excesses; the energy of the logits, standardised, counts as much as all margins together.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Strangeness:
         if (logits is None) != (self.energy is None):
             raise ValueError("logits must be given where they were given to fit, and only there.")
         parts = [layer(features[name]) for name, layer in self.layers.items()]
-        margins = [one for one, _ in parts]
+        between = torch.stack([one for one, _ in parts]).mean(0)
         if logits is not None and self.energy is not None:
-            margins.append((energy_of(logits) - self.energy[0]) / self.energy[1])
-        return torch.stack(margins).mean(0) + torch.stack([one for _, one in parts]).sum(0)
+            between = (between + (energy_of(logits) - self.energy[0]) / self.energy[1]) / 2
+        return between + torch.stack([one for _, one in parts]).sum(0)
 
 
 @torch.no_grad()
