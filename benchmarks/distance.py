@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
 
 import torch
 from sklearn.decomposition import PCA
@@ -43,13 +44,23 @@ from vinets.distance import (
 from vinets.distance.strangeness import Strangeness
 from vinets.models import create_model
 
+if TYPE_CHECKING:
+    from vinets.report import Table
+
 SIZES = (5, 20, 100, 500)
 NEAR = {"cifar10": "cifar100", "cifar100": "cifar10"}
 FOLDS = 3
+HELD = 2000  # test images that tell distances what is usual; the others are judged
 BATCH = 250  # examples whose cost is measured
 OURS = "distances and energy"
 
 Answer = Callable[[Tensor], Tensor]
+
+
+def command(options: argparse.Namespace) -> str:
+    """What was called, folders by their names."""
+    folders = " ".join(folder.name for folder in options.latents)
+    return f"python -m benchmarks.distance {options.what} --latents {folders}"
 
 
 # --- classifiers ------------------------------------------------------------------------------
@@ -117,10 +128,9 @@ def classify(options: argparse.Namespace) -> None:
         for cut in CUTS[network]:
             scale = train[cut].std()  # of no effect but on numbers that are too small for float32
             features, wanted = train[cut] / scale, test[cut] / scale
-            for size in options.sizes:
-                if size > len(features) // classes:
-                    continue
-                for draw in range(1 if size >= 500 else options.draws):
+            most = len(features) // classes
+            for size in sorted({min(size, most) for size in options.sizes}):
+                for draw in range(options.draws):
                     index = choose_per_class(train["labels"], size, draw)
                     points, labels = features[index], train["labels"][index]
                     row: dict[str, Any] = {"network": network, "cut": cut}
@@ -135,36 +145,36 @@ def classify(options: argparse.Namespace) -> None:
                             row["space"] = str(answer.space)
                     print(row, flush=True)
                     rows.append(row)
-    keep("distance_classify", rows, options.out)
+    keep("distance_classify", rows, options.out, command=command(options))
 
 
 # --- strange examples -------------------------------------------------------------------------
 
-Part = dict[str, Tensor]
+
+def seen_of(folder: Path, network: str, part: str) -> Seen:
+    """What is kept; the last layer sees the average of the last map."""
+    found = read(folder, network, part)
+    layers = {cut: found[cut] for cut in CUTS[network] if cut != "layer1"}
+    return Seen(found["layer4"], found["logits"], found.get("labels"), layers)
 
 
-def seen(part: Part) -> Seen:
-    """What the last layer sees, which is the average of the last map."""
-    return Seen(part["layer4"], part["logits"], part.get("labels"))
+def some(seen: Seen, index: slice) -> Seen:
+    labels = None if seen.labels is None else seen.labels[index]
+    layers = {name: t[index] for name, t in seen.layers.items()}
+    return Seen(seen.features[index], seen.logits[index], labels, layers)
 
 
-def scores_of(train: Part, linear: nn.Linear, cuts: list[str]) -> Iterator[tuple[str, Any]]:
-    """Every score, fitted: those of others, and distances with energy, alone, and cut by cut."""
+def scores_of(
+    train: Seen, held: Seen, linear: nn.Linear
+) -> Iterator[tuple[str, Callable[[Seen], Tensor]]]:
+    """Every score, fitted: those of others, and distances with energy, alone, and by layer."""
     for name, kind in SCORES.items():
-        made = kind(linear).fit(seen(train))
-        yield name, lambda part, made=made: made(seen(part))
-    labels = train["labels"]
-    whole = fit_strangeness(
-        {cut: train[cut] for cut in cuts},
-        labels,
-        int(labels.max()) + 1,
-        logits=train["logits"],
-        candidates=spaces(),
-    )
-    yield OURS, lambda part: whole(part, part["logits"])
+        yield name, kind(linear).fit(train)
+    whole = fit_strangeness(train, held)
+    yield OURS, whole
     yield "distances alone", replace(whole, energy=None)
-    for cut in cuts:
-        yield f"distances, {cut} alone", Strangeness({cut: whole.layers[cut]})
+    for name, layer in whole.layers.items():
+        yield f"distances, {name} alone", Strangeness({name: layer}, None)
 
 
 @torch.no_grad()
@@ -172,30 +182,69 @@ def ood(options: argparse.Namespace) -> None:
     rows = []
     for network, folder in product(options.networks, options.latents):
         home = HOME[network]
-        train = read(folder, network, "train")
+        train = seen_of(folder, network, "train")
+        test = seen_of(folder, network, f"{home}-test")
+        held, inside = some(test, slice(HELD)), some(test, slice(HELD, None))
+        strange = {"near": seen_of(folder, network, f"{NEAR[home]}-test")}
+        strange |= {part: seen_of(folder, network, part) for part in FAR}
+        batch = some(inside, slice(BATCH))
         linear = classifier(folder, network)
-        inside, *outside = (
-            read(folder, network, part) for part in (f"{home}-test", f"{NEAR[home]}-test", *FAR)
-        )
-        some = {name: t[:BATCH] for name, t in inside.items()}
         model = create_model(network, linear.out_features).eval()
-        images = torch.randn(BATCH, 3, SIDE, SIDE).contiguous(memory_format=torch.channels_last)
-        model = model.to(memory_format=torch.channels_last)
-        cuts = [cut for cut in CUTS[network] if cut != "layer1"]
-        for name, score in scores_of(train, linear, cuts):
-            row = {"network": network, "weights": folder.name, "score": name}
+        images = torch.randn(BATCH, 3, SIDE, SIDE)
+        forward = seconds(lambda: model(images))  # noqa: B023
+        for name, score in scores_of(train, held, linear):
+            row: dict[str, Any] = {"network": network, "weights": folder.name, "score": name}
             usual = score(inside)
-            for title, part in zip(("near", *FAR), outside, strict=True):
-                auroc, fpr = rates(usual, score(part))
+            for title, seen in strange.items():
+                auroc, fpr = rates(usual, score(seen))
                 row |= {f"{title}_auroc_points": 100 * auroc, f"{title}_fpr95_points": 100 * fpr}
-            far = [row[f"{title}_auroc_points"] for title in FAR]
-            row["far_auroc_points"] = sum(far) / len(far)
-            # both in turn: other work on the machine slows them alike
-            whole = seconds(lambda: model(images), repeats=3)  # noqa: B023
-            row["forward_share"] = seconds(lambda: score(some), repeats=3) / whole  # noqa: B023
+            row["far_auroc_points"] = sum(row[f"{part}_auroc_points"] for part in FAR) / len(FAR)
+            if isinstance(score, Strangeness):
+                row["spaces"] = [asdict(layer.space) for layer in score.layers.values()]
+            row["forward_share"] = seconds(lambda: score(batch)) / forward  # noqa: B023
             print(row, flush=True)
             rows.append(row)
-    keep("distance_ood", rows, options.out)
+    keep("distance_ood", rows, options.out, command=command(options))
+
+
+def ood_table(record: Mapping[str, Any]) -> Table:
+    """Means and deviations over networks of one kind, and how far ours is ahead of each score."""
+    from vinets.report import Column, Row, Table
+
+    shown = {
+        "near_auroc_points": "near: AUROC",
+        "near_ahead_points": "ours ahead by",
+        "near_fpr95_points": "near: FPR95",
+        "far_auroc_points": "far: AUROC",
+        "far_ahead_points": "ours ahead by",
+        **{f"{part}_auroc_points": FAR[part] for part in FAR},
+        "forward_share": "of a forward pass",
+    }
+    names = ("network", "score")
+    ours = {(r["network"], r["weights"]): r for r in record["rows"] if r["score"] == OURS}
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        mine = ours[row["network"], row["weights"]]
+        leads = {
+            f"{title}_ahead_points": mine[f"{title}_auroc_points"] - row[f"{title}_auroc_points"]
+            for title in ("near", "far")
+            if not row["score"].startswith("distances")
+        }
+        groups.setdefault((row["network"], row["score"]), []).append(row | leads)
+    rows = []
+    for key, runs in groups.items():
+        values: dict[str, Any] = dict(zip(names, key, strict=True))
+        for name in shown:
+            found = [run[name] for run in runs if name in run]
+            if found:
+                values[name] = mean(found)
+                values[f"{name}_std"] = stdev(found) if len(found) > 1 else None
+        rows.append(Row(values, marked=key[1] == OURS))
+    columns = [Column(name) for name in names]
+    for name, label in shown.items():
+        form = "+.2f" if "ahead" in name else ".1%" if name == "forward_share" else ".2f"
+        columns.append(Column(name, label, form, None if form == ".1%" else f"{name}_std"))
+    return Table("distance_ood", "Strange examples", tuple(columns), tuple(rows))
 
 
 def main() -> None:
@@ -204,7 +253,7 @@ def main() -> None:
     parser.add_argument("--latents", type=Path, nargs="+", required=True)
     parser.add_argument("--networks", nargs="+", default=list(CUTS))
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
-    parser.add_argument("--draws", type=int, default=3, help="of fewer than 500 examples a class")
+    parser.add_argument("--draws", type=int, default=1, help="of the examples")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)

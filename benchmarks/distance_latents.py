@@ -3,10 +3,10 @@
     python -m benchmarks.distance_latents --weights DIR --cifar10 DIR --cifar100 DIR
         --fashion DIR --out LATENTS
 
-One folder a set of weights, of networks that have not seen the images which
-``benchmarks.tuning hold-out`` holds out, or have seen all. Maps are averaged over positions and
-kept in float16, one file per network and part of the data, with labels, logits and the last layer.
-What is there already is not computed again.
+One folder for each set of weights. Training images are among those that ``benchmarks.tuning
+hold-out`` leaves, so that networks trained without the others have seen them. Maps are averaged
+over positions and kept in float16, one file per network and part of the data, with labels and
+logits, and one with the last layer. What is there already is not computed again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CUTS = {
     "resnet34": ("layer2", "layer3.1.bn1", "layer3.3.bn1", "layer3", "layer4.0.bn1", "layer4"),
 }
 HOME = {"resnet18": "cifar10", "resnet34": "cifar100"}
-FAR = ("fashion", "noise", "textures")
+FAR = {"fashion": "Fashion-MNIST", "noise": "noise", "textures": "textures"}
 SIDE = 32
 
 
@@ -94,11 +94,10 @@ def main() -> None:
     for network in options.networks:
         home = HOME[network]
         classes = len(data[home].train.classes)
-        rest, held = split_source(data[home].train, HELD, 0)
+        rest, _ = split_source(data[home].train, HELD, 0)
         rest = rest.subset(choose_per_class(rest.labels, options.train // classes, 0))
-        for part, source in (("train", rest), ("held", held)):
-            assert isinstance(source, ImageSource)
-            parts[part] = source.images, source.labels
+        assert isinstance(rest, ImageSource)
+        parts["train"] = rest.images, rest.labels
         model = create_model(network, classes)
         load_weights(model, options.weights / f"{network}_{home}.safetensors")
         model = model.float().eval().to(device, memory_format=torch.channels_last)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.distance import ood_table
 from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.ideal_study import study_table
 from benchmarks.record import RESULTS, column
@@ -168,17 +169,6 @@ COLUMNS: dict[str, dict[str, str]] = {
         "distances_points": "distances",
         "ridge_seconds": "ridge, s",
         "distances_seconds": "distances, s",
-    },
-    "distance_ood": {
-        "network": "network",
-        "score": "score",
-        "near_auroc_points": "near: AUROC",
-        "near_fpr95_points": "FPR95",
-        "fashion_auroc_points": "Fashion-MNIST: AUROC",
-        "fashion_fpr95_points": "FPR95",
-        "noise_auroc_points": "noise: AUROC",
-        "textures_auroc_points": "textures: AUROC",
-        "score_seconds": "s to score 10,000",
     },
     "training": {
         "head": "head",
@@ -358,6 +348,7 @@ IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
 SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
+OOD = {"distance_ood"}
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -469,6 +460,14 @@ def render_elsewhere(name: str) -> str:
     return f"{heads_elsewhere([folder])}\n\n<small>`{command}`</small>"
 
 
+def render_ood(name: str) -> str:
+    """Scores of strange examples, over networks of a kind."""
+    record = read_json(RESULTS / f"{name}.json")
+    networks = len({row["weights"] for row in record["rows"]})
+    more = f", {networks} networks of each kind, mean and deviation"
+    return _with_source(ood_table(record), [record["command"]], record, more)
+
+
 def render_paper(name: str) -> str:
     """A table of an experiment: our numbers, those of the paper in brackets."""
     experiment, wanted = PAPER[name]
@@ -523,6 +522,7 @@ def fill(text: str) -> str:
             (SEARCHES, render_search),
             (ELSEWHERE, render_elsewhere),
             (CALLS, render_calls),
+            (OOD, render_ood),
         )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"
