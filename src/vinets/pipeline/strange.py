@@ -68,10 +68,10 @@ def attach_distances(
             latents = network.latents(x) if isinstance(x, Tensor) else network.latents(None, **x)
             rows.append(latents.mean(-1))
             labels.append(y)
-    features, truth = torch.cat(rows), torch.cat(labels).to(rows[0].device)
+    features, truth = torch.cat(rows).float(), torch.cat(labels).to(rows[0].device)
     classes = len(source.classes)
     best = choose_space(try_spaces(features, truth, spaces(), classes, seed=seed)).space
-    network.distances = fit_distances(features, truth, best, classes)
+    network.distances = fit_distances(features, truth, best, classes).to(rows[0])
     return network
 
 
@@ -84,7 +84,10 @@ def strange_data(spec: str, preprocessing: Preprocessing, count: int, seed: int)
     shape = preprocessing.channels, *preprocessing.size
     if spec in BY_RULE:
         return preprocessing(BY_RULE[spec](count, shape, seed))
-    source = load_data(spec, seed=seed).test
+    try:
+        source = load_data(spec, seed=seed).test
+    except ValueError as error:
+        raise ValueError(f"{error} Images by rule are 'noise' and 'textures'.") from None
     if not isinstance(source, ImageSource):
         raise ValueError(f"{spec} has no images. Pass images, 'noise' or 'textures'.")
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
@@ -118,8 +121,11 @@ class Viewer:
         self.network, self.layers = network, tuple(layers)
         known = dict(network.named_modules())
         for name in self.layers:
-            if name not in known:
-                raise parameter_error("ood", "layers", "names of layers of the network", name)
+            if not name or name not in known:
+                remedy = "vinets cuts lists them."
+                raise parameter_error(
+                    "ood", "layers", "names of layers of the network", name, remedy
+                )
         self.classifier: nn.Linear | None
         try:
             self.classifier = classifier_of(network, example)
