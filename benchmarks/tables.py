@@ -21,6 +21,7 @@ from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
+from benchmarks.search import found_table, searches, signal_table
 from benchmarks.tuning import choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
@@ -346,6 +347,7 @@ TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str
 RIVALS = {"rivals_choices", "rivals_frontier"}
 IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
 SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
+FOUND = {"search_found", "search_signals"}  # of those on CIFAR
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
 OOD = {"distance_ood"}
@@ -453,6 +455,17 @@ def render_search(name: str) -> str:
     return f"{shown}\n\n> {result.verdict}"
 
 
+def render_found(name: str) -> str:
+    """Searches on CIFAR with one budget."""
+    found = searches("drop=0.0")
+    if name == "search_signals":
+        return markdown(signal_table(found))
+    commands = dict.fromkeys(shlex.join(result.command) for result in found.values())
+    first = next(iter(found.values()))
+    more = f", {first.seconds:.0f} s for the first, alone on the GPU"
+    return _with_source(found_table(found), commands, first.machine, more)
+
+
 def render_elsewhere(name: str) -> str:
     """Heads on other data."""
     folder = RESULTS / "elsewhere" / ELSEWHERE[name]
@@ -520,6 +533,7 @@ def fill(text: str) -> str:
             (RIVALS, render_rivals),
             (IDEALS, render_ideals),
             (SEARCHES, render_search),
+            (FOUND, render_found),
             (ELSEWHERE, render_elsewhere),
             (CALLS, render_calls),
             (OOD, render_ood),
