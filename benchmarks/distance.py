@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 SIZES = (5, 20, 100, 500)
 NEAR = {"cifar10": "cifar100", "cifar100": "cifar10"}
 FOLDS = 3
-HELD = 2000  # test images that tell distances what is usual; the others are judged
+HELD = 0.2  # of the test images, which tell distances what is usual; the others are judged
 BATCH = 250  # examples whose cost is measured
 OURS = "distances and energy"
 
@@ -184,7 +184,8 @@ def ood(options: argparse.Namespace) -> None:
         home = HOME[network]
         train = seen_of(folder, network, "train")
         test = seen_of(folder, network, f"{home}-test")
-        held, inside = some(test, slice(HELD)), some(test, slice(HELD, None))
+        count = int(HELD * len(test.logits))
+        held, inside = some(test, slice(count)), some(test, slice(count, None))
         strange = {"near": seen_of(folder, network, f"{NEAR[home]}-test")}
         strange |= {part: seen_of(folder, network, part) for part in FAR}
         batch = some(inside, slice(BATCH))
