@@ -81,6 +81,8 @@ def test_any_network_can_be_given_distances_that_are_saved_with_it(trained, tmp_
     x, y = next(iter(data.test.batches(200)))
     with pytest.raises(ValueError, match="knows no distances"):
         net.distance(x)
+    with pytest.raises(ValueError, match="must be a network behind a cut"):
+        attach_distances(model, data.train)
     before = sum(net.parts().values())
     attach_distances(net, data.train, per_class=60)
     nearest = net.distance(x).argmin(1)

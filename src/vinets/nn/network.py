@@ -103,16 +103,16 @@ class CutNetwork(nn.Module):
         They belong to the head of a network that was built without training, or were given to
         the network by :func:`vinets.attach_distances`.
         """
-        latents = self.latents(x, **named)
-        if self.distances is not None:
-            found: Tensor = self.distances(latents.mean(-1))
-            return found
-        if isinstance(self.head, DistanceHead):
-            return self.head.distance(latents)
-        raise ValueError(
-            "This network knows no distances to its classes. Fit them with "
-            "vinets.attach_distances(network, train_data)."
-        )
+        distances = self.distances
+        if distances is None and isinstance(self.head, DistanceHead):
+            distances = self.head.distances
+        if distances is None:
+            raise ValueError(
+                "This network knows no distances to its classes. Fit them with "
+                "vinets.attach_distances(network, train_data)."
+            )
+        found: Tensor = distances(self.latents(x, **named).mean(-1))
+        return found
 
     def folded(self) -> Self:
         """The network for inference: statistics of training folded into plain coefficients.

@@ -60,6 +60,9 @@ def attach_distances(
     Monomials and regularisation are chosen by cross-validation on training examples, so many of
     every class at most. The distances are saved with the network.
     """
+    if not isinstance(network, CutNetwork):
+        accepted = "a network behind a cut, as vinets.build makes"
+        raise parameter_error("attach_distances", "network", accepted, type(network).__name__)
     source = as_source(train_data)
     some = source.subset(choose_per_class(source.labels, per_class, seed))
     rows, labels = [], []
