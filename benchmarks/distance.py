@@ -145,7 +145,7 @@ def classify(options: argparse.Namespace) -> None:
                             row["space"] = str(answer.space)
                     print(row, flush=True)
                     rows.append(row)
-        keep("distance_classify", rows, options.out, command=command(options))  # what there is
+            keep("distance_classify", rows, options.out, command=command(options))  # what there is
 
 
 # --- strange examples -------------------------------------------------------------------------
