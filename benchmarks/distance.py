@@ -209,7 +209,10 @@ def ood(options: argparse.Namespace) -> None:
 
 
 def ood_table(record: Mapping[str, Any]) -> Table:
-    """Means and deviations over networks of one kind, and how far ours is ahead of each score."""
+    """Means and deviations over networks of one kind, and how far ours is ahead of each score.
+
+    Of distances at one layer, those at the last are shown.
+    """
     from vinets.report import Column, Row, Table
 
     shown = {
@@ -225,6 +228,8 @@ def ood_table(record: Mapping[str, Any]) -> Table:
     ours = {(r["network"], r["weights"]): r for r in record["rows"] if r["score"] == OURS}
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in record["rows"]:
+        if row["score"].startswith("distances, ") and "layer4 alone" not in row["score"]:
+            continue
         mine = ours[row["network"], row["weights"]]
         leads = {
             f"{title}_ahead_points": mine[f"{title}_auroc_points"] - row[f"{title}_auroc_points"]
