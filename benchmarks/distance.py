@@ -47,7 +47,7 @@ from vinets.models import create_model
 if TYPE_CHECKING:
     from vinets.report import Table
 
-SIZES = (5, 20, 100, 500)
+DEFAULTS: dict[str, list[Any]] = {"networks": list(CUTS), "sizes": [5, 20, 100, 500]}
 NEAR = {"cifar10": "cifar100", "cifar100": "cifar10"}
 FOLDS = 3
 HELD = 0.2  # of the test images, which tell distances what is usual; the others are judged
@@ -60,7 +60,11 @@ Answer = Callable[[Tensor], Tensor]
 def command(options: argparse.Namespace) -> str:
     """What was called, folders by their names."""
     folders = " ".join(folder.name for folder in options.latents)
-    return f"python -m benchmarks.distance {options.what} --latents {folders}"
+    line = f"python -m benchmarks.distance {options.what} --latents {folders}"
+    for name in ("networks", "sizes"):
+        if getattr(options, name) != DEFAULTS[name]:
+            line += f" --{name} {' '.join(map(str, getattr(options, name)))}"
+    return line
 
 
 # --- classifiers ------------------------------------------------------------------------------
@@ -119,8 +123,8 @@ CLASSIFIERS: dict[str, Callable[[Tensor, Tensor, int], Answer]] = {
 
 
 def classify(options: argparse.Namespace) -> None:
-    rows = []
     for network in options.networks:
+        rows = []
         home = HOME[network]
         train = read(options.latents[0], network, "train")
         test = read(options.latents[0], network, f"{home}-test")
@@ -145,7 +149,8 @@ def classify(options: argparse.Namespace) -> None:
                             row["space"] = str(answer.space)
                     print(row, flush=True)
                     rows.append(row)
-            keep("distance_classify", rows, options.out, command=command(options))  # what there is
+            # what there is so far
+            keep(f"distance_classify_{network}", rows, options.out, command=command(options))
 
 
 # --- strange examples -------------------------------------------------------------------------
@@ -257,8 +262,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=("classify", "ood"))
     parser.add_argument("--latents", type=Path, nargs="+", required=True)
-    parser.add_argument("--networks", nargs="+", default=list(CUTS))
-    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
+    parser.add_argument("--networks", nargs="+", default=DEFAULTS["networks"])
+    parser.add_argument("--sizes", nargs="+", type=int, default=DEFAULTS["sizes"])
     parser.add_argument("--draws", type=int, default=1, help="of the examples")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()

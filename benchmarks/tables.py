@@ -158,19 +158,6 @@ COLUMNS: dict[str, dict[str, str]] = {
         "mflops": "MFLOPs an image",
         "mflops_backbone": "of these in the backbone",
     },
-    "distance_classify": {
-        "network": "network",
-        "cut": "cut",
-        "examples": "examples a class",
-        "nearest_mean_points": "nearest mean",
-        "lda_points": "shrunk LDA",
-        "qda_points": "QDA",
-        "knn_points": "kNN",
-        "ridge_points": "ridge",
-        "distances_points": "distances",
-        "ridge_seconds": "ridge, s",
-        "distances_seconds": "distances, s",
-    },
     "training": {
         "head": "head",
         "numbers": "numbers",
@@ -300,6 +287,20 @@ COLUMNS: dict[str, dict[str, str]] = {
         "polynomials": "polynomials",
     },
 }
+
+for _name in ("resnet18", "resnet34"):
+    COLUMNS[f"distance_classify_{_name}"] = {
+        "cut": "cut",
+        "examples": "examples a class",
+        "nearest_mean_points": "nearest mean",
+        "lda_points": "shrunk LDA",
+        "qda_points": "QDA",
+        "knn_points": "kNN",
+        "ridge_points": "ridge",
+        "distances_points": "distances",
+        "ridge_seconds": "ridge, CPU s",
+        "distances_seconds": "distances, CPU s",
+    }
 
 for _name in ("streaming_growth", "streaming_large"):
     COLUMNS[_name] = {
