@@ -22,6 +22,7 @@ from vinets.distance.scores import Seen, energy_of, labels_of, margin
 from vinets.nn.distances import ClassDistances
 
 ALL = Space(512)  # where all examples are one class
+SMALLEST = 1e-12  # deviation, of what is the same for all examples
 FAR = 0.01  # share of examples of the classes that are beyond a limit, over all layers
 
 
@@ -35,7 +36,7 @@ class Usual:
     @classmethod
     def of(cls, values: Tensor) -> Usual:
         """Of values (m,)."""
-        return cls(float(values.mean()), float(values.std()))
+        return cls(float(values.mean()), max(float(values.std()), SMALLEST))
 
     def __call__(self, values: Tensor) -> Tensor:
         """Values in deviations from the mean."""

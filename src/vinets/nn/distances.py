@@ -106,7 +106,12 @@ def lengths(values: Tensor, forms: Tensor, offsets: Tensor) -> Tensor:
     The matrices are (classes, S, S), or (1, S, S) where all classes have the same.
     """
     flat = F.linear(values, forms.flatten(0, 1)).unflatten(1, forms.shape[:2])
-    return 1 + (flat + offsets).square().sum(-1)
+    if len(forms) == len(offsets):
+        return 1 + (flat + offsets).square().sum(-1)
+    # the square written out, for (B, classes, S) numbers may be many
+    one = flat[:, 0]
+    squares = one.square().sum(1, keepdim=True) + offsets.square().sum(1)
+    return 1 + (squares + 2 * F.linear(one, offsets)).clamp_min(0)
 
 
 def products_of(variables: int, products: int, degree: int) -> TermSet:
