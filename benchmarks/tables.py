@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.distance import ood_table
 from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.ideal_study import study_table
 from benchmarks.pretrained import networks_table, recipes_table
@@ -47,6 +48,7 @@ PAGES = (
             "frontier",
             "machines",
             "scale",
+            "distance",
         )
     ),
     ROOT / "README.md",
@@ -289,6 +291,20 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
 }
 
+for _name in ("resnet18", "resnet34"):
+    COLUMNS[f"distance_classify_{_name}"] = {
+        "cut": "cut",
+        "examples": "examples a class",
+        "nearest_mean_points": "nearest mean",
+        "lda_points": "shrunk LDA",
+        "qda_points": "QDA",
+        "knn_points": "kNN",
+        "ridge_points": "ridge",
+        "distances_points": "distances",
+        "ridge_seconds": "ridge, CPU s",
+        "distances_seconds": "distances, CPU s",
+    }
+
 for _name in ("streaming_growth", "streaming_large"):
     COLUMNS[_name] = {
         "points": "points",
@@ -340,6 +356,7 @@ FOUND = {"search_found", "search_signals"}  # of those on CIFAR
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
 PACKAGE = {"pretrained": networks_table, "recipes": recipes_table}  # of the package itself
 MATRIX = {"matrix"}  # versions that were tried together
+OOD = {"distance_ood"}
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -462,6 +479,14 @@ def render_elsewhere(name: str) -> str:
     return f"{heads_elsewhere([folder])}\n\n<small>`{command}`</small>"
 
 
+def render_ood(name: str) -> str:
+    """Scores of strange examples, over networks of a kind."""
+    record = read_json(RESULTS / f"{name}.json")
+    networks = len({row["weights"] for row in record["rows"]})
+    more = f", {networks} networks of each kind, mean and deviation"
+    return _with_source(ood_table(record), [record["command"]], record, more)
+
+
 def render_paper(name: str) -> str:
     """A table of an experiment: our numbers, those of the paper in brackets."""
     experiment, wanted = PAPER[name]
@@ -535,6 +560,7 @@ def fill(text: str) -> str:
             (PACKAGE, lambda one: markdown(PACKAGE[one]())),
             (MATRIX, render_matrix),
             (CALLS, render_calls),
+            (OOD, render_ood),
         )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"
