@@ -40,10 +40,7 @@ def given_options(ctx: Any) -> dict[str, Any]:
 
 def read_config(path: str, command: str, parameters: list[Any]) -> dict[str, Any]:
     """Values of parameters by name, as a file has them for this command."""
-    try:
-        values = tomllib.loads(read_bytes(path, MOST).decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path} is not a TOML file: {error}.") from None
+    values = _read(path)
     told = values.pop("command", command)
     if told != command:
         raise ValueError(f"{path} is for vinets {told}, and this is vinets {command}.")
@@ -57,6 +54,18 @@ def read_config(path: str, command: str, parameters: list[Any]) -> dict[str, Any
         if isinstance(value, dict):
             raise ValueError(f"{path}: {flag} must be a value or a list of values, not a table.")
     return {known[flag]: value for flag, value in values.items()}
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """The options that a folder was made with; none where there is no such file."""
+    return _read(path) if path.is_file() else {}
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_bytes(path, MOST).decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{path} is not a TOML file: {error}.") from None
 
 
 def write_config(folder: Path, command: str, values: Mapping[str, Any], version: str) -> Path:
