@@ -24,7 +24,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.checks import one_of
 from vinets.data import DataSplit, ImageSource, Preprocessing, Source, as_source, choose_per_class
 from vinets.latent.reader import LatentReader
 from vinets.nn.network import CutNetwork
@@ -167,8 +166,11 @@ def explain(
     answer = int(logits.argmax())
     if against is None:
         rival = int(logits.topk(2).indices[1])
+    elif against in names:
+        rival = names.index(against)
     else:
-        rival = names.index(one_of("explain", "against", against, names))
+        known = ", ".join(names[:10]) + ", …" * (len(names) > 10)
+        raise ValueError(f"The network knows no class {against!r}. Its classes are {known}.")
     if rival == answer:
         raise ValueError(f"The answer is {against!r} itself. Pass another class as 'against'.")
     chosen = choose_per_class(source.labels, per_class, seed)
