@@ -234,13 +234,31 @@ def main() -> None:
         for area in runs[0][0][method]:
             values = torch.cat([found[method][area] for found, _ in runs])
             row[area] = float(values.mean())
-            row[f"{area}_error"] = float(values.std() / len(values) ** 0.5)
+            row[f"{area}_se"] = float(values.std() / len(values) ** 0.5)
         rows.append(row)
     accuracy = sum(right for _, right in runs) / len(runs)
     data = args.data.partition(":")[0]
+    given = [a for a in vars(args) if getattr(args, a) != parser.get_default(a) and a != "out"]
+    words = [w for a in given for w in (f"--{a}", _without_folders(str(getattr(args, a))))]
+    command = " ".join(["python -m benchmarks.faithful", *words])
     facts = {"model": args.model, "data": data, "cut": args.cut, "placement": args.placement}
     counts = {"images": args.images, "networks": args.seeds, "epochs": args.epochs}
-    keep(args.name, rows, args.out, **facts, **counts, train=args.train, accuracy=accuracy)
+    keep(
+        args.name,
+        rows,
+        args.out,
+        **facts,
+        **counts,
+        train=args.train,
+        accuracy=accuracy,
+        command=command,
+    )
+
+
+def _without_folders(word: str) -> str:
+    """What is said of a file or of data, without where it lies here."""
+    kind, colon, _ = word.partition(":")
+    return f"{kind}:DIR" if colon else Path(kind).name
 
 
 if __name__ == "__main__":

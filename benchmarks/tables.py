@@ -42,6 +42,7 @@ PAGES = (
             "tuning",
             "frontier",
             "scale",
+            "explain",
         )
     ),
     ROOT / "README.md",
@@ -283,6 +284,15 @@ COLUMNS: dict[str, dict[str, str]] = {
         "polynomials": "polynomials",
     },
 }
+
+for _name in ("faithful_digits", "faithful_cifar10"):
+    COLUMNS[_name] = {
+        "method": "map",
+        "deletion_mean": "deletion, to the mean",
+        "insertion_mean": "insertion, from the mean",
+        "deletion_blurred": "deletion, to the blurred",
+        "insertion_blurred": "insertion, from the blurred",
+    }
 
 for _name in ("streaming_growth", "streaming_large"):
     COLUMNS[_name] = {

@@ -82,6 +82,6 @@ def test_bad_input_to_explain_is_refused(call, refused, base, products, vinet, p
     lone = tmp_path / "lone"
     open_network(products).network.save_pretrained(lone)
     assert "Pass --data" in refused("explain", lone, picture)
-    linear = vinet / "baselines" / "linear"
+    linear = vinet / "baselines" / "linear-flat"
     message = refused("explain", linear, picture, "--data", "digits", "--quiet")
     assert "no sum of polynomials" in message
