@@ -52,7 +52,7 @@ def trained(args: argparse.Namespace, seed: int) -> tuple[CutNetwork, Any]:
     if args.placement == "products":
         options["collecting"] = BEST.collecting
     net, _ = build(model, train, args.cut, **options)
-    recipe = replace(BEST.recipe, epochs=args.epochs)
+    recipe = replace(BEST.recipe, epochs=args.epochs, batch_size=args.batch_size)
     fine_tune(net, train, recipe=recipe, teacher=model, views=args.views, progress=None)
     return net.folded(), replace(data, train=train)
 
@@ -221,6 +221,7 @@ def main() -> None:
     parser.add_argument("--placement", default="products", choices=("products", "local"))
     parser.add_argument("--train", type=int, help="training examples of every class")
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch_size", type=int, default=256)
     parser.add_argument("--views", type=int, help="augmented views of the latents to cache")
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3, help="networks")

@@ -101,6 +101,7 @@ class Explanation:
     path: float  # what a linear path beside the polynomials adds
     map: tuple[tuple[float, ...], ...] | None  # by position; None for a head without positions
     outside: float  # of positions that are not in the grid, such as a class token
+    sees: tuple[int, int] | None  # height and width of what a position in the middle sees
     components: tuple[Component, ...]  # that are named in the polynomials
     neighbours: tuple[Neighbour, ...]  # the nearest first
     examples: int  # training examples it was compared with
@@ -191,6 +192,7 @@ def explain(
     found = _told(seen, latents, logits, names, grid, top)
     return replace(
         found,
+        sees=None if grid is None else _sees(net, inputs),
         neighbours=_neighbours(seen, source, chosen, names, neighbours),
         picture=_picture_of(net, source, inputs),
     )
@@ -302,6 +304,7 @@ def _told(
         path=added,
         map=None if grid is None else _rows(positions, grid),
         outside=0.0 if grid is None else float(positions[: len(positions) - math.prod(grid)].sum()),
+        sees=None,
         components=_components(total, z, seen, generators, names),
         neighbours=(),
         examples=len(labels),
@@ -415,6 +418,26 @@ def _grid(reader: LatentReader, output: Any, positions: int) -> tuple[int, int] 
     # tokens of square patches, perhaps with others before them
     side = math.isqrt(positions)
     return (side, side) if positions - side * side <= 2 else (1, positions)
+
+
+def _sees(net: CutNetwork, inputs: Any) -> tuple[int, int] | None:
+    """Height and width of the pixels that the latents in the middle depend on; None without any.
+
+    Found by gradients at noise: at the image itself, a ReLU may hide some.
+    """
+    if not isinstance(inputs, Tensor) or inputs.ndim != 4:
+        return None
+    draw = torch.Generator().manual_seed(0)
+    noise = torch.randn(8, *inputs.shape[1:], generator=draw).to(inputs).requires_grad_()
+    latents = net.latents(noise)
+    side = math.isqrt(latents.shape[2])
+    middle = latents[:, :, (side // 2) * side + side // 2]
+    (gradient,) = torch.autograd.grad(middle.sum(), noise)
+    reached = (gradient != 0).any(1).any(0)
+    rows, columns = (reached.any(d).nonzero()[:, 0] for d in (1, 0))
+    if not len(rows):
+        return None
+    return tuple(int(i.max() - i.min()) + 1 for i in (rows, columns))  # type: ignore[return-value]
 
 
 def _rows(values: Tensor, grid: tuple[int, int]) -> tuple[tuple[float, ...], ...]:

@@ -146,9 +146,8 @@ def _where(found: Explanation) -> tuple[Block, ...]:
         MAP,
     )
     text = (
-        "Positions are those of the latents, and a position sees more of the image than the square "
-        "it is drawn on. All of them together are the margin less that of the middle of the two "
-        "classes, "
+        f"Positions are those of the latents. {_seen(found)}All of them together are the "
+        "margin less that of the middle of the two classes, "
         f"{number(found.margin - found.middle, LOGITS)} logits"
         + (f", with {number(found.outside, LOGITS)} of tokens outside." if found.outside else ".")
     )
@@ -164,6 +163,17 @@ def _where(found: Explanation) -> tuple[Block, ...]:
         if one.map is not None
     ]
     return (text, Beside((*picture, heat)), Beside(tuple(ours)))
+
+
+def _seen(found: Explanation) -> str:
+    """How much of the image a position sees; of a map that cannot tell where, a warning."""
+    if found.sees is None or found.picture is None:
+        return ""
+    whole = found.picture.shape[:2]
+    told = "A position in the middle sees {} by {} of {} by {} pixels".format(*found.sees, *whole)
+    if 2 * found.sees[0] * found.sees[1] >= whole[0] * whole[1]:
+        return f"{told}: where in the image something is, the map can hardly tell. "
+    return f"{told}, and not just the square that it is drawn on. "
 
 
 def _what(found: Explanation) -> tuple[Block, ...]:
