@@ -65,6 +65,7 @@ def test_the_map_is_the_margin_by_position(nets, kind):
     assert np.array(found.map).shape == (4, 4)
     assert np.sum(found.map) == pytest.approx(found.margin - found.middle, abs=1e-9)
     assert found.outside == 0
+    assert found.sees == (6, 6)  # two convolutions of 3 by 3, and a pool of 2 by 2
     for one in found.generators:
         assert np.sum(one.map) == pytest.approx(one.contribution, abs=1e-9)
 

@@ -171,8 +171,8 @@ def _seen(found: Explanation) -> str:
         return ""
     whole = found.picture.shape[:2]
     told = "A position in the middle sees {} by {} of {} by {} pixels".format(*found.sees, *whole)
-    if 2 * found.sees[0] * found.sees[1] >= whole[0] * whole[1]:
-        return f"{told}: where in the image something is, the map can hardly tell. "
+    if found.sees[0] >= whole[0] and found.sees[1] >= whole[1]:
+        return f"{told}, all of them: where in the image something is, the map can hardly tell. "
     return f"{told}, and not just the square that it is drawn on. "
 
 
