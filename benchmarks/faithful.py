@@ -240,7 +240,7 @@ def main() -> None:
     accuracy = sum(right for _, right in runs) / len(runs)
     data = args.data.partition(":")[0]
     given = [a for a in vars(args) if getattr(args, a) != parser.get_default(a) and a != "out"]
-    words = [w for a in given for w in (f"--{a}", _without_folders(str(getattr(args, a))))]
+    words = [w for a in given for w in (f"--{a}", without_folders(str(getattr(args, a))))]
     command = " ".join(["python -m benchmarks.faithful", *words])
     facts = {"model": args.model, "data": data, "cut": args.cut, "placement": args.placement}
     counts = {"images": args.images, "networks": args.seeds, "epochs": args.epochs}
@@ -256,7 +256,7 @@ def main() -> None:
     )
 
 
-def _without_folders(word: str) -> str:
+def without_folders(word: str) -> str:
     """What is said of a file or of data, without where it lies here."""
     kind, colon, _ = word.partition(":")
     return f"{kind}:DIR" if colon else Path(kind).name

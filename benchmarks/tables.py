@@ -285,7 +285,13 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
 }
 
-for _name in ("faithful_digits", "faithful_cifar10"):
+COLUMNS["cascade"] = {
+    "exit": "exit",
+    "accuracy_points": "accuracy, %",
+    "early_share": "leave early",
+    "speed_ratio": "images/s to the uncut network",
+}
+for _name in ("faithful_digits", "faithful_cifar10_early", "faithful_cifar10"):
     COLUMNS[_name] = {
         "method": "map",
         "deletion_mean": "deletion, to the mean",
