@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,13 @@ from vinets import build, fine_tune, train_classifier
 from vinets.data import choose_per_class
 from vinets.measure.faithfulness import faithfulness
 from vinets.nn import CutNetwork
+from vinets.nn.gradients import integrated_gradients, margin_gradient
 from vinets.nn.sums import HeadSum, head_sum
 from vinets.pipeline.opening import open_with_data
 from vinets.running import evaluating
 from vinets.settings import BEST
 
 Maps = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, answers, next classes to (B, H, W)
-PATH = 32  # points on the way of integrated gradients
 
 
 def trained(args: argparse.Namespace, seed: int) -> tuple[CutNetwork, Any]:
@@ -107,14 +108,6 @@ def spread(grid: Tensor, size: Any) -> Tensor:
     return F.interpolate(grid[:, None], tuple(size), mode="bilinear", align_corners=False)[:, 0]
 
 
-def margin_gradient(net: CutNetwork, images: Tensor, answers: Tensor, nexts: Tensor) -> Tensor:
-    images = images.detach().requires_grad_()
-    logits = net(images)
-    rows = torch.arange(len(images))
-    margin = logits[rows, answers] - logits[rows, nexts]
-    return torch.autograd.grad(margin.sum(), images)[0]
-
-
 def times_input(net: CutNetwork) -> Maps:
     def made(images: Tensor, answers: Tensor, nexts: Tensor) -> Tensor:
         return (margin_gradient(net, images, answers, nexts) * images).sum(1)
@@ -123,15 +116,7 @@ def times_input(net: CutNetwork) -> Maps:
 
 
 def integrated(net: CutNetwork) -> Maps:
-    """Integrated gradients from the mean pixel (Sundararajan, Taly and Yan, 2017)."""
-
-    def made(images: Tensor, answers: Tensor, nexts: Tensor) -> Tensor:
-        total = torch.zeros_like(images)
-        for i in range(PATH):
-            total += margin_gradient(net, images * (i + 0.5) / PATH, answers, nexts)
-        return (total / PATH * images).sum(1)
-
-    return made
+    return partial(integrated_gradients, net)
 
 
 def on_grid(maps: Maps, side: int) -> Maps:

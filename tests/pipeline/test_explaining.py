@@ -11,6 +11,7 @@ import torch
 from vinets import build, explain, fine_tune
 from vinets.data import digits
 from vinets.models import digits_cnn
+from vinets.nn.gradients import integrated_gradients
 from vinets.nn.network import CutNetwork
 
 DATA = digits()
@@ -175,3 +176,16 @@ def test_an_image_without_a_batch_is_the_same(nets):
     net = nets["local"]
     one, same = (explain(net, x, DATA, per_class=10) for x in (IMAGE, IMAGE[0]))
     assert one.margin == same.margin
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_integrated_gradients_sum_to_what_the_image_adds_to_the_margin(nets, kind):
+    net = nets[kind]
+    with torch.no_grad():
+        logits = torch.cat([net(IMAGE), net(torch.zeros_like(IMAGE))])
+    answer, rival = logits[0].topk(2).indices[:, None]
+    margins = (logits[:, answer] - logits[:, rival])[:, 0]
+    found = integrated_gradients(net, IMAGE, answer, rival, steps=500)
+    assert float(found.sum()) == pytest.approx(float(margins[0] - margins[1]), rel=0.02, abs=0.01)
+    few = explain(net, IMAGE, DATA, per_class=5).pixels
+    np.testing.assert_allclose(few, found[0], atol=0.2 * float(found.abs().max()))

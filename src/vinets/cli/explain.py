@@ -61,8 +61,8 @@ def explain(
     from vinets.files import write_text
     from vinets.nn import CutNetwork
     from vinets.pipeline.explaining import explain as explained
-    from vinets.pipeline.explaining import preprocessing_of
     from vinets.pipeline.opening import open_with_data
+    from vinets.pipeline.where import preprocessing_of
     from vinets.report import explain_page, html, print_page
     from vinets.running import resolve_device
 

@@ -66,8 +66,8 @@ def faithfulness(
     >>> logits = lambda x: torch.stack([x.flatten(1)[:, 0], x.new_zeros(len(x))], 1)
     >>> image, here = torch.full((1, 1, 2, 2), 9.0), torch.tensor([[[1.0, 0], [0, 0]]])
     >>> found = faithfulness(logits, image, here, torch.tensor([0]), steps=4)
-    >>> found.deletion.round(decimals=2)
-    tensor([[1.0000, 0.5000, 0.5000, 0.5000, 0.5000]])
+    >>> [round(p, 2) for p in found.deletion[0].tolist()]
+    [1.0, 0.5, 0.5, 0.5, 0.5]
     """
     if maps.shape != (len(images), *images.shape[2:]):
         accepted = f"of shape {(len(images), *images.shape[2:])}, a value a pixel"

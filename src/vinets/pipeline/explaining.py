@@ -19,20 +19,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.data import DataSplit, ImageSource, Preprocessing, Source, as_source, choose_per_class
-from vinets.latent.reader import LatentReader
+from vinets.data import DataSplit, ImageSource, Source, as_source, choose_per_class
 from vinets.nn.network import CutNetwork
 from vinets.nn.sums import HeadSum, head_sum
+from vinets.pipeline.where import (
+    Picture,
+    grid_of,
+    picture_of,
+    pixels_of,
+    preprocessing_of,
+    rows_of,
+    seen_by,
+)
 from vinets.progress import Progress, Silent
 from vinets.running import call, device_of, each, evaluating
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-Picture = NDArray[np.float64] | None
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,8 @@ class Explanation:
     neighbours: tuple[Neighbour, ...]  # the nearest first
     examples: int  # training examples it was compared with
     picture: Picture = field(default=None, metadata={"plain": False})
+    # integrated gradients of the margin (H, W), which follow the image through the backbone
+    pixels: Picture = field(default=None, metadata={"plain": False})
 
 
 def explain(
@@ -188,13 +195,14 @@ def explain(
                 f"The data has no example of class {names[k]!r} to compare with. Pass the data "
                 "that the network was trained on."
             )
-    grid = _grid(net.reader, output, latents.shape[2]) if total.local else None
+    grid = grid_of(net.reader, output, latents.shape[2]) if total.local else None
     found = _told(seen, latents, logits, names, grid, top)
     return replace(
         found,
-        sees=None if grid is None else _sees(net, inputs),
+        sees=None if grid is None else seen_by(net, inputs),
         neighbours=_neighbours(seen, source, chosen, names, neighbours),
-        picture=_picture_of(net, source, inputs),
+        picture=picture_of(net, source, inputs),
+        pixels=pixels_of(net, inputs, answer, rival),
     )
 
 
@@ -285,7 +293,7 @@ def _told(
             contribution=float(each_one[j]),
             smallest_on=names[int(sizes[:, j].nan_to_num(math.inf).argmin())],
             spreads=_spreads(features[:, j].cpu(), labels, seen.pair, float(v[:, j].sum())),
-            map=None if grid is None else _rows(at[:, j], grid),
+            map=None if grid is None else rows_of(at[:, j], grid),
         )
         for j in best.tolist()
     )
@@ -302,7 +310,7 @@ def _told(
         others=float(each_one.sum() - each_one[best].sum()),
         count=len(each_one),
         path=added,
-        map=None if grid is None else _rows(positions, grid),
+        map=None if grid is None else rows_of(positions, grid),
         outside=0.0 if grid is None else float(positions[: len(positions) - math.prod(grid)].sum()),
         sees=None,
         components=_components(total, z, seen, generators, names),
@@ -394,68 +402,3 @@ def _input(net: CutNetwork, image: Any) -> Any:
     if isinstance(image, Tensor):
         return batch("", image)
     return {name: batch(name, value) for name, value in image.items()}
-
-
-def preprocessing_of(net: CutNetwork) -> Preprocessing:
-    """How an image becomes an input of the network; refused where that is not known."""
-    if net.record.preprocessing is None:
-        raise ValueError(
-            "The network has no preprocessing on record, so that it is not known how an image "
-            "becomes its input. Train or build it on images, or pass a tensor."
-        )
-    return Preprocessing.from_dict(net.record.preprocessing)
-
-
-def _grid(reader: LatentReader, output: Any, positions: int) -> tuple[int, int] | None:
-    """Height and width of the positions; None where there is only one."""
-    if positions == 1:
-        return None
-    if reader.pool is not None:
-        return reader.pool, reader.pool
-    shape = reader.describe(output)
-    if shape.height > 1:
-        return shape.height, shape.width
-    # tokens of square patches, perhaps with others before them
-    side = math.isqrt(positions)
-    return (side, side) if positions - side * side <= 2 else (1, positions)
-
-
-def _sees(net: CutNetwork, inputs: Any) -> tuple[int, int] | None:
-    """Height and width of the pixels that the latents in the middle depend on; None without any.
-
-    Found by gradients at noise: at the image itself, a ReLU may hide some.
-    """
-    if not isinstance(inputs, Tensor) or inputs.ndim != 4:
-        return None
-    draw = torch.Generator().manual_seed(0)
-    noise = torch.randn(8, *inputs.shape[1:], generator=draw).to(inputs).requires_grad_()
-    latents = net.latents(noise)
-    side = math.isqrt(latents.shape[2])
-    middle = latents[:, :, (side // 2) * side + side // 2]
-    (gradient,) = torch.autograd.grad(middle.sum(), noise)
-    reached = (gradient != 0).any(1).any(0)
-    rows, columns = (reached.any(d).nonzero()[:, 0] for d in (1, 0))
-    if not len(rows):
-        return None
-    return tuple(int(i.max() - i.min()) + 1 for i in (rows, columns))  # type: ignore[return-value]
-
-
-def _rows(values: Tensor, grid: tuple[int, int]) -> tuple[tuple[float, ...], ...]:
-    """The last values, one a position of the grid, row by row."""
-    rows = values[len(values) - math.prod(grid) :].view(grid).tolist()
-    return tuple(tuple(row) for row in rows)
-
-
-def _picture_of(net: CutNetwork, source: Source, inputs: Any) -> Picture:
-    """The image as pixels in [0, 1], (H, W, 1 or 3), where it is one."""
-    if not isinstance(inputs, Tensor) or inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
-        return None
-    if net.record.preprocessing is not None:
-        used = preprocessing_of(net)
-    elif isinstance(source, ImageSource):
-        used = source.preprocessing
-    else:
-        return None
-    mean, std = (inputs.new_tensor(m)[:, None, None] for m in (used.mean, used.std))
-    pixels = (inputs[0] * std + mean).clamp(0, 1)
-    return pixels.permute(1, 2, 0).cpu().double().numpy()

@@ -130,12 +130,21 @@ def _where(found: Explanation) -> tuple[Block, ...]:
     picture: list[Block] = []
     if found.picture is not None:
         picture.append(Drawing("image", "The image.", "The image.", partial(_image, found), MAP))
+    through: list[Block] = []
+    if found.pixels is not None and found.picture is not None:
+        squares = _squares(found.pixels)
+        caption = (
+            f"Integrated gradients of the margin, from the mean pixel, in {len(squares)} by "
+            f"{len(squares[0])} squares: these follow the image through the backbone."
+        )
+        alt = "Heat map of the integrated gradients of the margin."
+        through.append(Drawing("pixels", alt, caption, partial(_map, squares, found), MAP))
     if found.map is None:
         text = (
             "The polynomials of this network see the whole map at once, so that no part of the "
             "margin belongs to one position. Local heads and products have a map."
         )
-        return (text, *picture)
+        return (text, Beside((*picture, *through)))
     sides = f"{len(found.map)} by {len(found.map[0])}"
     heat = Drawing(
         "map",
@@ -159,20 +168,20 @@ def _where(found: Explanation) -> tuple[Block, ...]:
             partial(_map, one.map, found),
             MAP,
         )
-        for one in found.generators[:2]
+        for one in found.generators[: 1 if through else 2]
         if one.map is not None
     ]
-    return (text, Beside((*picture, heat)), Beside(tuple(ours)))
+    return (text, Beside((*picture, heat)), Beside((*through, *ours)))
 
 
 def _seen(found: Explanation) -> str:
-    """How much of the image a position sees; of a map that cannot tell where, a warning."""
+    """How much of the image a position sees; where that is all of it, a warning."""
     if found.sees is None or found.picture is None:
         return ""
     whole = found.picture.shape[:2]
     told = "A position in the middle sees {} by {} of {} by {} pixels".format(*found.sees, *whole)
     if found.sees[0] >= whole[0] and found.sees[1] >= whole[1]:
-        return f"{told}, all of them: where in the image something is, the map can hardly tell. "
+        return f"{told}, all of them: hold the map against the integrated gradients. "
     return f"{told}, and not just the square that it is drawn on. "
 
 
@@ -226,6 +235,16 @@ def _nearest(found: Explanation) -> tuple[Block, ...]:
 def _shown(picture: np.ndarray) -> np.ndarray:
     """Pixels as three channels."""
     return np.repeat(picture, 3, axis=2) if picture.shape[2] == 1 else picture
+
+
+def _squares(pixels: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    """Sums over squares, of which there are at most 16 on a side."""
+    height, width = pixels.shape
+    side = max(1, -(-max(height, width) // 16))
+    padded = np.pad(pixels, ((0, -height % side), (0, -width % side)))
+    rows, columns = (n // side for n in padded.shape)
+    sums = padded.reshape(rows, side, columns, side).sum((1, 3))
+    return tuple(tuple(row) for row in sums.tolist())
 
 
 def _image(found: Explanation, ax: Axes) -> None:
