@@ -29,11 +29,11 @@ from vinets.settings import Searching
 from vinets.training.loop import DivergedError
 from vinets.training.replay import RecordingError
 
-ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
+ROUNDS = (1 / 18, 1 / 6)  # of the epochs, before the last round
 KEPT = 1 / 3  # of a round, for the next
 LEAST = 6  # that go on, where there are so many
 FINALISTS = 3  # trained to the end under a limit; at most about as many for a drop, by halving
-SAFER = 2  # times as large a network is taken, at most, that will surely do
+SAFER = 1.5  # times as large a network is taken, at most, that will surely do
 RATES = (0.1, 0.02)  # of learning, of which the better one in a short training is taken
 
 
