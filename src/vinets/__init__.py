@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vinets.distance.estimator import ChristoffelClassifier
     from vinets.estimators import VanishingIdealClassifier
     from vinets.ideals.abm import ABM
     from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from vinets.pipeline.collect import collect
     from vinets.pipeline.explaining import explain
     from vinets.pipeline.report import BuildReport
+    from vinets.pipeline.strange import attach_distances
     from vinets.search.compressed import compress
     from vinets.settings import Recipe
     from vinets.side_by_side import bench, compare, evaluate
@@ -32,6 +34,7 @@ __all__ = [
     "OAVI",
     "VCA",
     "BuildReport",
+    "ChristoffelClassifier",
     "ClassIdeals",
     "CutNetwork",
     "CutPoint",
@@ -39,6 +42,7 @@ __all__ = [
     "Recipe",
     "VINet",
     "VanishingIdealClassifier",
+    "attach_distances",
     "baselines",
     "bench",
     "build",
@@ -63,6 +67,7 @@ _HOME = {
     "OAVI": "ideals.oavi",
     "VCA": "ideals.vca",
     "BuildReport": "pipeline.report",
+    "ChristoffelClassifier": "distance.estimator",
     "ClassIdeals": "ideals.classwise",
     "CutNetwork": "nn.network",
     "CutPoint": "latent.cut",
@@ -70,6 +75,7 @@ _HOME = {
     "Recipe": "settings",
     "VINet": "nn.network",
     "VanishingIdealClassifier": "estimators",
+    "attach_distances": "pipeline.strange",
     "build": "pipeline.build",
     "cache_latents": "training.feed",
     "bench": "side_by_side",

@@ -194,7 +194,9 @@ class Recipe(Options):
     """Stochastic gradient descent with momentum; the defaults are the paper's for heads."""
 
     panel: ClassVar[str] = "Training"
-    epochs: int = option(20, whole(), "Passes over the data.")
+    epochs: int = option(
+        20, whole(0), "Passes over the data; 0, where a network is built, for a closed form."
+    )
     batch_size: int = option(256, whole(), "Examples a step.")
     learning_rate: float = option(0.05, real(0), "Learning rate at its largest.")
     momentum: float = option(0.9, real(0, 1), "Momentum of SGD, in [0, 1).")

@@ -20,6 +20,7 @@ from vinets.cli.explain import explain
 from vinets.cli.export import export
 from vinets.cli.ideal import ideal
 from vinets.cli.late_help import LateHelp
+from vinets.cli.ood import ood
 from vinets.cli.predict import predict
 from vinets.cli.report import report
 from vinets.cli.reproduce import reproduce
@@ -65,7 +66,7 @@ def main(
 # In the order of use. Commands that need an argument show their help without one.
 for _panel, _commands in {
     "Make a network": (train, compress, cuts, build),
-    "Use a network": (evaluate, bench, theory, predict, explain, export),
+    "Use a network": (evaluate, bench, theory, ood, predict, explain, export),
     "Ideals of points": (ideal,),
     "See it at work": (demo, reproduce, report),
 }.items():

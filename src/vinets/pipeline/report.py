@@ -50,6 +50,8 @@ class BuildReport:
         Wall-clock time of every step.
     capped : bool
         Whether generators were left out because there was no room for more.
+    tried : dict or None
+        Of a head in closed form: accuracy of every kind on held-out training examples.
     pictures : Pictures or None
         For figures; not part of the JSON.
     """
@@ -70,6 +72,7 @@ class BuildReport:
     original_parameters: int
     seconds: dict[str, float]
     capped: bool = False
+    tried: dict[str, float] | None = None
     pictures: Pictures | None = field(
         default=None, repr=False, compare=False, metadata={"plain": False}
     )
@@ -80,6 +83,9 @@ class BuildReport:
         return sum(self.parts.values())
 
     def _polynomials(self) -> list[str]:
+        if self.tried is not None:
+            shown = (f"{name} {accuracy:.2%}" for name, accuracy in self.tried.items())
+            return ["held out:   " + ", ".join(shown)]
         if self.placement == "products":
             lines = [f"polynomials: products of {max(self.degrees)} forms"]
             if self.generators_found:
