@@ -1,22 +1,23 @@
-"""Early exit: accuracy against the mean time of an image, beside an exit with a pooled linear head.
+"""Early exit: accuracy against the mean time of an image, by exits and gates.
 
-    python -m benchmarks.cascade --weights W.safetensors --data cifar10:DIR --cut layer2.1
+    python -m benchmarks.cascade --weights W.safetensors --data cifar10:DIR
 
-Behind one cut, a VI head and a linear head on the means of the channels (an exit as in BranchyNet)
-are trained alike, with the backbone as it is. Images of which a head is not sure, by its largest
-probability, go through the rest of the uncut network. Thresholds are chosen on a part of the test
-images, for a loss of accuracy against the uncut network; accuracy, the share that leaves early, and
-time are those of the others. Time is that of one image at a time on one thread, as a ratio to the
-uncut network in the same run; images of all networks take turns.
+Behind one cut, three heads are trained alike, with the backbone as it is: products of forms (the
+VI-Net), ReLU units at every position, as in the branches of BranchyNet and with as many
+multiply-adds as the products, and a linear layer on the means of the channels. Images of which a
+head is not sure, by a gate, go through the rest of the uncut network. Thresholds are chosen on one
+half of the test images, for a loss of accuracy against the uncut network; accuracy and the share
+that leaves early are those of the other half. Time is the mean processor time of one image, one at
+a time on one thread, as a share of that of the uncut network in the same run; every image goes
+through all networks in turn.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean
+from time import thread_time
 from typing import Any
 
 import torch
@@ -24,44 +25,57 @@ from torch import Tensor, nn
 
 from benchmarks.faithful import without_folders
 from benchmarks.record import keep
-from vinets import build, fine_tune
+from vinets import attach_distances, build, fine_tune
 from vinets.data import choose_per_class
+from vinets.measure import flops
 from vinets.nn import Cascade, CutNetwork
-from vinets.nn.heads import PooledHead
+from vinets.nn.cascade import GATES, choose_threshold
+from vinets.nn.heads import PooledHead, ProductsHead, ReLUUnits
+from vinets.pipeline.cascading import mean_seconds
 from vinets.pipeline.opening import open_with_data
 from vinets.running import evaluating
 from vinets.settings import BEST
 
+LOSSES = (0.0, 0.005, 0.01)
 
-def heads(args: argparse.Namespace) -> tuple[nn.Module, dict[str, CutNetwork], Any]:
+
+def exits(args: argparse.Namespace) -> tuple[nn.Module, dict[str, CutNetwork], Any]:
     """The uncut network, the networks that may answer early, and the test images."""
     torch.manual_seed(args.seed)
     opened, data = open_with_data(args.model, args.data, weights=args.weights)
     model = opened.network
     train = data.train.subset(choose_per_class(data.train.labels, args.train, args.seed))
-    net, _ = build(
-        model, train, args.cut, placing=BEST.placing, collecting=BEST.collecting, progress=None
-    )
-    with torch.no_grad():
-        shape = net.latents(data.test.example()).shape
-    head = PooledHead(shape[1], len(data.train.classes))
-    found = {"VI-Net": net, "pooled": CutNetwork(net.backbone, net.reader, head, net.record)}
+    options = {"placing": BEST.placing, "collecting": BEST.collecting, "seed": args.seed}
+    net, _ = build(model, train, args.cut, **options, progress=None)
+    assert isinstance(net.head, ProductsHead)
+    channels, positions = net.head.shape
+    classes, width = len(train.classes), net.head.count * net.head.factors
+    relu = ReLUUnits(channels, positions, classes, count=width, rank=16)
+    found = {"VI-Net": net}
+    for name, head in (("ReLU units", relu), ("pooled linear", PooledHead(channels, classes))):
+        found[name] = CutNetwork(net.backbone, net.reader, head, net.record)
     recipe = replace(BEST.recipe, epochs=args.epochs, batch_size=args.batch_size)
-    for one in found.values():
+    for name, one in found.items():
         fine_tune(one, train, recipe=recipe, teacher=model, views=1, progress=None)
-    return model, {name: one.folded() for name, one in found.items()}, data.test
+        found[name] = attach_distances(one.folded(), train, seed=args.seed)
+    return model, found, data.test
 
 
-def timed(networks: dict[str, nn.Module], images: Tensor) -> dict[str, float]:
-    """Mean seconds of an image; networks take turns."""
-    spent: dict[str, list[float]] = {name: [] for name in networks}
-    for i, x in enumerate(images.split(1)):
-        for name, network in networks.items():
-            begin = time.perf_counter()
-            network(x)
-            if i >= 3:  # the first ones warm up
-                spent[name].append(time.perf_counter() - begin)
-    return {name: mean(times) for name, times in spent.items()}
+@torch.no_grad()
+def answers(model: nn.Module, early: dict[str, CutNetwork], source: Any) -> dict[str, Tensor]:
+    """Whether networks are right, and under (exit, gate) how sure they are, image by image."""
+    found: dict[Any, list[Tensor]] = {}
+    for x, labels in source.batches(200):
+        made = {"uncut": model(x).argmax(1) == labels}
+        for name, net in early.items():
+            latents = net.latents(x)
+            logits = net.head(latents)
+            made[name] = logits.argmax(1) == labels
+            for gate, sure in GATES.items():
+                made[name, gate] = sure(net, latents, logits)
+        for key, values in made.items():
+            found.setdefault(key, []).append(values.double())
+    return {key: torch.cat(values) for key, values in found.items()}
 
 
 def main() -> None:
@@ -70,57 +84,62 @@ def main() -> None:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--data", default="digits")
     parser.add_argument("--cut", default="layer2.1")
-    parser.add_argument("--train", type=int, default=150, help="training examples of every class")
+    parser.add_argument("--train", type=int, default=300, help="training examples of every class")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch_size", type=int, default=50)
-    parser.add_argument("--images", type=int, default=1000, help="test images, half to calibrate")
-    parser.add_argument("--timed", type=int, default=100, help="of these, timed")
+    parser.add_argument("--images", type=int, default=10_000, help="test images, half to calibrate")
+    parser.add_argument("--timed", type=int, default=200, help="of these, timed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--name", default="cascade")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    model, early, test = heads(args)
-    half = args.images // 2
-    held = test.subset(torch.arange(half))
-    images, labels = next(test.subset(torch.arange(half, 2 * half)).batches(half))
-
-    def accuracy(network: nn.Module) -> float:
-        logits = torch.cat([network(part) for part in images.split(100)])
-        return float((logits.argmax(1) == labels).double().mean())
-
-    rows: list[dict[str, Any]] = []
+    model, early, test = exits(args)
+    half = min(args.images, len(test)) // 2
+    order = torch.randperm(len(test), generator=torch.Generator().manual_seed(args.seed))
     with evaluating(model):
-        rows.append({"exit": "none, uncut", "accuracy_points": 100 * accuracy(model)})
-        rows[0] |= {"early_share": 0.0, "speed_ratio": 1.0}
-        for name, one in early.items():
-            with evaluating(one):
-                alone = 100 * accuracy(one)
-            rows.append({"exit": f"{name} alone", "accuracy_points": alone, "early_share": 1.0})
-        for loss in (0.0, 0.01, 0.02):
-            made: dict[str, nn.Module] = {"uncut": model}
-            for name, one in early.items():
-                cascade = Cascade.of(one, model)
-                cascade.calibrate(held, loss)
-                made[name] = cascade
-            took = timed(made, images[: args.timed])
-            for name in early:
-                cascade = made[name]
-                assert isinstance(cascade, Cascade)
-                sure = torch.cat([cascade.answers(part)[1] for part in images.split(100)])
-                rows.append(
-                    {
-                        "exit": f"{name}, to lose {loss:.0%}",
-                        "accuracy_points": 100 * accuracy(cascade),
-                        "early_share": float(sure.double().mean()),
-                        "speed_ratio": took["uncut"] / took[name],
-                    }
-                )
+        seen = answers(model, early, test.subset(order[: 2 * half]))
+        held, rest = ({key: v[part] for key, v in seen.items()} for part in _halves(half))
+        made: dict[Any, nn.Module] = {"uncut": model, **early}
+        for loss in LOSSES:
+            for name, net in early.items():
+                for gate in GATES:
+                    found = choose_threshold(held[name, gate], held[name], held["uncut"], loss)
+                    limit = {"threshold": found.threshold, "gate": gate}
+                    made[loss, name, gate] = Cascade.of(net, model, **limit)
+        images, _ = next(test.subset(order[half : half + args.timed]).batches(args.timed))
+        took = mean_seconds(made, images, thread_time)
+        cost = {name: flops(net, images[:1]) for name, net in early.items()}
+    rows = [_row("none, uncut", "", None, 100 * float(rest["uncut"].mean()), 0.0, 1.0)]
+    for name in early:
+        time = took[name] / took["uncut"]
+        rows.append(_row(name, "all leave", None, 100 * float(rest[name].mean()), 1.0, time))
+    for loss in LOSSES:
+        for name in early:
+            for gate in GATES:
+                one = made[loss, name, gate]
+                assert isinstance(one, Cascade)
+                leaves = rest[name, gate] >= one.threshold
+                right = 100 * float(torch.where(leaves, rest[name], rest["uncut"]).mean())
+                time, share = took[loss, name, gate] / took["uncut"], float(leaves.double().mean())
+                rows.append(_row(name, gate, 100 * loss, right, share, time))
     given = [a for a in vars(args) if getattr(args, a) != parser.get_default(a) and a != "out"]
     words = [w for a in given for w in (f"--{a}", without_folders(str(getattr(args, a))))]
     command = " ".join(["python -m benchmarks.cascade", *words])
-    facts = {key: getattr(args, key) for key in ("model", "cut", "train", "epochs", "images")}
-    keep(args.name, rows, args.out, **facts, command=command)
+    facts = {key: getattr(args, key) for key in ("model", "cut", "train", "epochs", "timed")}
+    costs = {"flops_of_an_early_answer": cost, "measured_on": half}
+    keep(args.name, rows, args.out, **facts, **costs, command=command)
+
+
+def _halves(half: int) -> tuple[slice, slice]:
+    return slice(half), slice(half, 2 * half)
+
+
+def _row(
+    exit: str, gate: str, allowed: float | None, accuracy: float, early: float, time: float
+) -> dict[str, Any]:
+    row = {"exit": exit, "gate": gate, "allowed_points": allowed, "accuracy_points": accuracy}
+    return row | {"early_share": early, "time_share": time}
 
 
 if __name__ == "__main__":

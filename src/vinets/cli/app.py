@@ -11,6 +11,7 @@ import typer
 
 from vinets.cli.bench import bench
 from vinets.cli.build import build
+from vinets.cli.cascade import cascade
 from vinets.cli.compress import compress
 from vinets.cli.cuts import cuts
 from vinets.cli.demo import demo
@@ -65,7 +66,7 @@ def main(
 
 # In the order of use. Commands that need an argument show their help without one.
 for _panel, _commands in {
-    "Make a network": (train, compress, cuts, build),
+    "Make a network": (train, compress, cuts, build, cascade),
     "Use a network": (evaluate, bench, theory, ood, predict, explain, export),
     "Ideals of points": (ideal,),
     "See it at work": (demo, reproduce, report),

@@ -103,7 +103,15 @@ class CutNetwork(nn.Module):
         They belong to the head of a network that was built without training, or were given to
         the network by :func:`vinets.attach_distances`.
         """
-        latents = self.latents(x, **named)
+        return self.distance_of(self.latents(x, **named))
+
+    @property
+    def has_distances(self) -> bool:
+        """Whether :meth:`distance` can be told."""
+        return self.distances is not None or isinstance(self.head, DistanceHead)
+
+    def distance_of(self, latents: Tensor) -> Tensor:
+        """The same of latents (B, C, P)."""
         if self.distances is not None:
             found: Tensor = self.distances(latents.mean(-1))
             return found
