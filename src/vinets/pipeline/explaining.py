@@ -199,7 +199,7 @@ def explain(
     found = _told(seen, latents, logits, names, grid, top)
     return replace(
         found,
-        sees=None if grid is None else seen_by(net, inputs),
+        sees=None if grid is None else seen_by(net, inputs, grid),
         neighbours=_neighbours(seen, source, chosen, names, neighbours),
         picture=picture_of(net, source, inputs),
         pixels=pixels_of(net, inputs, answer, rival),

@@ -50,7 +50,7 @@ def pixels_of(net: CutNetwork, inputs: Any, answer: int, rival: int) -> Picture:
     return integrated_gradients(net, inputs, first, second)[0].cpu().double().numpy()
 
 
-def seen_by(net: CutNetwork, inputs: Any) -> tuple[int, int] | None:
+def seen_by(net: CutNetwork, inputs: Any, grid: tuple[int, int]) -> tuple[int, int] | None:
     """Height and width of the pixels that the latents in the middle depend on; None without any.
 
     Found by gradients at noise: at the image itself, a ReLU may hide some.
@@ -60,8 +60,9 @@ def seen_by(net: CutNetwork, inputs: Any) -> tuple[int, int] | None:
     draw = torch.Generator().manual_seed(0)
     noise = torch.randn(8, *inputs.shape[1:], generator=draw).to(inputs).requires_grad_()
     latents = net.latents(noise)
-    side = math.isqrt(latents.shape[2])
-    middle = latents[:, :, (side // 2) * side + side // 2]
+    height, width = grid
+    first = latents.shape[2] - height * width  # tokens outside of the grid come before it
+    middle = latents[:, :, first + (height // 2) * width + width // 2]
     (gradient,) = torch.autograd.grad(middle.sum(), noise)
     reached = (gradient != 0).any(1).any(0)
     rows, columns = (reached.any(d).nonzero()[:, 0] for d in (1, 0))

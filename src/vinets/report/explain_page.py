@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SIDES = ("answer", "next", "others")
 LOGITS = "+.3f"
 MAP = (4.4, 3.4)  # inches
+WIDTH = 6.0  # what is wider scrolls on a narrow screen
 
 
 def explain_page(found: Explanation, title: str, command: str = "") -> Page:
@@ -83,7 +84,7 @@ def generators_table(found: Explanation) -> Table:
         Column("next", f"median on {found.next}", ".3g"),
         Column("others", "on other classes", ".3g", short="others"),
         Column("smallest", "smallest on"),
-        Column("terms", "its most influential terms"),
+        Column("terms", "main terms"),
     )
     rows = []
     for one in found.generators:
@@ -98,17 +99,15 @@ def components_table(found: Explanation) -> Table:
     """What the variables are."""
     columns = (
         Column("name", "variable"),
-        Column("here", "here, in deviations from the mean", "+.2f", short="here"),
-        Column("highest", "highest on class"),
-        Column("lowest", "lowest on class"),
+        Column("here", "deviations from the mean", "+.2f", short="deviations"),
+        Column("classes", "highest / lowest on"),
     )
     rows = tuple(
         Row(
             {
                 "name": one.name,
                 "here": (one.value - one.mean) / one.std if one.std else None,
-                "highest": one.highest_on,
-                "lowest": one.lowest_on,
+                "classes": f"{one.highest_on} / {one.lowest_on}",
             }
         )
         for one in found.components
@@ -189,7 +188,8 @@ def _what(found: Explanation) -> tuple[Block, ...]:
     text = (
         "The margin is a sum over the polynomials. Each is compared with its mean over training "
         f"examples of {found.answer} and {found.next}, the middle of the two classes: so a "
-        "polynomial counts that vanishes here and does not vanish on the other class."
+        "polynomial that vanishes here but not on the other class counts, too. Main terms are "
+        "those that vary most over the training examples."
     )
     strips = Drawing(
         "spreads",
@@ -199,7 +199,7 @@ def _what(found: Explanation) -> tuple[Block, ...]:
         "all other classes (grey): 5 to 95 %, 25 to 75 % and median. The black line is the image. "
         "Every polynomial has its own scale.",
         partial(_spreads, found.generators),
-        (7.2, 0.9 + 0.55 * len(found.generators)),
+        (WIDTH, 0.9 + 0.5 * len(found.generators)),
     )
     return (text, sum_table(found), generators_table(found), strips)
 
@@ -224,7 +224,7 @@ def _nearest(found: Explanation) -> tuple[Block, ...]:
         "The nearest training examples: " + ", ".join(one.label for one in found.neighbours) + ".",
         "The nearest first, with their classes.",
         partial(_row_of_images, found),
-        (7.2, 1.6),
+        (WIDTH, 1.4),
     )
     return (text, row, neighbours_table(found))
 
