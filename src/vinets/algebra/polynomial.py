@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9  # of the largest coefficient: what is smaller is rounding left by cancellation
 
 
+class TermNames(dict[tuple[int, ...], str]):
+    """Names of terms, each made when it is first asked for."""
+
+    def __init__(self, variables: Sequence[str]) -> None:
+        super().__init__()
+        self.variables = variables
+
+    def __missing__(self, row: tuple[int, ...]) -> str:
+        self[row] = name = term_name(row, self.variables)
+        return name
+
+
 @dataclass(frozen=True, eq=False)
 class Polynomial:
     """A sum of coefficients times terms.
@@ -117,11 +129,17 @@ class Polynomial:
         tolerance: float = TOLERANCE,
     ) -> str:
         """Readable, with so many digits, without coefficients that are rounding."""
-        labels, known = variables or self.variables, self.without_rounding(tolerance)._known
+        return self.written(TermNames(variables or self.variables), digits, tolerance)
+
+    def written(self, names: TermNames, digits: int, tolerance: float) -> str:
+        """The same, where many polynomials share the names of their terms."""
+        least = tolerance * max((abs(float(c)) for c in self._known.values()), default=0.0)
         text = ""
-        for row, coefficient in known.items():
+        for row, coefficient in self._known.items():
             positive = -coefficient if coefficient < 0 else coefficient
-            name, size = term_name(row, labels), _written(positive, digits)
+            if positive <= least:
+                continue
+            name, size = names[row], _written(positive, digits)
             body = size if name == "1" else name if size == "1" else f"{size}*{name}"
             sign = "-" if coefficient < 0 else "+"
             text += f" {sign} {body}" if text else sign.replace("+", "") + body

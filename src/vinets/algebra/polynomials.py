@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.algebra.evaluation import EvaluationPlan, factor_terms
-from vinets.algebra.polynomial import TOLERANCE, Polynomial, Polynomials
+from vinets.algebra.polynomial import TOLERANCE, Polynomial, Polynomials, TermNames
 from vinets.algebra.rescaling import rows_of, scaling_of, substituted, table_over, termset
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import Index, TermSet
@@ -249,7 +249,8 @@ class PolynomialSet(Polynomials):
 
         Coefficients of at most ``tolerance`` times the largest are rounding, and left out.
         """
-        return [one.text(variables, digits, tolerance) for one in self]
+        names = TermNames(variables or self.names)
+        return [one.written(names, digits, tolerance) for one in self]
 
     def unscaled(self, scaler: Any) -> PolynomialSet:
         """The same polynomials in the variables before a scaling.
