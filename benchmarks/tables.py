@@ -316,6 +316,7 @@ COLUMNS["cascade"] = {
     "gate": "gate",
     "allowed_points": "allowed loss, points",
     "accuracy_points": "accuracy, %",
+    "lost_points": "lost, points",
     "early_share": "leave early",
     "time_share": "mean time, of the uncut network's",
 }
