@@ -1,23 +1,24 @@
 """Distances to classes against the field: classifiers without training, and strange examples.
 
-    python -m benchmarks.distance_latents ... --out LATENTS
     python -m benchmarks.distance classify --latents LATENTS
-    python -m benchmarks.distance ood --latents LATENTS
+    python -m benchmarks.distance ood --latents LATENTS MORE_LATENTS ...
 
-Latents are averages over positions at cuts of uncut networks. Every setting is chosen by
-cross-validation on the training examples at hand. Seconds are of one thread, choosing included.
+Folders of latents are those of :mod:`benchmarks.distance_latents`, one for each set of weights.
+Every setting is chosen by cross-validation on the training examples at hand. One thread is used;
+seconds have the choosing in them.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
@@ -26,8 +27,8 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from torch import Tensor, nn
 
-from benchmarks.distance_latents import CUTS, FAR, GRID, HOME, read
-from benchmarks.record import keep
+from benchmarks.distance_latents import CUTS, FAR, HOME, SIDE, classifier, read
+from benchmarks.record import keep, seconds
 from vinets.data.labels import choose_per_class
 from vinets.distance import (
     SCORES,
@@ -42,18 +43,24 @@ from vinets.distance import (
 )
 from vinets.distance.strangeness import Strangeness
 from vinets.models import create_model
-from vinets.models.weights import load_weights
+
+if TYPE_CHECKING:
+    from vinets.report import Table
 
 SIZES = (5, 20, 100, 500)
 NEAR = {"cifar10": "cifar100", "cifar100": "cifar10"}
 FOLDS = 3
+HELD = 0.2  # of the test images, which tell distances what is usual; the others are judged
+BATCH = 250  # examples whose cost is measured
+OURS = "distances and energy"
 
 Answer = Callable[[Tensor], Tensor]
 
 
-def pooled(latents: Tensor) -> Tensor:
-    """Channels, averaged over the grid."""
-    return latents.unflatten(1, (-1, GRID**2)).mean(2)
+def command(options: argparse.Namespace) -> str:
+    """What was called, folders by their names."""
+    folders = " ".join(folder.name for folder in options.latents)
+    return f"python -m benchmarks.distance {options.what} --latents {folders}"
 
 
 # --- classifiers ------------------------------------------------------------------------------
@@ -115,130 +122,144 @@ def classify(options: argparse.Namespace) -> None:
     rows = []
     for network in options.networks:
         home = HOME[network]
-        train = read(options.latents, network, "train")
-        test = read(options.latents, network, f"{home}-test")
+        train = read(options.latents[0], network, "train")
+        test = read(options.latents[0], network, f"{home}-test")
         classes = int(train["labels"].max()) + 1
-        for cut in options.cuts or CUTS[network]:
-            if cut not in train:
-                continue
-            features, wanted = pooled(train[cut]), pooled(test[cut])
-            scale = features.std()  # of no effect but on numbers that are too small for float32
-            features, wanted = features / scale, wanted / scale
-            for size in options.sizes:
-                for draw in range(1 if size >= 500 else options.draws):
+        for cut in CUTS[network]:
+            scale = train[cut].std()  # of no effect but on numbers that are too small for float32
+            features, wanted = train[cut] / scale, test[cut] / scale
+            most = len(features) // classes
+            for size in sorted({min(size, most) for size in options.sizes}):
+                for draw in range(options.draws):
                     index = choose_per_class(train["labels"], size, draw)
                     points, labels = features[index], train["labels"][index]
                     row: dict[str, Any] = {"network": network, "cut": cut}
                     row |= {"examples": size, "draw": draw}
                     for name, fit in CLASSIFIERS.items():
-                        begin = time.perf_counter()
+                        begin = time.process_time()  # of one thread, whatever runs beside it
                         answer = fit(points, labels, classes)
-                        row[f"{name}_seconds"] = time.perf_counter() - begin
+                        row[f"{name}_seconds"] = time.process_time() - begin
                         right = (answer(wanted) == test["labels"]).double().mean()
                         row[f"{name}_points"] = 100 * float(right)
                         if hasattr(answer, "space"):
                             row["space"] = str(answer.space)
                     print(row, flush=True)
                     rows.append(row)
-    keep(options.name or "distance_classify", rows, options.out)
+            keep("distance_classify", rows, options.out, command=command(options))  # what there is
 
 
 # --- strange examples -------------------------------------------------------------------------
 
 
-def classifier_of(network: str, folder: Path | None, classes: int) -> nn.Linear:
-    model = create_model(network, classes)
-    if folder is not None:
-        load_weights(model, folder / f"{network}_{HOME[network]}.safetensors")
-    return model.float().get_submodule("fc").requires_grad_(False)  # type: ignore[return-value]
+def seen_of(folder: Path, network: str, part: str) -> Seen:
+    """What is kept; the last layer sees the average of the last map."""
+    found = read(folder, network, part)
+    layers = {cut: found[cut] for cut in CUTS[network] if cut != "layer1"}
+    return Seen(found["layer4"], found["logits"], found.get("labels"), layers)
+
+
+def some(seen: Seen, index: slice) -> Seen:
+    labels = None if seen.labels is None else seen.labels[index]
+    layers = {name: t[index] for name, t in seen.layers.items()}
+    return Seen(seen.features[index], seen.logits[index], labels, layers)
+
+
+def scores_of(
+    train: Seen, held: Seen, linear: nn.Linear
+) -> Iterator[tuple[str, Callable[[Seen], Tensor]]]:
+    """Every score, fitted: those of others, and distances with energy, alone, and by layer."""
+    for name, kind in SCORES.items():
+        yield name, kind(linear).fit(train)
+    whole = fit_strangeness(train, held)
+    yield OURS, whole
+    yield "distances alone", replace(whole, energy=None)
+    for name, layer in whole.layers.items():
+        yield f"distances, {name} alone", Strangeness({name: layer}, None)
 
 
 @torch.no_grad()
 def ood(options: argparse.Namespace) -> None:
     rows = []
-    for network in options.networks:
+    for network, folder in product(options.networks, options.latents):
         home = HOME[network]
-        train = read(options.latents, network, "train")
-        if len(train["labels"]) > options.train:
-            classes = int(train["labels"].max()) + 1
-            index = choose_per_class(train["labels"], options.train // classes, 0)
-            train = {name: t[index] for name, t in train.items()}
-        labels, classes = train["labels"], int(train["labels"].max()) + 1
-        parts = {
-            part: read(options.latents, network, part)
-            for part in (f"{home}-test", f"{NEAR[home]}-test", *FAR)
-        }
-        inside = f"{home}-test"
-        last = CUTS[network][-1]
-        linear = classifier_of(network, options.weights, classes)
-
-        def seen(found: dict[str, Tensor], last: str = last) -> Seen:
-            return Seen(pooled(found[last]), found["logits"], found.get("labels"))
-
-        known = seen(train)
-        assert torch.allclose(linear(known.features), known.logits, atol=0.05)  # float16 latents
-
-        def compare(
-            name: str,
-            score: Callable[[dict[str, Tensor]], Tensor],
-            fitted: float,
-            *,
-            parts: dict[str, dict[str, Tensor]] = parts,
-            facts: dict[str, Any] = {"network": network, "inside": home},  # noqa: B006
-            inside: str = inside,
-        ) -> None:
-            begin = time.perf_counter()
-            ours = score(parts[inside])
-            row: dict[str, Any] = facts | {"score": name, "fit_seconds": fitted}
-            row["score_seconds"] = time.perf_counter() - begin
-            for part, found in parts.items():
-                if part != inside:
-                    auroc, fpr = rates(ours, score(found))
-                    title = "near" if part.endswith("-test") else part
-                    row |= {f"{title}_auroc_points": 100 * auroc}
-                    row |= {f"{title}_fpr95_points": 100 * fpr}
-            far = [row[f"{part}_auroc_points"] for part in FAR]
-            row["far_auroc_points"] = float(np.mean(far))
+        train = seen_of(folder, network, "train")
+        test = seen_of(folder, network, f"{home}-test")
+        count = int(HELD * len(test.logits))
+        held, inside = some(test, slice(count)), some(test, slice(count, None))
+        strange = {"near": seen_of(folder, network, f"{NEAR[home]}-test")}
+        strange |= {part: seen_of(folder, network, part) for part in FAR}
+        batch = some(inside, slice(BATCH))
+        linear = classifier(folder, network)
+        model = create_model(network, linear.out_features).eval()
+        images = torch.randn(BATCH, 3, SIDE, SIDE)
+        forward = seconds(lambda: model(images))  # noqa: B023
+        for name, score in scores_of(train, held, linear):
+            row: dict[str, Any] = {"network": network, "weights": folder.name, "score": name}
+            usual = score(inside)
+            for title, seen in strange.items():
+                auroc, fpr = rates(usual, score(seen))
+                row |= {f"{title}_auroc_points": 100 * auroc, f"{title}_fpr95_points": 100 * fpr}
+            row["far_auroc_points"] = sum(row[f"{part}_auroc_points"] for part in FAR) / len(FAR)
+            if isinstance(score, Strangeness):
+                row["spaces"] = [asdict(layer.space) for layer in score.layers.values()]
+            row["forward_share"] = seconds(lambda: score(batch)) / forward  # noqa: B023
             print(row, flush=True)
             rows.append(row)
+        keep("distance_ood", rows, options.out, command=command(options))  # what there is
 
-        for name, kind in SCORES.items():
-            begin = time.perf_counter()
-            made = kind(linear).fit(known)
-            compare(name, lambda found, made=made: made(seen(found)), time.perf_counter() - begin)
 
-        layers = [cut for cut in CUTS[network] if cut != "layer1"]
-        features = {cut: pooled(train[cut]) for cut in layers}
+def ood_table(record: Mapping[str, Any]) -> Table:
+    """Means and deviations over networks of one kind, and how far ours is ahead of each score.
 
-        def at(found: dict[str, Tensor], cuts: list[str] = layers) -> dict[str, Tensor]:
-            return {cut: pooled(found[cut]) for cut in cuts}
+    Of distances at one layer, those at the last are shown.
+    """
+    from vinets.report import Column, Row, Table
 
-        begin = time.perf_counter()
-        candidates = spaces()
-        whole = fit_strangeness(
-            features, labels, classes, logits=train["logits"], candidates=candidates
-        )
-        took = time.perf_counter() - begin
-        alone = replace(whole, energy=None)
-        compare("distances and energy", lambda found, f=whole: f(at(found), found["logits"]), took)
-        compare("distances", lambda found, f=alone: f(at(found)), took)
-        for cut in layers:
-            one = Strangeness({cut: whole.layers[cut]})
-            compare(f"distances, {cut} alone", lambda found, one=one: one(at(found)), took)
-    keep(options.name or "distance_ood", rows, options.out)
+    shown = {
+        "near_auroc_points": "near: AUROC",
+        "near_ahead_points": "ours ahead by",
+        "near_fpr95_points": "near: FPR95",
+        "far_auroc_points": "far: AUROC",
+        "far_ahead_points": "ours ahead by",
+        **{f"{part}_auroc_points": FAR[part] for part in FAR},
+        "forward_share": "of a forward pass",
+    }
+    names = ("network", "score")
+    ours = {(r["network"], r["weights"]): r for r in record["rows"] if r["score"] == OURS}
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        if row["score"].startswith("distances, ") and "layer4 alone" not in row["score"]:
+            continue
+        mine = ours[row["network"], row["weights"]]
+        leads = {
+            f"{title}_ahead_points": mine[f"{title}_auroc_points"] - row[f"{title}_auroc_points"]
+            for title in ("near", "far")
+            if not row["score"].startswith("distances")
+        }
+        groups.setdefault((row["network"], row["score"]), []).append(row | leads)
+    rows = []
+    for key, runs in groups.items():
+        values: dict[str, Any] = dict(zip(names, key, strict=True))
+        for name in shown:
+            found = [run[name] for run in runs if name in run]
+            if found:
+                values[name] = mean(found)
+                values[f"{name}_std"] = stdev(found) if len(found) > 1 else None
+        rows.append(Row(values, marked=key[1] == OURS))
+    columns = [Column(name) for name in names]
+    for name, label in shown.items():
+        form = "+.2f" if "ahead" in name else ".1%" if name == "forward_share" else ".2f"
+        columns.append(Column(name, label, form, None if form == ".1%" else f"{name}_std"))
+    return Table("distance_ood", "Strange examples", tuple(columns), tuple(rows))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=("classify", "ood"))
-    parser.add_argument("--latents", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, help="of the uncut networks; for ood")
+    parser.add_argument("--latents", type=Path, nargs="+", required=True)
     parser.add_argument("--networks", nargs="+", default=list(CUTS))
-    parser.add_argument("--cuts", nargs="+")
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
-    parser.add_argument("--draws", type=int, default=3, help="of fewer than 500 examples a class")
-    parser.add_argument("--train", type=int, default=10_000, help="examples for ood")
-    parser.add_argument("--name", help="of the results")
+    parser.add_argument("--draws", type=int, default=1, help="of the examples")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)

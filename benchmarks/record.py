@@ -82,11 +82,11 @@ def show(title: str, rows: Sequence[dict[str, Any]]) -> None:
     names = [key for key in short[0] if not key.endswith("_se")]
     try:
         from vinets.report import Row, Table, print_table
+
+        columns = tuple(column(key, key, rows) for key in names)
+        print_table(Table(slug(title), title, columns, tuple(map(Row, short))))
     except ImportError:  # a machine that only measures may be without what prints tables
         print(title, *map(json.dumps, short), sep="\n")
-        return
-    columns = tuple(column(key, key, rows) for key in names)
-    print_table(Table(slug(title), title, columns, tuple(map(Row, short))))
 
 
 def column(key: str, label: str, rows: Iterable[Mapping[str, Any]]) -> Column:

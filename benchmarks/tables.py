@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.distance import ood_table
 from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.ideal_study import study_table
 from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
+from benchmarks.search import found_table, searches, signal_table
 from benchmarks.tuning import choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
@@ -169,17 +171,6 @@ COLUMNS: dict[str, dict[str, str]] = {
         "distances_points": "distances",
         "ridge_seconds": "ridge, s",
         "distances_seconds": "distances, s",
-    },
-    "distance_ood": {
-        "network": "network",
-        "score": "score",
-        "near_auroc_points": "near: AUROC",
-        "near_fpr95_points": "FPR95",
-        "fashion_auroc_points": "Fashion-MNIST: AUROC",
-        "fashion_fpr95_points": "FPR95",
-        "noise_auroc_points": "noise: AUROC",
-        "textures_auroc_points": "textures: AUROC",
-        "score_seconds": "s to score 10,000",
     },
     "training": {
         "head": "head",
@@ -380,8 +371,10 @@ TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str
 RIVALS = {"rivals_choices", "rivals_frontier"}
 IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
 SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
+FOUND = {"search_found", "search_signals"}  # of those on CIFAR
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
+OOD = {"distance_ood"}
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -486,11 +479,30 @@ def render_search(name: str) -> str:
     return f"{shown}\n\n> {result.verdict}"
 
 
+def render_found(name: str) -> str:
+    """Searches on CIFAR with one budget."""
+    found = searches("drop=0.0")
+    if name == "search_signals":
+        return markdown(signal_table(found))
+    commands = dict.fromkeys(shlex.join(result.command) for result in found.values())
+    first = next(iter(found.values()))
+    more = f", {first.seconds:.0f} s for the first, alone on the GPU"
+    return _with_source(found_table(found), commands, first.machine, more)
+
+
 def render_elsewhere(name: str) -> str:
     """Heads on other data."""
     folder = RESULTS / "elsewhere" / ELSEWHERE[name]
     command = f"python -m benchmarks.elsewhere table {folder.relative_to(ROOT)}"
     return f"{heads_elsewhere([folder])}\n\n<small>`{command}`</small>"
+
+
+def render_ood(name: str) -> str:
+    """Scores of strange examples, over networks of a kind."""
+    record = read_json(RESULTS / f"{name}.json")
+    networks = len({row["weights"] for row in record["rows"]})
+    more = f", {networks} networks of each kind, mean and deviation"
+    return _with_source(ood_table(record), [record["command"]], record, more)
 
 
 def render_paper(name: str) -> str:
@@ -545,8 +557,10 @@ def fill(text: str) -> str:
             (RIVALS, render_rivals),
             (IDEALS, render_ideals),
             (SEARCHES, render_search),
+            (FOUND, render_found),
             (ELSEWHERE, render_elsewhere),
             (CALLS, render_calls),
+            (OOD, render_ood),
         )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"

@@ -20,8 +20,11 @@ def test_a_table_has_a_row_a_score(call, base):
 
 def test_what_is_not_there_is_named(refused, base):
     given = ["ood", base, "--data", "digits", "--ood"]
-    assert "names of layers" in refused(*given, "noise", "--layers", "nothing", "--quiet")
-    assert "nowhere" in refused(*given, "nowhere")
+    for layers in ("nothing", ""):
+        said = refused(*given, "noise", "--layers", layers, "--quiet")
+        assert "must be names of layers of the network" in said and "vinets cuts" in said
+    assert "Got 'nowhere'" in refused(*given, "nowhere")
+    assert "'noise' and 'textures'" in refused(*given, "nowhere")
 
 
 def test_build_without_training(call, refused, base, tmp_path):

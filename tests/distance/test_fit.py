@@ -88,11 +88,22 @@ def test_cross_validation_chooses_what_tells_them():
     assert {one.space: one.accuracy > 0.9 for one in tried} == {line: False, square: True}
 
 
-def test_shared_forms_take_a_shortcut_to_the_same_losses():
+def test_classes_that_share_a_covariance_share_its_matrix():
     points, labels = curves(100)
-    (exact,) = try_spaces(points, labels, [Space(2, 2, 2, shrink=1.0)], 2)
-    (near,) = try_spaces(points, labels, [Space(2, 2, 2, shrink=1 - 1e-9)], 2)
-    assert exact.loss == pytest.approx(near.loss, rel=1e-5)
+    shared = fit_distances(points, labels, Space(2, 2, 2, shrink=1.0), 2)
+    near = fit_distances(points, labels, Space(2, 2, 2, shrink=1 - 1e-9), 2)
+    assert len(shared.forms) == 1 and len(near.forms) == 2
+    torch.testing.assert_close(shared(points), near(points), rtol=1e-6, atol=0)
+
+
+def test_held_points_judge_in_place_of_folds():
+    # told the wrong way round, they choose what does worst
+    points, labels = curves(200)
+    new, truth = curves(100, seed=1)
+    line, square = Space(2, shrink=1.0), Space(2, 2, 2, shrink=0.0, epsilon=0.01)
+    for answer, best in ((truth, square), (1 - truth, line)):
+        tried = try_spaces(points, labels, [line, square], 2, held=(new, answer))
+        assert choose_space(tried).space == best
 
 
 def test_held_out_points_are_further_away(digits):

@@ -31,10 +31,11 @@ def test_a_network_without_training_is_near_the_uncut_one_and_is_saved(trained, 
     model, data = trained
     net, report = build(model, data.train, "pool", epochs=0, progress=None)
     assert accuracy(net, data) > accuracy(model, data) - 0.02
-    assert report.tried is not None and set(report.tried) == {
+    assert report.closed is not None and set(report.closed.accuracies) == {
         *("ridge", "ridge, flat", "LDA", "distances", "ridge on generators")
     }
-    assert "held out" in str(report) and net.record.notes["head"] in report.tried
+    assert net.record.notes["head"] == report.closed.taken
+    assert f"closed form: {report.closed.taken}, the smallest" in str(report)
     net.save_pretrained(tmp_path)
     x = data.test.example(8)
     assert torch.equal(CutNetwork.from_pretrained(tmp_path)(x), net(x))
@@ -48,7 +49,7 @@ def test_held_out_accuracy_is_that_of_heads_which_did_not_see_the_examples(train
     order = torch.randperm(len(latents.store), generator=generator)
     monkeypatch.setattr(latents.store, "labels", latents.store.labels[order])
     _, report = closed.build_closed_form(latents)
-    assert max(report.tried.values()) < 0.3
+    assert max(report.closed.accuracies.values()) < 0.3
 
 
 def test_distances_win_where_they_are_best(trained, monkeypatch, tmp_path):
@@ -80,6 +81,8 @@ def test_any_network_can_be_given_distances_that_are_saved_with_it(trained, tmp_
     x, y = next(iter(data.test.batches(200)))
     with pytest.raises(ValueError, match="knows no distances"):
         net.distance(x)
+    with pytest.raises(ValueError, match="must be a network behind a cut"):
+        attach_distances(model, data.train)
     before = sum(net.parts().values())
     attach_distances(net, data.train, per_class=60)
     nearest = net.distance(x).argmin(1)

@@ -37,15 +37,16 @@ def ood(
     per_class: Annotated[
         int, option(RUNNING, "Training examples of a class to fit scores to.", min=4)
     ] = 512,
-    count: Annotated[int, option(RUNNING, "Test images, and images of each set.", min=2)] = 2000,
+    count: Annotated[int, option(RUNNING, "Test images, and images of each set.", min=8)] = 2000,
     common: Common,
 ) -> None:
     """Tell images of other things from those of a network's classes, by several scores.
 
     Test images of the data stand against those of every other set. AUROC is the chance that an
     image of the other set gets the larger score, in percent; FPR95 the share of such images that
-    pass where 95 % of the network's own do. Scores are fitted to training images alone: distances
-    to the classes at several layers, and those of the field.
+    pass where 95 % of the network's own do. Distances to the classes at several layers stand beside
+    scores of others. All are fitted to training images; a quarter of the test images, which is not
+    judged, tells distances what is usual.
 
     Example: vinets ood out/base --data digits --ood noise --ood textures
     """

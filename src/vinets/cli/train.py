@@ -52,7 +52,7 @@ def train(
     from vinets.report import Column, Row, Table, print_table
 
     chosen = replace(recipe_for(model), **recipe, seed=common.seed)
-    split = load_data(reading.data, seed=reading.split_seed, size=reading.size)
+    split = load_data(reading.data, seed=reading.split_seed, size=reading.size, unchanged=True)
     images = reading.keywords()["images"]
     split = augment_by(normalise_by(split, images.mean, images.std), images.flip, images.crop)
     with locked(out, wait=common.wait), recording(common) as progress:

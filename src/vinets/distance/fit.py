@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vinets.algebra.terms import TermSet
 from vinets.checks import parameter_error
 from vinets.latent.pca import Projection, fit_pca
-from vinets.nn.distances import ClassDistances, products_of
+from vinets.nn.distances import ClassDistances, lengths, products_of
 
 TEMPERATURES = tuple(2.0 ** (k / 2) for k in range(-6, 15))
 SMALLEST = 1e-12  # variance of a monomial that is constant up to rounding
@@ -79,45 +78,44 @@ class Moments:
         return cls(counts, means, covariances)
 
     def forms(self, shrink: float, epsilon: float) -> tuple[Tensor, Tensor]:
-        """Triangular F (K, S, S) and offsets b (K, S) with K_c(v) = 1 + |F_c v + b_c|^2."""
+        """Triangular F (K, S, S) and offsets b (K, S) with K_c(v) = 1 + |F_c v + b_c|^2.
+
+        Where nothing of a class's own covariance is left, there is one F, (1, S, S).
+        """
         share = (self.counts / self.counts.sum()).to(self.means)
         within = torch.einsum("k,kij->ij", share, self.covariances)
         eye = torch.eye(within.shape[0], dtype=within.dtype, device=within.device)
-        if shrink == 1:  # one factor for all
-            factor = torch.linalg.cholesky(within + epsilon * eye)
-            inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
-            found = inverse.expand_as(self.covariances)
-        else:
-            blended = torch.lerp(self.covariances, within.expand_as(self.covariances), shrink)
-            factor = torch.linalg.cholesky(blended + epsilon * eye)
-            found = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
-        return found, -torch.einsum("kij,kj->ki", found, self.means)
+        own = self.covariances[:1] if shrink == 1 else self.covariances
+        factor = torch.linalg.cholesky(torch.lerp(own, within, shrink) + epsilon * eye)
+        found = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        return found, -(found @ self.means[..., None]).squeeze(-1)
 
 
-@dataclass(frozen=True, eq=False)
 class Variables:
-    """Whitened components of features and standardised monomials of them."""
+    """Whitened components of features (m, D), as many as there are, and monomials of them.
 
-    projection: Projection
-    terms: TermSet
-    shift: Tensor  # (S,)
-    scale: Tensor  # (S,)
-    values: Tensor  # (m, S), standardised
+    The monomials are standardised on the features given here, ``values`` (m, S).
+    """
 
-    @classmethod
-    def of(cls, features: Tensor, monomials: tuple[int, int, int]) -> Variables:
-        """Of features (m, D), with as many components as there are."""
+    def __init__(self, features: Tensor, monomials: tuple[int, int, int]) -> None:
         components, products, degree = monomials
         pca = fit_pca(lambda: [features], components, at_most=True)
-        projection = Projection.from_pca(pca, "unit")
-        n = len(projection.bias)
-        terms = products_of(n, min(products, n), degree)
-        module = ClassDistances(features.shape[1], terms, 1).to(features)
-        module.weight, module.bias = projection.weight.detach(), projection.bias.detach()
-        values = torch.cat([module.values(part) for part in features.split(4096)])
-        shift = values.mean(0)
-        scale = values.var(0, correction=0).clamp_min(SMALLEST).sqrt()
-        return cls(projection, terms, shift, scale, values.sub_(shift).div_(scale))
+        self.projection = Projection.from_pca(pca, "unit")
+        n = len(self.projection.bias)
+        self.terms = products_of(n, min(products, n), degree)
+        self.module = ClassDistances(features.shape[1], self.terms, 1).to(features)
+        self.module.weight.copy_(self.projection.weight)
+        self.module.bias.copy_(self.projection.bias)
+        self.shift, self.scale = features.new_zeros(()), features.new_ones(())
+        values = self(features)
+        self.shift = values.mean(0)
+        self.scale = values.var(0, correction=0).clamp_min(SMALLEST).sqrt()
+        self.values = values.sub_(self.shift).div_(self.scale)
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Standardised monomials (m, S) of features (m, D)."""
+        values = torch.cat([self.module.values(part) for part in features.split(4096)])
+        return values.sub_(self.shift).div_(self.scale)
 
 
 @torch.no_grad()
@@ -132,13 +130,14 @@ def fit_distances(features: Tensor, labels: Tensor, space: Space, classes: int) 
     tensor([0, 0, 1, 1])
     """
     _check(features, labels)
-    seen = Variables.of(features, space.monomials)
+    seen = Variables(features, space.monomials)
     moments = Moments.of(seen.values, labels, classes)
     forms, offsets = moments.forms(space.shrink, space.epsilon)
     # what standardises the monomials goes into the forms
     forms = forms / seen.scale.double()
     offsets = offsets - forms @ seen.shift.double()
-    made = ClassDistances(features.shape[1], seen.terms, classes).to(features)
+    shared = len(forms) < classes
+    made = ClassDistances(features.shape[1], seen.terms, classes, shared=shared).to(features)
     made.weight.copy_(seen.projection.weight)
     made.bias.copy_(seen.projection.bias)
     made.forms.copy_(forms)
@@ -169,33 +168,42 @@ def try_spaces(
     candidates: Sequence[Space],
     classes: int,
     *,
+    held: tuple[Tensor, Tensor] | None = None,
     folds: int = 3,
     seed: int = 0,
     most: int = 1000,
 ) -> list[Trying]:
-    """Cross-validate every space, on at most so many held-out points a fold."""
+    """Judge every space by ``held`` features and labels; without, by cross-validation.
+
+    Then at most so many points of a fold are judged.
+    """
     _check(features, labels)
-    folds = most_folds(labels, folds)
-    parts = fold_of(labels, folds, seed)
-    draw = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    draw = draw.to(labels.device)
-    judged = [draw[parts[draw] == fold][:most] for fold in range(folds)]
+    if held is None:
+        folds = most_folds(labels, folds)
+        parts = fold_of(labels, folds, seed)
+        draw = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+        draw = draw.to(labels.device)
+        judged = [draw[parts[draw] == fold][:most] for fold in range(folds)]
+        truth = labels[torch.cat(judged)]
+    else:
+        truth = held[1]
     found: list[Trying] = []
     groups: dict[tuple[int, int, int], list[Space]] = {}
     for one in candidates:
         groups.setdefault(one.monomials, []).append(one)
     for monomials, group in groups.items():
         # components know no labels, and may see all points
-        seen = Variables.of(features, monomials)
-        held: dict[Space, list[Tensor]] = {one: [] for one in group}
-        for fold in range(folds):
-            mine = parts != fold
+        seen = Variables(features, monomials)
+        if held is None:
+            rounds = [(parts != k, seen.values[index]) for k, index in enumerate(judged)]
+        else:
+            rounds = [(torch.ones_like(labels, dtype=torch.bool), seen(held[0]))]
+        logs: dict[Space, list[Tensor]] = {one: [] for one in group}
+        for mine, values in rounds:
             moments = Moments.of(seen.values[mine], labels[mine], classes)
             for one in group:
-                held[one].append(_logs(moments, one, seen.values[judged[fold]]))
-        truth = labels[torch.cat(judged)]
-        for one in group:
-            found.append(_tried(one, torch.cat(held[one]), truth))
+                logs[one].append(_logs(moments, one, values))
+        found += [_tried(one, torch.cat(logs[one]), truth) for one in group]
     return found
 
 
@@ -206,15 +214,7 @@ def choose_space(tried: Sequence[Trying]) -> Trying:
 
 def _logs(moments: Moments, space: Space, values: Tensor) -> Tensor:
     forms, offsets = (t.to(values.dtype) for t in moments.forms(space.shrink, space.epsilon))
-    rows = []
-    for part in values.split(2048):
-        if space.shrink == 1:  # all forms are equal: one small product in place of K
-            inside = part @ forms[0].mT
-            rows.append((1 + torch.cdist(inside, -offsets).square()).log())
-            continue
-        flat = torch.addmm(offsets.flatten(), part, forms.flatten(0, 1).mT)
-        rows.append((1 + flat.unflatten(1, (len(forms), -1)).square().sum(-1)).log())
-    return torch.cat(rows)
+    return torch.cat([lengths(part, forms, offsets).log() for part in values.split(256)])
 
 
 def _tried(space: Space, logs: Tensor, labels: Tensor) -> Trying:

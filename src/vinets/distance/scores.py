@@ -8,7 +8,8 @@ with examples from elsewhere.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
@@ -26,7 +27,8 @@ class Seen:
 
     features: Tensor  # (m, D), what its last linear layer sees
     logits: Tensor  # (m, K)
-    labels: Tensor | None = None  # (m,), of training examples
+    labels: Tensor | None = None  # (m,), of examples of the classes
+    layers: Mapping[str, Tensor] = field(default_factory=dict)  # (m, D) at other layers, by name
 
 
 SCORES: Registry[type[Score]] = Registry("score", "vinets.distance")
@@ -97,7 +99,7 @@ class Mahalanobis(Score):
     name = "mahalanobis"
 
     def fit(self, train: Seen) -> Self:
-        features, labels = train.features.double(), _labels(train)
+        features, labels = train.features.double(), labels_of(train)
         self.means = torch.stack([features[labels == k].mean(0) for k in labels.unique()])
         position = torch.searchsorted(labels.unique(), labels)
         self.precision = _precision(features - self.means[position])
@@ -136,10 +138,11 @@ def _precision(centred: Tensor) -> Tensor:
     return torch.linalg.inv(covariance + jitter * torch.eye(size).to(covariance))
 
 
-def _labels(train: Seen) -> Tensor:
-    if train.labels is None:
-        raise ValueError("training examples must have labels.")
-    return train.labels
+def labels_of(seen: Seen) -> Tensor:
+    """Labels, without which nothing can be fitted."""
+    if seen.labels is None:
+        raise ValueError("Examples to fit a score to must have labels.")
+    return seen.labels
 
 
 class ViM(Score):
@@ -224,15 +227,10 @@ class ASH(Score):
 # --- of distances to classes ------------------------------------------------------------------
 
 
-def nearest(distances: Tensor) -> Tensor:
-    """Log of the least K (m, classes)."""
-    return distances.min(1).values.log()
-
-
-def margin(distances: Tensor) -> Tensor:
-    """Log of the least K less that of the mean of the next two, (m,)."""
-    ranked = distances.sort(1).values
-    return ranked[:, 0].log() - ranked[:, 1:3].mean(1).log()
+def margin(distances: Tensor, others: int = 9) -> Tensor:
+    """Log of the least K less the mean of the logs of the next ones, (m,)."""
+    logs = distances.log().sort(1).values
+    return logs[:, 0] - logs[:, 1 : 1 + others].mean(1)
 
 
 def rates(inside: Tensor, outside: Tensor) -> tuple[float, float]:

@@ -37,13 +37,17 @@ class ClassDistances(nn.Module):
         Monomials in tanh of the components.
     classes : int
         Number of classes.
+    shared : bool, default=False
+        Whether all classes have one matrix.
 
     Notes
     -----
     Numbers are those of :func:`vinets.distance.fit_distances`; a new one has zeros.
     """
 
-    def __init__(self, features: int, terms: TermSet, classes: int) -> None:
+    def __init__(
+        self, features: int, terms: TermSet, classes: int, *, shared: bool = False
+    ) -> None:
         super().__init__()
         self.classes = classes
         self.monomials = Monomials(terms)
@@ -54,7 +58,7 @@ class ClassDistances(nn.Module):
         self.offsets: Tensor
         self.register_buffer("weight", torch.zeros(terms.n_variables, features))
         self.register_buffer("bias", torch.zeros(terms.n_variables))
-        self.register_buffer("forms", torch.zeros(classes, size, size))
+        self.register_buffer("forms", torch.zeros(1 if shared else classes, size, size))
         self.register_buffer("offsets", torch.zeros(classes, size))
 
     def variables(self, features: Tensor) -> Tensor:
@@ -70,12 +74,7 @@ class ClassDistances(nn.Module):
         return values.to(self.forms.dtype)
 
     def forward(self, features: Tensor) -> Tensor:
-        return self.of_values(self.values(features))
-
-    def of_values(self, values: Tensor) -> Tensor:
-        """K of every class (B, classes), of monomials (B, S): one product of matrices."""
-        flat = F.linear(values, self.forms.flatten(0, 1), self.offsets.flatten())
-        return 1 + flat.unflatten(1, (self.classes, -1)).square().sum(-1)
+        return lengths(self.values(features), self.forms, self.offsets)
 
     def parts(self) -> dict[str, int]:
         """How many numbers each part stores."""
@@ -88,7 +87,8 @@ class ClassDistances(nn.Module):
     def config(self) -> dict[str, Any]:
         """Plain JSON values; the terms are among the tensors."""
         variables, features = self.weight.shape
-        return {"features": features, "variables": variables, "classes": self.classes}
+        facts = {"features": features, "variables": variables, "classes": self.classes}
+        return facts | {"shared": len(self.forms) < self.classes}
 
     @classmethod
     def from_config(
@@ -96,7 +96,17 @@ class ClassDistances(nn.Module):
     ) -> ClassDistances:
         """One of the shapes that ``config`` and the terms in ``state`` tell."""
         terms = Monomials.terms_of(state, f"{prefix}monomials.", int(config["variables"]))
-        return cls(int(config["features"]), terms, int(config["classes"]))
+        shared = bool(config["shared"])
+        return cls(int(config["features"]), terms, int(config["classes"]), shared=shared)
+
+
+def lengths(values: Tensor, forms: Tensor, offsets: Tensor) -> Tensor:
+    """1 + |F_c v + b_c|^2 for values v (B, S) and every class, (B, classes).
+
+    The matrices are (classes, S, S), or (1, S, S) where all classes have the same.
+    """
+    flat = F.linear(values, forms.flatten(0, 1)).unflatten(1, forms.shape[:2])
+    return 1 + (flat + offsets).square().sum(-1)
 
 
 def products_of(variables: int, products: int, degree: int) -> TermSet:

@@ -112,15 +112,16 @@ class CutNetwork(nn.Module):
 
     def distance_of(self, latents: Tensor) -> Tensor:
         """The same of latents (B, C, P)."""
-        if self.distances is not None:
-            found: Tensor = self.distances(latents.mean(-1))
-            return found
-        if isinstance(self.head, DistanceHead):
-            return self.head.distance(latents)
-        raise ValueError(
-            "This network knows no distances to its classes. Fit them with "
-            "vinets.attach_distances(network, train_data)."
-        )
+        distances = self.distances
+        if distances is None and isinstance(self.head, DistanceHead):
+            distances = self.head.distances
+        if distances is None:
+            raise ValueError(
+                "This network knows no distances to its classes. Fit them with "
+                "vinets.attach_distances(network, train_data)."
+            )
+        found: Tensor = distances(latents.mean(-1))
+        return found
 
     def folded(self) -> Self:
         """The network for inference: statistics of training folded into plain coefficients.

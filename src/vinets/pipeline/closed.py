@@ -1,16 +1,16 @@
 """Networks without training: a head in closed form behind the cut.
 
-Four kinds are fitted to four fifths of the latents and judged on the last one: ridge regression
-on the mean over positions and, where it is small, on the whole map; shrunk linear discriminant
-analysis of that mean; distances to the classes
-(:mod:`vinets.nn.distances`); and ridge regression on absolute values of generators. The best
-is fitted again, to all of them: the smallest of those within a standard error of the most accurate.
+Four kinds are fitted to four fifths of the latents and judged on the last one: ridge regression on
+the mean over positions and, where it is small, on the whole map; shrunk linear discriminant
+analysis of that mean; distances to the classes (:mod:`vinets.nn.distances`); and ridge regression
+on absolute values of generators. The smallest of those within a standard error of the most accurate
+is fitted again, to all of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from vinets.ideals.choose import choose_ideal
 from vinets.nn.heads import DistanceHead, Head, LinearHead, PooledHead, VanishingHead
 from vinets.nn.network import CutNetwork, network_of
 from vinets.pipeline.collect import Latents
-from vinets.pipeline.report import BuildReport
+from vinets.pipeline.report import BuildReport, ClosedForms
 from vinets.pipeline.vanish import find_generators, make_layer
 from vinets.pipeline.variables import find_variables
 from vinets.settings import Finding, Placing, Projecting, Pruning
@@ -60,14 +60,14 @@ def build_closed_form(latents: Latents, *, seed: int = 0) -> tuple[CutNetwork, B
     labels = latents.store.labels.cpu()
     held = fold_of(labels, most_folds(labels, PARTS), seed) == 0
     kinds = _kinds(latents, seed)
-    tried, sizes = {}, {}
+    accuracies, sizes = {}, {}
     for name, make in kinds.items():
         head = make(latents, ~held).head.eval()
-        tried[name] = _accuracy(head, latents, held)
+        accuracies[name] = _accuracy(head, latents, held)
         sizes[name] = sum(head.folded().parts().values())
-    best = smallest_of_equals(tried, sizes, int(held.sum()))
-    made = kinds[best](latents, torch.ones_like(held))
-    told = {"placement": "closed form", "head": best, "held_out": tried, "seed": seed}
+    tried = ClosedForms.of(accuracies, sizes, int(held.sum()))
+    made = kinds[tried.taken](latents, torch.ones_like(held))
+    told = {"placement": "closed form", "head": tried.taken, "held_out": accuracies, "seed": seed}
     record = replace(latents.record, notes=told | made.notes)
     head = made.head.folded()
     net = network_of(latents.backbone, latents.reader, head, record).to(latents.device).eval()
@@ -93,24 +93,8 @@ def build_closed_form(latents: Latents, *, seed: int = 0) -> tuple[CutNetwork, B
         parts=parts,
         original_parameters=latents.original_parameters,
         seconds={"latents": latents.seconds, "closed form": time.perf_counter() - begin},
-        tried=tried,
+        closed=tried,
     )
-
-
-def smallest_of_equals(accuracies: Mapping[str, float], sizes: Mapping[str, int], m: int) -> str:
-    """The smallest head within a standard error of the best accuracy on ``m`` examples.
-
-    Examples
-    --------
-    >>> smallest_of_equals({"a": 0.90, "b": 0.91}, {"a": 10, "b": 99}, 100)
-    'a'
-    >>> smallest_of_equals({"a": 0.90, "b": 0.91}, {"a": 10, "b": 99}, 10_000)
-    'b'
-    """
-    most = max(accuracies.values())
-    error = (most * (1 - most) / m) ** 0.5
-    equals = [name for name, accuracy in accuracies.items() if accuracy >= most - error]
-    return min(equals, key=sizes.__getitem__)
 
 
 @torch.no_grad()

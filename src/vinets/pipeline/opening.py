@@ -191,9 +191,14 @@ def open_with_data(
         own = saved.preprocessing.size
         if size is not None and trained_on(saved.network) is not None:
             # images of another size have other pixels: those that it knows are of its own
-            refuse_seen(saved.name, saved.network, load_data(data, seed=split_seed, size=own))
+            refuse_seen(
+                saved.name,
+                saved.network,
+                load_data(data, seed=split_seed, size=own, unchanged=True),
+            )
         size = own if size is None else size
-    split, mean, std = load_data(data, seed=split_seed, size=size), images.mean, images.std
+    split = load_data(data, seed=split_seed, size=size, unchanged=True)
+    mean, std = images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)
     opened = saved or open_network(spec, weights, count, channel_count(example))

@@ -48,14 +48,6 @@ class Found:
     seconds: float  # to score the examples of the network's own data
 
 
-@dataclass(frozen=True, eq=False)
-class View:
-    """What a network shows of examples: pooled features at layers, and what its last layer sees."""
-
-    layers: dict[str, Tensor]
-    seen: Seen
-
-
 def attach_distances(
     network: CutNetwork,
     train_data: Any,
@@ -68,6 +60,9 @@ def attach_distances(
     Monomials and regularisation are chosen by cross-validation on training examples, so many of
     every class at most. The distances are saved with the network.
     """
+    if not isinstance(network, CutNetwork):
+        accepted = "a network behind a cut, as vinets.build makes"
+        raise parameter_error("attach_distances", "network", accepted, type(network).__name__)
     source = as_source(train_data)
     some = source.subset(choose_per_class(source.labels, per_class, seed))
     rows, labels = [], []
@@ -76,10 +71,10 @@ def attach_distances(
             latents = network.latents(x) if isinstance(x, Tensor) else network.latents(None, **x)
             rows.append(latents.mean(-1))
             labels.append(y)
-    features, truth = torch.cat(rows), torch.cat(labels).to(rows[0].device)
+    features, truth = torch.cat(rows).float(), torch.cat(labels).to(rows[0].device)
     classes = len(source.classes)
     best = choose_space(try_spaces(features, truth, spaces(), classes, seed=seed)).space
-    network.distances = fit_distances(features, truth, best, classes)
+    network.distances = fit_distances(features, truth, best, classes).to(rows[0])
     return network
 
 
@@ -92,7 +87,10 @@ def strange_data(spec: str, preprocessing: Preprocessing, count: int, seed: int)
     shape = preprocessing.channels, *preprocessing.size
     if spec in BY_RULE:
         return preprocessing(BY_RULE[spec](count, shape, seed))
-    source = load_data(spec, seed=seed).test
+    try:
+        source = load_data(spec, seed=seed).test
+    except ValueError as error:
+        raise ValueError(f"{error} Images by rule are 'noise' and 'textures'.") from None
     if not isinstance(source, ImageSource):
         raise ValueError(f"{spec} has no images. Pass images, 'noise' or 'textures'.")
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
@@ -126,8 +124,11 @@ class Viewer:
         self.network, self.layers = network, tuple(layers)
         known = dict(network.named_modules())
         for name in self.layers:
-            if name not in known:
-                raise parameter_error("ood", "layers", "names of layers of the network", name)
+            if not name or name not in known:
+                remedy = "vinets cuts lists them."
+                raise parameter_error(
+                    "ood", "layers", "names of layers of the network", name, remedy
+                )
         self.classifier: nn.Linear | None
         try:
             self.classifier = classifier_of(network, example)
@@ -135,7 +136,7 @@ class Viewer:
             self.classifier = None
 
     @torch.no_grad()
-    def __call__(self, batches: Any, labels: Tensor | None = None) -> View:
+    def __call__(self, batches: Any, labels: Tensor | None = None) -> Seen:
         """What it shows of batches of inputs."""
         kept: dict[str, list[Tensor]] = {name: [] for name in self.layers}
         features: list[Tensor] = []
@@ -163,7 +164,7 @@ class Viewer:
                 hook.remove()
         found = {name: torch.cat(parts) for name, parts in kept.items()}
         last = torch.cat(features) if features else found[self.layers[-1]]
-        return View(found, Seen(last, torch.cat(logits), labels))
+        return Seen(last, torch.cat(logits), labels, found)
 
 
 def _pooled(output: Tensor) -> Tensor:
@@ -197,7 +198,8 @@ def compare_scores(
     layers : sequence of str or None
         Whose distances are taken together; None is :func:`layers_of`.
     per_class, count, seed
-        Training examples of a class, test examples, and the seed of both draws.
+        Training examples of a class, test examples, and the seed of both draws. A quarter of the
+        test examples tells distances what is usual; the others are judged.
     """
     watch = progress or Silent()
     device = device_of(network)
@@ -205,43 +207,36 @@ def compare_scores(
     if not isinstance(example, Tensor):
         raise ValueError("Strange examples are told of networks with one tensor as their input.")
     viewer = Viewer(network, example, layers or layers_of(network, example))
-    train = data.train.subset(choose_per_class(data.train.labels, per_class, seed))
-    order = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(seed))
-    test = data.test.subset(order[:count].sort().values)
-    watch.start("strange examples", 2 + len(strange))
+    order = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(seed))[:count]
+    quarter = len(order) // 4
+    if quarter < 2:
+        raise ValueError(
+            f"{len(order)} test examples are too few to tell strange ones. Pass 8 or more."
+        )
+    watch.start("strange examples", 3 + len(strange))
 
-    def batches(source: Source) -> Any:
-        return (x for x, _ in source.batches(BATCH, device=device))
+    def view(source: Source) -> Seen:
+        batches = (x for x, _ in source.batches(BATCH, device=device))
+        seen = viewer(batches, source.labels.to(device))
+        watch.advance(1)
+        return seen
 
-    known = viewer(batches(train), train.labels.to(device))
-    ours = viewer(batches(test))
-    watch.advance(2)
+    known = view(data.train.subset(choose_per_class(data.train.labels, per_class, seed)))
+    held = view(data.test.subset(order[:quarter].sort().values))
+    ours = view(data.test.subset(order[quarter:].sort().values))
     others = {}
     for name, inputs in strange.items():
         others[name] = viewer(part.to(device) for part in inputs.split(BATCH))
         watch.advance(1)
+    scores: dict[str, Callable[[Seen], Tensor]] = {"distances": fit_strangeness(known, held)}
+    for name, kind in SCORES.items():
+        if viewer.classifier is not None or not kind.needs_classifier:
+            scores[name] = kind(viewer.classifier).fit(known)
     found: list[Found] = []
-
-    def judge(name: str, score: Callable[[View], Tensor]) -> None:
+    for name, score in scores.items():
         begin = time.perf_counter()
         usual = score(ours)
         seconds = time.perf_counter() - begin
-        for title, view in others.items():
-            found.append(Found(name, title, *rates(usual, score(view)), seconds))
-
-    labels = train.labels.to(device)
-    fitted = fit_strangeness(
-        known.layers,
-        labels,
-        len(data.train.classes),
-        logits=known.seen.logits,
-        candidates=spaces(),
-        seed=seed,
-    )
-    judge("distances", lambda view: fitted(view.layers, view.seen.logits))
-    for name, kind in SCORES.items():
-        if kind.needs_classifier and viewer.classifier is None:
-            continue
-        one = kind(viewer.classifier).fit(known.seen)
-        judge(name, lambda view, one=one: one(view.seen))  # type: ignore[misc]
+        for title, seen in others.items():
+            found.append(Found(name, title, *rates(usual, score(seen)), seconds))
     return found

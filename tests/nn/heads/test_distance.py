@@ -7,8 +7,8 @@ from vinets.nn.heads import DistanceHead
 from vinets.testing.heads import HeadContract
 
 
-def drawn(features: int = 6, classes: int = 3) -> ClassDistances:
-    made = ClassDistances(features, products_of(3, 2, 2), classes)
+def drawn(features: int = 6, classes: int = 3, shared: bool = False) -> ClassDistances:
+    made = ClassDistances(features, products_of(3, 2, 2), classes, shared=shared)
     for name, buffer in made.named_buffers():
         if buffer.is_floating_point():
             buffer.copy_(0.5 * torch.randn(buffer.shape))
@@ -19,6 +19,11 @@ def drawn(features: int = 6, classes: int = 3) -> ClassDistances:
 class TestDistances(HeadContract):
     def make(self) -> DistanceHead:
         return DistanceHead(drawn())
+
+
+class TestSharedDistances(HeadContract):
+    def make(self) -> DistanceHead:
+        return DistanceHead(drawn(shared=True))
 
 
 def test_logits_are_logarithms_of_distances():

@@ -54,7 +54,7 @@ class DistanceHead(Head):
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         d = self.distances
-        rows = d.forms.flatten(0, 1)
+        rows = d.forms.expand(d.classes, -1, -1).flatten(0, 1)
         layer = PolynomialLayer(d.monomials.terms, len(rows), standardized=False).to(rows)
         with torch.no_grad():
             layer.weight.copy_(rows)
