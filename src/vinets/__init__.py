@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vinets.pipeline.baselines import baselines
     from vinets.pipeline.build import build
     from vinets.pipeline.collect import collect
+    from vinets.pipeline.explaining import explain
     from vinets.pipeline.report import BuildReport
     from vinets.pipeline.strange import attach_distances
     from vinets.search.compressed import compress
@@ -51,6 +52,7 @@ __all__ = [
     "compress",
     "cut_points",
     "evaluate",
+    "explain",
     "fine_tune",
     "fit_class_ideals",
     "spectral_complexity",
@@ -82,6 +84,7 @@ _HOME = {
     "compress": "search.compressed",
     "cut_points": "latent.cut",
     "evaluate": "side_by_side",
+    "explain": "pipeline.explaining",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
     "baselines": "pipeline.baselines",

@@ -18,9 +18,11 @@ OPTIONS = {
     "cuts": "data shape match weights json",
     "build": "data cut preset out algorithm psi max-degree oracle tau placement components keep "
     "monomials per-class epochs views distill temperature baselines batch",
+    "cascade": "data weights out gate loss timed json",
     "evaluate": "data weights part json",
     "bench": "batch-sizes repeats amp compile threads",
     "predict": "top device json",
+    "explain": "data against top neighbours per-class out json",
     "export": "out format opset",
     "theory": "cut weights shape data vinet components tau constant out json",
     "reproduce": "data weights out seeds quick backbone jobs cluster plan json",
@@ -94,7 +96,19 @@ def test_it_runs_as_a_module():
 
 @pytest.mark.parametrize(
     "name",
-    ["train", "cuts", "build", "evaluate", "bench", "predict", "export", "ideal", "theory", "demo"],
+    [
+        "train",
+        "cuts",
+        "build",
+        "evaluate",
+        "bench",
+        "predict",
+        "explain",
+        "export",
+        "ideal",
+        "theory",
+        "demo",
+    ],
 )
 def test_every_command_takes_the_common_options(call, name):
     text = call(name, "--help").out

@@ -69,7 +69,7 @@ def build() -> BuildReport:
     )
     seconds, counts = {"ideals": 1.0}, (9, 5, 8, 4, 72, 20)
     return BuildReport(
-        "pool", "global", (3, 4), 300, 0.9, *counts, {1: 4}, PARTS, 100, seconds, False, pictures
+        "pool", "global", (3, 4), 300, 0.9, *counts, {1: 4}, PARTS, 100, seconds, pictures=pictures
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.algebra.evaluation import EvaluationPlan, factor_terms
+from vinets.algebra.polynomial import TOLERANCE, Polynomial, Polynomials, TermNames
+from vinets.algebra.rescaling import rows_of, scaling_of, substituted, table_over, termset
 from vinets.algebra.storage import read_tensors, write_tensors
-from vinets.algebra.terms import Index, TermSet, term_name
+from vinets.algebra.terms import Index, TermSet
 from vinets.checks import point_shape, rows_within
-
-if TYPE_CHECKING:
-    import sympy
-
 
 DEFAULT_MEMORY = 1 << 30
 
@@ -49,8 +47,10 @@ def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], 
 
 
 @dataclass(frozen=True, eq=False)
-class PolynomialSet:
+class PolynomialSet(Polynomials):
     """``N`` polynomials ``lead[j] * leading[j] + sum_i tail[j, i] * terms[i]``.
+
+    A sequence of :class:`Polynomial`: ``p[0]``, ``for one in p``, ``p(points)``, ``p == q``.
 
     Parameters
     ----------
@@ -64,6 +64,8 @@ class PolynomialSet:
         Coefficients of the leading terms.
     memory_limit : int
         Bytes that evaluation may use for intermediate values.
+    variables : tuple of str, default=()
+        Names of the variables; none for x0, x1, ...
 
     Examples
     --------
@@ -75,6 +77,8 @@ class PolynomialSet:
     x0^2 + 0.5*x1 - 1
     >>> p.evaluate(np.array([[2.0, 4.0]]))
     array([[5.]])
+    >>> p[0]([2.0, 4.0])
+    5.0
     """
 
     terms: TermSet
@@ -82,6 +86,7 @@ class PolynomialSet:
     tail: Tensor
     lead: Tensor
     memory_limit: int = DEFAULT_MEMORY
+    variables: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (len(self.leading), len(self.terms))
@@ -95,7 +100,7 @@ class PolynomialSet:
         return len(self.leading)
 
     @property
-    def n_variables(self) -> int:
+    def n_variables(self) -> int:  # type: ignore[override]
         """Number of variables of the ring."""
         return self.terms.n_variables
 
@@ -210,45 +215,89 @@ class PolynomialSet:
         tail, lead = self.tail.to(*args, **kwargs), self.lead.to(*args, **kwargs)
         return replace(self, tail=tail, lead=lead)
 
-    def to_sympy(self, symbols: Sequence[Any] | None = None) -> list[sympy.Expr]:
-        """The polynomials as SymPy expressions (extra ``symbolic``)."""
-        import sympy
+    @overload
+    def __getitem__(self, index: int) -> Polynomial: ...
 
-        names = symbols or sympy.symbols(f"x:{self.n_variables}", seq=True)
-        shared, own = (
-            [sympy.Mul(*(names[v] for v in row)) for block in terms.blocks for row in block]
-            for terms in (self.terms, self.leading)
-        )
-        tail, lead = self.tail.cpu().double().tolist(), self.lead.cpu().double().tolist()
-        return [
-            sympy.Add(a * u, *(c * t for c, t in zip(row, shared, strict=True) if c))
-            for a, u, row in zip(lead, own, tail, strict=True)
-        ]
+    @overload
+    def __getitem__(self, index: slice) -> PolynomialSet: ...
 
-    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]:
+    def __getitem__(self, index: int | slice) -> Polynomial | PolynomialSet:
+        if isinstance(index, slice):
+            return self.select(np.arange(len(self))[index])
+        at = range(len(self))[index]  # an IndexError ends iteration, too
+        return next(self.select(np.array([at]))._each())
+
+    def __iter__(self) -> Iterator[Polynomial]:
+        return self._each()
+
+    def _each(self) -> Iterator[Polynomial]:
+        """The polynomials, leading term first, then from the highest term down."""
+        shared = [tuple(row.tolist()) for row in rows_of(self.terms)]
+        for row, lead, tail in zip(rows_of(self.leading), self.lead, self.tail, strict=True):
+            used = tail.nonzero()[:, 0].flip(0).tolist()
+            values = tail.double().tolist()
+            terms = (tuple(row.tolist()), *(shared[i] for i in used))
+            yield Polynomial(terms, (float(lead), *(values[i] for i in used)), self.names)
+
+    def strings(
+        self,
+        variables: Sequence[str] | None = None,
+        digits: int = 3,
+        tolerance: float = TOLERANCE,
+    ) -> list[str]:
         """The polynomials in readable form, leading term first.
 
-        Coefficients at rounding level, below 1e-9 of the largest, are left out of the text.
+        Coefficients of at most ``tolerance`` times the largest are rounding, and left out.
         """
-        return list(self._written(variables, digits))
+        names = TermNames(variables or self.names)
+        return [one.written(names, digits, tolerance) for one in self]
 
-    def _written(self, variables: Sequence[str] | None, digits: int) -> Iterator[str]:
-        labels = variables or [f"x{i}" for i in range(self.n_variables)]
-        shared = self.terms.names(labels)
-        rows = (row for block in self.leading.blocks for row in block)
-        for row, lead, tail in zip(rows, self.lead, self.tail, strict=True):
-            # rounding left by cancellation is not worth reading
-            visible = 1e-9 * max(float(lead.abs()), float(tail.abs().sum()))
-            used = (tail.abs() > visible).nonzero()[:, 0].tolist()
-            parts = [(float(lead), term_name(row, labels))]
-            parts += [(float(tail[i]), shared[i]) for i in reversed(used)]
-            yield _write(parts, digits)
+    def unscaled(self, scaler: Any) -> PolynomialSet:
+        """The same polynomials in the variables before a scaling.
+
+        Parameters
+        ----------
+        scaler : MinMaxScaler, StandardScaler or alike
+            Fitted, and what the points went through. Names that it knows are taken.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import MinMaxScaler
+        >>> from vinets import ABM
+        >>> t = np.linspace(0, 6, 50)
+        >>> X = np.c_[5 + 2 * np.cos(t), 2 * np.sin(t)]
+        >>> scaler = MinMaxScaler((-1, 1)).fit(X)
+        >>> found = ABM(psi=1e-9, max_degree=2).fit(scaler.transform(X)).generators_
+        >>> print(found.unscaled(scaler)[0].rational())
+        x1^2 + x0^2 - 10*x0 + 21
+        """
+        found = self.substituted(*scaling_of(scaler, self.n_variables))
+        return found.named(getattr(scaler, "feature_names_in_", self.names))
+
+    def substituted(
+        self, factors: NDArray[np.float64], offsets: NDArray[np.float64]
+    ) -> PolynomialSet:
+        """The polynomials in ``x``, where their variables are ``factors * x + offsets``."""
+        shared, own = (substituted(one, factors, offsets) for one in (self.terms, self.leading))
+        first = [
+            parts.pop(tuple(row.tolist()))
+            for parts, row in zip(own, rows_of(self.leading), strict=True)
+        ]
+        terms = termset((row for parts in (*shared, *own) for row in parts), self.n_variables)
+        columns = {tuple(row.tolist()): k for k, row in enumerate(rows_of(terms))}
+        old, by = (one.cpu().double().numpy() for one in (self.tail, self.lead))
+        new = old @ table_over(shared, columns) + by[:, None] * table_over(own, columns).toarray()
+        tail, lead = (torch.from_numpy(one).to(self.tail) for one in (new, by * np.array(first)))
+        return replace(self, terms=terms, tail=tail, lead=lead)
 
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file."""
         tensors = {"tail": self.tail, "lead": self.lead}
         tensors |= self.terms.tensors("terms") | self.leading.tensors("leading")
-        write_tensors(path, "polynomials", tensors, {"n_variables": self.n_variables})
+        facts: dict[str, Any] = {"n_variables": self.n_variables}
+        if self.variables:
+            facts["variables"] = list(self.variables)
+        write_tensors(path, "polynomials", tensors, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> PolynomialSet:
@@ -263,14 +312,16 @@ class PolynomialSet:
         try:
             terms = TermSet.from_tensors(n, "terms", tensors)
             leading = TermSet.from_tensors(n, "leading", tensors)
-            return cls(terms, leading, tail, lead)
+            found = cls(terms, leading, tail, lead)
+            names = facts.get("variables")
+            return found if names is None else found.named(names_of(names))
         except ValueError as error:
             raise ValueError(f"{path} is not a complete set of polynomials: {error}") from None
 
     def __str__(self) -> str:
         if len(self) == 0:
             return "(no polynomials)"
-        shown = list(islice(self._written(None, 3), 20))  # of thousands, only these are written
+        shown = [one.text() for one in islice(self, 20)]  # of thousands, only these are written
         if len(self) > len(shown):
             shown.append(f"... and {len(self) - len(shown)} more")
         return "\n".join(shown)
@@ -283,13 +334,8 @@ class PolynomialSet:
         )
 
 
-def _write(parts: Sequence[tuple[float, str]], digits: int) -> str:
-    text = ""
-    for coefficient, name in parts:
-        size = f"{abs(coefficient):.{digits}g}"
-        body = size if name == "1" else name if size == "1" else f"{size}*{name}"
-        if text:
-            text += f" {'-' if coefficient < 0 else '+'} {body}"
-        else:
-            text = f"-{body}" if coefficient < 0 else body
-    return text
+def names_of(given: Any) -> list[str]:
+    """Names of variables in a file that nobody vouches for."""
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise ValueError("the names of its variables are no names.")
+    return given

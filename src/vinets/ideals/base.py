@@ -52,6 +52,8 @@ class Generators(Protocol):
 
     def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]: ...
 
+    def named(self, variables: Sequence[str]) -> Any: ...
+
 
 @dataclass(frozen=True, eq=False)
 class FittedIdeal:
@@ -81,7 +83,9 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _store(self, fitted: FittedIdeal) -> None:
         """Write a fit to the attributes with a trailing underscore."""
-        self.generators_: Any = fitted.generators
+        names = getattr(self, "feature_names_in_", None)  # of a table whose columns have names
+        found = fitted.generators
+        self.generators_: Any = found if names is None else found.named(names)
         self.mean_squares_ = fitted.values.cpu().numpy()
         self.report_ = fitted.report
 
@@ -157,6 +161,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             )
         if reset:
             self.n_features_in_ = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         elif X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {owner} is expecting {self.n_features_in_} "

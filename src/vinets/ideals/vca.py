@@ -40,7 +40,7 @@ class VCA(VanishingIdeal):
 
     Parameters
     ----------
-    psi : float, default=0.1
+    psi : float, default=0.01
         Tolerance in [0, 1) on the mean square of a unit combination of candidates.
     max_degree : int or None, default=5
         Largest degree of a generator; None goes on until nothing is left.
@@ -75,7 +75,7 @@ class VCA(VanishingIdeal):
 
     def __init__(
         self,
-        psi: float = 0.1,
+        psi: float = 0.01,
         *,
         max_degree: int | None = 5,
         n_samples: int | None = None,

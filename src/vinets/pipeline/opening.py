@@ -23,7 +23,8 @@ from vinets.models import (
     use_file,
 )
 from vinets.models.weights import refuse_pickled
-from vinets.nn.export import ExportedNetwork, WholeNetwork, open_exported, suffixes
+from vinets.nn.cascade import FACTS, Cascade
+from vinets.nn.export import ExportedNetwork, Network, WholeNetwork, open_exported, suffixes
 from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
 from vinets.nn.seen import load_trained, refuse_seen, trained_on
@@ -47,7 +48,7 @@ class Opened:
     """A network in eval mode on the CPU, and what is known about it."""
 
     name: str  # for tables
-    network: nn.Module  # a CutNetwork, folded, an uncut network, or an ExportedNetwork
+    network: nn.Module  # folded CutNetwork or Cascade, an uncut network, or an ExportedNetwork
     architecture: str | None = None  # of the uncut network, as for create_model
     inputs: Mapping[str, Any] | None = None  # their shapes and dtypes
     classes: tuple[str, ...] = ()  # empty where their names are not known
@@ -129,6 +130,8 @@ def _open_folder(folder: Path) -> Opened:
     name = folder.resolve().name
     if (folder / CONFIG).is_file():
         return _opened(name, CutNetwork.from_pretrained(folder))
+    if (folder / FACTS).is_file():
+        return _opened(name, Cascade.from_pretrained(folder))
     if (folder / DESCRIPTION).is_file():
         uncut = read_uncut(folder)
         test = uncut.training.get("test")
@@ -143,17 +146,18 @@ def _open_folder(folder: Path) -> Opened:
         )
     raise FileNotFoundError(
         f"{folder} holds no network: neither {DESCRIPTION} of vinets train nor {CONFIG} of "
-        "vinets build is there."
+        f"vinets build nor {FACTS} of vinets cascade is there."
     )
 
 
-def _opened(name: str, network: CutNetwork) -> Opened:
+def _opened(name: str, network: CutNetwork | Cascade) -> Opened:
     record, given = network.record, network.record.preprocessing
     preprocessing = None if given is None else Preprocessing.from_dict(given)
     known = None if record.source is None else spec_of(record.source)
     facts = record.inputs, record.classes, preprocessing
-    stated = _share(record.notes.get("accuracy"))
-    return Opened(name, network.folded(), known, *facts, stated=stated)
+    # notes are those of the early network alone
+    accuracy = None if isinstance(network, Cascade) else record.notes.get("accuracy")
+    return Opened(name, network.folded(), known, *facts, stated=_share(accuracy))
 
 
 def _share(value: Any) -> float | None:
@@ -267,6 +271,8 @@ def open_uncut(
     opened, example, split = _open(spec, data, shape, weights, reading)
     if isinstance(opened.network, CutNetwork):
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
+    if isinstance(opened.network, Cascade):
+        raise ValueError(f"{spec} is a cascade. Pass the network that it was made from.")
     if isinstance(opened.network, ExportedNetwork):
         raise ValueError(f"{spec} is exported. Pass the network that it was made from.")
     return opened, example, split
@@ -279,7 +285,7 @@ def open_to_export(
     *,
     weights: str | Path | None = None,
     **reading: Any,
-) -> tuple[CutNetwork | WholeNetwork, DataSplit | None]:
+) -> tuple[Network, DataSplit | None]:
     """Open a network that is cut or whole with what its file should tell, and the data if given.
 
     The shape of an input is that of the data, or ``shape``, or what the network was made for.
@@ -288,7 +294,7 @@ def open_to_export(
     require_weights(opened, None if data is None else str(data))
     if isinstance(opened.network, ExportedNetwork):
         raise ValueError(f"{spec} is exported already. Pass the network that it was made from.")
-    if isinstance(opened.network, CutNetwork):
+    if isinstance(opened.network, CutNetwork | Cascade):
         return opened.network, split
     classes = opened.classes or (() if split is None else split.test.classes)
     known = opened.preprocessing
@@ -338,6 +344,12 @@ def open_side_by_side(
     if len(set(specs)) < len(specs):
         raise ValueError("The same network is given twice. Pass each one once.")
     opened = [open_network(spec) for spec in specs]
+    for one in opened:
+        if isinstance(one.network, Cascade):
+            raise ValueError(
+                f"How fast {one.name} is depends on its images, for it is a cascade. Pass its "
+                "early network; vinets cascade measures time on data."
+            )
     knowing = [network for network in opened if network.inputs is not None]
     example = example_for((knowing or opened)[0], shape)
     for network in opened:
@@ -350,7 +362,8 @@ def open_side_by_side(
 def _files_in(spec: str) -> list[str]:
     """The exported files of a folder that holds no network itself, by name; else what is given."""
     folder = Path(spec).expanduser()
-    if not folder.is_dir() or any((folder / file).is_file() for file in (CONFIG, DESCRIPTION)):
+    own = (CONFIG, DESCRIPTION, FACTS)
+    if not folder.is_dir() or any((folder / file).is_file() for file in own):
         return [spec]
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in suffixes())
     return [str(file) for file in files] or [spec]

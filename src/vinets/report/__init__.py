@@ -2,6 +2,7 @@
 
 from vinets.report.comparisons import comparison_table
 from vinets.report.demo_page import demo_page
+from vinets.report.explain_page import explain_page
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html
 from vinets.report.results_page import read_results, results_page
@@ -31,6 +32,7 @@ __all__ = [
     "can_draw",
     "comparison_table",
     "demo_page",
+    "explain_page",
     "html",
     "markdown",
     "print_page",
