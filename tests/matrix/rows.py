@@ -31,7 +31,6 @@ class Row:
 
 
 ROWS = (
-    Row("as pinned"),
     Row("oldest numpy and others", pins=OLDEST),
     Row("oldest torch of PyPI", pins=("torch==2.6.0",)),
     Row("newest torch of PyPI", pins=("torch==2.15.0",)),
