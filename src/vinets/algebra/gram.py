@@ -16,6 +16,9 @@ No eigenvalue and no least-squares problem is solved to decide.
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -106,7 +109,28 @@ def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor,
             return torch.arange(width, device=schur.device).expand(n_sets, width), lower
     # a copy, which the elimination may overwrite; what was not chosen has the pivot 0
     schur = schur * (chosen[:, :, None] & chosen[:, None, :])
+    if schur.device.type == "cpu":
+        return _skip_pivots_one_by_one(schur, threshold)
     return _skip_pivot_cholesky(schur, threshold)
+
+
+def _skip_pivots_one_by_one(schur: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """What :func:`_skip_pivot_cholesky` returns, set by set: on a CPU its small steps are slow."""
+    n_sets, width, _ = schur.shape
+    orders, lowers = [], np.zeros((n_sets, width, width))
+    for matrix, lower in zip(schur.numpy(), lowers, strict=True):
+        order: list[int] = []
+        for i in range(width):
+            known = lower[:, : len(order)]
+            pivot = matrix[i, i] - known[i] @ known[i]
+            if pivot > threshold:
+                lower[:, len(order)] = (matrix[i] - known @ known[i]) / math.sqrt(pivot)
+                order.append(i)
+        orders.append(order)
+    steps = max(len(order) for order in orders)
+    padded = [order + [-1] * (steps - len(order)) for order in orders]
+    columns = torch.from_numpy(lowers[:, :, :steps]).to(schur)
+    return torch.tensor(padded, dtype=torch.long).view(n_sets, steps), columns
 
 
 def _skip_pivot_cholesky(schur: Tensor, threshold: float) -> tuple[Tensor, Tensor]:

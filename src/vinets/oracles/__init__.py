@@ -29,9 +29,9 @@ from .frank_wolfe import BlendedPairwise, FrankWolfe, PairwiseFrankWolfe
 from .loop import solve
 from .nearest import nearest
 from .problem import LeastSquaresBatch
-from .shorten import shorten, solve_sparse
 from .solution import Solution, Status, Summary
 from .solver import ORACLES, RowState, Solver
+from .sparse import shorten, solve_sparse
 
 __all__ = [
     "ORACLES",

@@ -33,7 +33,7 @@ from .solver import Solver
 LADDER = (8, 4, 2)  # shares of the prefix that are tried as a first support
 APART = 2.0  # leaving out many entries costs at least about this many times the sum over them
 SHORT = 8  # supports that are one list as a whole
-NUMBERS = 1 << 19  # in the largest array of a batch of rows
+NUMBERS = 1 << 20  # in the largest array of a batch of rows
 ROUGH = 1e-4  # targets above this share of the largest square leave room for single precision
 
 
@@ -47,16 +47,20 @@ def solve_sparse(
 ) -> Solution:
     """Points of few entries with values of at most ``target``, by :func:`shorten` where it can.
 
-    ``start`` (N, o) are the minimisers without the ball. Rows whose shortened points miss the
-    target or leave the ball are left to ``solver``, from 0.
+    ``start`` (N, o) are the minimisers without the ball. Rows where these miss the target or lie
+    outside of the ball are left to ``solver``, from 0.
     """
     goal = torch.full_like(problem.constant, target)
     c = shorten(problem, start, goal)
-    value = problem.value(c)
-    good = (value <= target) & (c.abs().sum(1) <= problem.radius)  # NaN is not good
+
+    def good(points: Tensor) -> Tensor:  # NaN is not
+        return (problem.value(points) <= target) & (points.abs().sum(1) <= problem.radius)
+
+    # where rounding or the ball spoilt the short point, the long one will do
+    c = torch.where(good(c)[:, None], c, start)
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.TARGET)
-    rest = (~good).nonzero()[:, 0]
+    rest = (~good(c)).nonzero()[:, 0]
     if len(rest):
         part = solve(problem.select(rest), solver, target=target, max_steps=max_steps)
         c = c.index_copy(0, rest, part.coefficients)
@@ -106,13 +110,13 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
         left = [(~likely).nonzero()[:, 0]]
         for part in likely.nonzero()[:, 0].split(max(1, NUMBERS // size**2)):
             at, support = rows[part], order[part, :size]
-            base = _over(problem, at, support, target[at])
-            reached = base.value <= target[at]
+            reached, base = _over(problem, at, support, target[at])
             left.append(part[~reached])
-            at, base = at[reached], base.select(reached)
+            at = at[reached]
             if len(at):
+                support = support[reached, : base.point.shape[1]]
                 short = _eliminate(base, target[at]).to(found)
-                found[at] = torch.zeros_like(found[at]).scatter_(1, support[reached], short)
+                found[at] = torch.zeros_like(found[at]).scatter_(1, support, short)
         kept = torch.cat(left)
         rows, order, behind = rows[kept], order[kept], behind[kept]
     _from_whole(problem, half, rows, start, value, target, found)
@@ -129,10 +133,6 @@ class _Base:
     point: Tensor  # (n, M)
     value: Tensor  # (n,)
     inverse: Tensor  # (n, M, M) or (1, M, M)
-
-    def select(self, rows: Tensor) -> _Base:
-        """The rows flagged."""
-        return _Base(self.point[rows], self.value[rows], self.inverse[rows])
 
     def entries(self, i: Tensor, j: Tensor) -> Tensor:
         """Blocks (n, p, q) of the inverses at ``i`` (n, p) and ``j`` (n, q)."""
@@ -158,28 +158,34 @@ class _Base:
         return found.indices, found.values
 
 
-def _over(problem: LeastSquaresBatch, rows: Tensor, support: Tensor, target: Tensor) -> _Base:
-    """Minimisers over the first entries of ``support`` (n, M) that reach the target.
+def _over(
+    problem: LeastSquaresBatch, rows: Tensor, support: Tensor, target: Tensor
+) -> tuple[Tensor, _Base]:
+    """Which rows reach their target over their ``support`` (n, M), and the minimisers of those.
 
-    Entries behind those, and such that depend on others, come out as 0.
+    These are over as many of the first entries as it takes, and 0 behind them.
     """
     gram = problem.gram_blocks(rows, support)
-    linear = problem.linear[rows].gather(1, support)
     inside = support < problem.prefix[rows, None]
-    eye = torch.eye(support.shape[1], dtype=gram.dtype, device=gram.device)
-    gram = torch.where(inside[:, :, None] & inside[:, None, :], gram, eye)
+    gram.masked_fill_(~inside[:, :, None], 0.0).masked_fill_(~inside[:, None, :], 0.0)
+    gram.diagonal(dim1=1, dim2=2).add_(~inside)  # beyond the prefix: rows of the identity
     lower, failed = torch.linalg.cholesky_ex(gram)
-    w = torch.linalg.solve_triangular(lower, (linear * inside)[..., None], upper=False)[..., 0]
+    linear = problem.linear[rows].gather(1, support) * inside
+    w = torch.linalg.solve_triangular(lower, linear[:, :, None], upper=False)[:, :, 0]
     values = problem.constant[rows, None] - w.square().cumsum(1)
-    value = torch.where(failed == 0, values[:, -1], torch.inf)
-    # what comes behind the first entries that suffice is cut off, by rows of the identity
-    enough = torch.where(values <= target[:, None], 1, 0).cumsum(1) <= 1
-    lower = torch.where(enough[:, :, None] & enough[:, None, :], lower, eye)
+    reached = (values[:, -1] <= target) & (failed == 0)
+    lower, w, values = lower[reached], w[reached], values[reached]
+    # the first entry that suffices, and all before it
+    enough = (values <= target[reached, None]).cumsum(1) <= 1
+    size = int(enough.sum(1).amax()) if len(w) else 0
+    lower, w, enough = lower[:, :size, :size], w[:, :size], enough[:, :size]
+    eye = torch.eye(size, dtype=gram.dtype, device=gram.device)
+    lower = torch.where(enough[:, :, None], lower, eye)
     w = w * enough
     half = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
     point = -(w[:, None] @ half)[:, 0]
-    value = torch.where(failed == 0, problem.constant[rows] - w.square().sum(1), value)
-    return _Base(point, value, half.mT @ half)
+    value = problem.constant[rows[reached]] - w.square().sum(1)
+    return reached, _Base(point, value, half.mT @ half)
 
 
 def _from_whole(
