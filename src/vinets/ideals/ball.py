@@ -20,7 +20,15 @@ from torch.nn.functional import pad
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.rule import Rule
-from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, nearest, solve, solve_sparse
+from vinets.oracles import (
+    ORACLES,
+    LeastSquaresBatch,
+    Solution,
+    Status,
+    nearest,
+    solve,
+    solve_sparse,
+)
 
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
 

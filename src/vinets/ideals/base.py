@@ -23,6 +23,7 @@ from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet
 from vinets.checks import optional_positive_int
 from vinets.ideals.report import FitReport
+from vinets.progress import Progress, progress_of
 
 Array: TypeAlias = Any  # numpy array or torch tensor
 ROUNDED = 1e-20  # of a square, what is left of it where all cancels
@@ -76,7 +77,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             optional_positive_int(type(self).__name__, name, getattr(self, name, None), remedy)
 
     @abstractmethod
-    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
+    def _fit_sets(self, points: list[Tensor], progress: Progress) -> list[FittedIdeal]:
         """Fit one ideal per point set, all of them together where that pays."""
 
     def _store(self, fitted: FittedIdeal) -> None:
@@ -87,6 +88,10 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
     def fit(self, X: Array, y: Any = None) -> Self:
         """Find the generators of the approximate vanishing ideal of the rows of ``X``.
+
+        A fit of more than two seconds prints how far it is if a person watches the terminal. If
+        it is interrupted (Ctrl-C) after the first degree, ABM and OAVI keep what the degrees
+        before gave, ``report_.interrupted`` says so, and KeyboardInterrupt goes on its way.
 
         Parameters
         ----------
@@ -101,7 +106,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         """
         self._check()
         points = self._points(X, reset=True)
-        fit_ideals([self], [points])
+        fit_ideals([self], [points], progress_of("auto", short=True))
         self._warn_if_empty()
         return self
 
@@ -165,7 +170,9 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         return X
 
 
-def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> None:
+def fit_ideals(
+    estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor], progress: Progress
+) -> None:
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
     top = max(float(points.abs().max()) for points in sets)
@@ -175,7 +182,7 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
     begin = time.perf_counter()
     # float64 whatever came: products of high degree leave little of lower precision
     used = [points.detach().to(torch.float64) for points, _ in samples]
-    fitted = first._fit_sets(used)
+    fitted = first._fit_sets(used, progress)
     psi = float(getattr(first, "psi", 0.0))
     for k, (ideal, points) in enumerate(zip(fitted, used, strict=True)):
         top, measure = float(points.abs().max()), partial(_mean_squares, ideal.generators, points)
@@ -188,6 +195,8 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
         report = replace(ideal.report, seconds=seconds, held_out=held_out)
         estimator.n_features_in_ = left_out.shape[1]
         estimator._store(replace(ideal, report=report))
+    if any(ideal.report.interrupted for ideal in fitted):
+        raise KeyboardInterrupt
 
 
 def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
 from vinets.checks import one_of
 from vinets.ideals.base import Array, VanishingIdeal, fit_ideals
+from vinets.progress import Notes, Progress, Silent, progress_of
 
 BACKENDS = ("auto", "batched", "joblib")
 
@@ -70,6 +71,7 @@ def fit_class_ideals(
     *,
     backend: str = "auto",
     n_jobs: int | None = None,
+    progress: Progress | str | None = "auto",
 ) -> ClassIdeals:
     """Fit one vanishing ideal to the points of every class.
 
@@ -89,6 +91,9 @@ def fit_class_ideals(
         Processes of the joblib backend, in joblib's convention; None means 1 unless a
         ``joblib.parallel_config`` or :func:`vinets.cluster.workers` says otherwise. Starting them
         takes seconds.
+    progress : Progress, "auto" or None, default="auto"
+        Told of every class, and of the degrees within, unless other processes fit them. Auto
+        prints lines after two seconds if a person watches the terminal.
 
     Returns
     -------
@@ -124,9 +129,15 @@ def fit_class_ideals(
         points[torch.as_tensor(codes == k, device=points.device)] for k in range(len(classes))
     ]
     fitted = [clone(estimator) for _ in classes]
+    watch = progress_of(progress, short=True)
     # products of a single class keep a CPU busy, but not a GPU
     if backend == "batched" or (backend == "auto" and points.device.type == "cuda"):
-        fit_ideals(fitted, groups)
+        fit_ideals(fitted, groups, watch)
+    elif effective_n_jobs(n_jobs) == 1:
+        watch.start("classes", len(classes))
+        for e, g in zip(fitted, groups, strict=True):
+            fit_ideals([e], [g], Notes(watch))
+            watch.advance()
     else:
         jobs = (delayed(_fit_one)(e, g) for e, g in zip(fitted, groups, strict=True))
         fitted = Parallel(n_jobs=n_jobs)(jobs)
@@ -136,5 +147,5 @@ def fit_class_ideals(
 def _fit_one(estimator: VanishingIdeal, points: Tensor) -> VanishingIdeal:
     if multiprocessing.parent_process() is not None:  # one core a worker
         torch.set_num_threads(1)
-    fit_ideals([estimator], [points])
+    fit_ideals([estimator], [points], Silent())
     return estimator

@@ -163,8 +163,8 @@ class LeastSquaresBatch:
 
     def to(self, dtype: torch.dtype) -> LeastSquaresBatch:
         """The same problems in another precision."""
-        numbers = (x.to(dtype) for x in (self.gram, self.linear, self.constant))
-        return LeastSquaresBatch(*numbers, self.prefix, self.owner, self.radius)
+        gram, linear, constant = (x.to(dtype) for x in (self.gram, self.linear, self.constant))
+        return LeastSquaresBatch(gram, linear, constant, self.prefix, self.owner, self.radius)
 
     def select(self, rows: Tensor) -> LeastSquaresBatch:
         """The sub-batch of the rows listed in ``rows``, with the Gram matrices they use."""

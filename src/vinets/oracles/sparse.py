@@ -10,10 +10,10 @@ and the first :math:`k` entries of :math:`t` are those of the first :math:`k` of
 Cholesky factor tells how many entries of a list can go before the value passes the target. Lists
 begin with the entries of least :math:`c_i^2 / H_{ii}`, which is what leaving one out costs.
 
-The other way round, the first :math:`k` entries of :math:`w = L^{-1} b_S`, :math:`G_{SS} = LL^\top`,
-give the value :math:`\beta - \lVert w\rVert^2` over the first :math:`k` of :math:`S`. With the
-entries of greatest cost in front, most rows need a small part of them: they go on with that part,
-at the price of its size alone.
+The other way round, with :math:`G_{SS} = LL^\top` the first :math:`k` entries of
+:math:`w = L^{-1} b_S` give the value :math:`\beta - \lVert w\rVert^2` over the first :math:`k` of
+:math:`S`. With the entries of greatest cost in front, most rows need a small part of them: they go
+on with that part, at the price of its size alone.
 """
 
 from __future__ import annotations
@@ -246,9 +246,7 @@ def _multipliers(
     near, _ = base.cheapest(point, absent | gone, length)
     cross = torch.linalg.solve_triangular(lower, base.entries(listed, near), upper=False)
     cross = cross * goes[:, :, None]
-    inner = _Base(
-        point.gather(1, near), value, base.entries(near, near) - cross.mT @ cross
-    )
+    inner = _Base(point.gather(1, near), value, base.entries(near, near) - cross.mT @ cross)
     fixed = (absent | gone).gather(1, near)
     more, left = _multipliers(inner, target, fixed)
     y = _back(lower, t - (cross @ more[:, :, None])[:, :, 0])
