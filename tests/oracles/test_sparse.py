@@ -13,7 +13,8 @@ from vinets.oracles import ORACLES, Status, least_squares, shorten, solve, solve
 
 def instance(make_instance, seed, **more):
     """Problems whose terms depend on each other, as monomials do, and targets within reach."""
-    p = make_instance(seed, **{"rows": 30, "width": 40, "points": 60, "radius": 999.0} | more).problem
+    sizes = {"rows": 30, "width": 40, "points": 60, "radius": 999.0} | more
+    p = make_instance(seed, **sizes).problem
     start = least_squares(p)
     best = p.value(start)
     return p, start, best + 0.4 * (p.constant - best)
@@ -42,6 +43,7 @@ def test_points_are_short_reach_their_target_and_are_minimal(
     make_instance, monkeypatch, share, options
 ):
     monkeypatch.setattr("vinets.oracles.sparse.ROUGH", share)
+    monkeypatch.setattr("vinets.oracles.sparse.WIDE", 0)
     p, start, target = instance(make_instance, 90, **options)
     c = shorten(p, start, target)
     assert (c[~p.mask] == 0).all()

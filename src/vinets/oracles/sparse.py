@@ -30,11 +30,13 @@ from .problem import LeastSquaresBatch
 from .solution import Solution, Status
 from .solver import Solver
 
-LADDER = (8, 4, 2)  # shares of the prefix that are tried as a first support
+# shares of all entries that are tried as a first support, for so many entries at most
+LADDERS = {16: (1,), 96: (8, 1), 1 << 62: (8, 4, 2)}
 APART = 2.0  # leaving out many entries costs at least about this many times the sum over them
-SHORT = 8  # supports that are one list as a whole
+SHORT = 16  # supports that are one list as a whole
 NUMBERS = 1 << 20  # in the largest array of a batch of rows
-ROUGH = 1e-4  # targets above this share of the largest square leave room for single precision
+ROUGH = 1e-4  # targets above this share of the square leave room for single precision,
+WIDE = 64  # which pays for more entries than this
 
 
 def solve_sparse(
@@ -52,19 +54,19 @@ def solve_sparse(
     """
     goal = torch.full_like(problem.constant, target)
     c = shorten(problem, start, goal)
-
-    def good(points: Tensor) -> Tensor:  # NaN is not
-        return (problem.value(points) <= target) & (points.abs().sum(1) <= problem.radius)
-
-    # where rounding or the ball spoilt the short point, the long one will do
-    c = torch.where(good(c)[:, None], c, start)
+    value, gradient = problem.value_and_gradient(c)
+    good = (value <= target) & (c.abs().sum(1) <= problem.radius)  # NaN is not
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.TARGET)
-    rest = (~good(c)).nonzero()[:, 0]
-    if len(rest):
-        part = solve(problem.select(rest), solver, target=target, max_steps=max_steps)
-        c = c.index_copy(0, rest, part.coefficients)
-        steps[rest], status[rest] = part.steps, part.status
+    if bool(good.all()):
+        return Solution(c, value, problem.dual_gap(c, gradient), steps, status)
+    # where rounding or the ball spoilt the short point, the long one will do
+    c = torch.where(good[:, None], c, start)
+    good = (problem.value(c) <= target) & (c.abs().sum(1) <= problem.radius)
+    rest = (~good).nonzero()[:, 0]
+    part = solve(problem.select(rest), solver, target=target, max_steps=max_steps)
+    c = c.index_copy(0, rest, part.coefficients)
+    steps[rest], status[rest] = part.steps, part.status
     return finish(problem, c, steps, status, target=goal, tolerance=1e-7)
 
 
@@ -81,12 +83,11 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
     problem. SIAM J. Matrix Anal. Appl. 2000 (one entry at a time).
     """
     found = start.clone()
-    largest = torch.maximum(problem.constant.amax(), problem.gram.abs().amax()) if len(start) else 0
     precise = start.dtype
-    if len(start) and bool(target.amin() > ROUGH * largest):
-        # An error of a minimiser changes its value by the square of it only.
-        target = target - 8 * torch.finfo(torch.float32).eps * problem.constant
+    if problem.width > WIDE and bool((target > ROUGH * problem.constant).all()):
+        # an error of a minimiser changes its value by the square of it only
         precise = torch.float32
+        target = target - 8 * torch.finfo(precise).eps * problem.constant
     else:
         target = target - problem.rounding(start)
     value = problem.value(start)
@@ -104,7 +105,7 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
     behind = cost.clamp_(min=0.0).sum(1, keepdim=True) - cost.cumsum(1)
     problem, half = problem.to(precise), half.to(precise)
     start, value, target = start.to(precise), value.to(precise), target.to(precise)
-    for share in LADDER:
+    for share in next(shares for most, shares in LADDERS.items() if problem.width <= most):
         size = -(-problem.width // share)
         likely = APART * behind[:, size - 1] <= target[rows] - value[rows]
         left = [(~likely).nonzero()[:, 0]]
