@@ -8,6 +8,7 @@ import sys
 ALL = (
     "engine",
     "oracles",
+    "sparse",
     "memory",
     "growth",
     "precision",

@@ -63,7 +63,7 @@ def compare(name: str, sets: list[np.ndarray], loop: bool) -> dict:
         begin = time.process_time()
         plain = [reference.boosted_loop(Z, PSI, DEGREE) for Z in sets]
         took = time.process_time() - begin
-    row = {"problem": name, "generators": 0, "terms": 0, "loop_cpu_s": took, "loop_zeros": None}
+    row = {"problem": name, "generators": 0, "terms": 0, "loop_cpu_s": took, "zeros_loop": None}
     for oracle in ORACLES:
         fit = [OAVI(PSI, oracle=oracle, max_degree=DEGREE) for _ in sets]
         seconds = min(cpu_seconds(fit, sets) for _ in range(5 if loop else 2))
@@ -75,7 +75,7 @@ def compare(name: str, sets: list[np.ndarray], loop: bool) -> dict:
     row["terms"] = sum(model.report_.n_terms for model in fit)
     if plain:
         entries = [np.count_nonzero(c[:-1]) for p in plain for _, c, _ in p.generators]
-        row["loop_zeros"] = 1 - sum(entries) / usable(sets)
+        row["zeros_loop"] = 1 - sum(entries) / usable(sets)
         row["same"] = all(same(model, p) for model, p in zip(fit, plain, strict=True))
     return row
 

@@ -66,6 +66,16 @@ COLUMNS: dict[str, dict[str, str]] = {
         "zeros": "zeros",
         "zeros_in_prefix": "zeros in prefix",
     },
+    "sparse": {
+        "problem": "problem",
+        "terms": "terms",
+        "generators": "generators",
+        "loop_cpu_s": "prior art, s",
+        "bpcg_cpu_s": "`bpcg`, s",
+        "bpcg_ratio": "ratio",
+        "zeros_loop": "prior art, zeros",
+        "zeros_bpcg": "`bpcg`, zeros",
+    },
     "cluster": {
         "backend": "backend",
         "workers": "workers",

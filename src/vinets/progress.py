@@ -100,14 +100,19 @@ class Notes:
 
     def __init__(self, whole: Progress) -> None:
         self.whole = whole
-        self.stage, self.total, self.done = "", 0, 0
+        self.start("", 0)
 
     def start(self, stage: str, total: int) -> None:
         self.stage, self.total, self.done = stage, total, 0
+        self.begun = time.monotonic()
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count
-        self.whole.advance(0, f"{self.stage} {self.done}/{self.total} {note}".rstrip())
+        text = f"{self.stage} {self.done}/{self.total}"
+        if 0 < self.done < self.total:
+            left = (time.monotonic() - self.begun) * (self.total - self.done) / self.done
+            text += f", {left:.0f} s left"
+        self.whole.advance(0, f"{text} {note}".rstrip())
 
 
 class Bars(AbstractContextManager["Bars"]):
