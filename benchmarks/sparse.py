@@ -75,7 +75,7 @@ def compare(name: str, sets: list[np.ndarray], loop: bool) -> dict:
     row["terms"] = sum(model.report_.n_terms for model in fit)
     if plain:
         entries = [np.count_nonzero(c[:-1]) for p in plain for _, c, _ in p.generators]
-        row["zeros_loop"] = 1 - sum(entries) / usable(sets)
+        row["zeros_loop"] = float(1 - sum(entries) / usable(sets))
         row["same"] = all(same(model, p) for model, p in zip(fit, plain, strict=True))
     return row
 

@@ -77,7 +77,9 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             optional_positive_int(type(self).__name__, name, getattr(self, name, None), remedy)
 
     @abstractmethod
-    def _fit_sets(self, points: list[Tensor], progress: Progress) -> list[FittedIdeal]:
+    def _fit_sets(
+        self, points: list[Tensor], progress: Progress | None = None
+    ) -> list[FittedIdeal]:
         """Fit one ideal per point set, all of them together where that pays."""
 
     def _store(self, fitted: FittedIdeal) -> None:
@@ -171,7 +173,9 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
 
 def fit_ideals(
-    estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor], progress: Progress
+    estimators: Sequence[VanishingIdeal],
+    sets: Sequence[Tensor],
+    progress: Progress | None = None,
 ) -> None:
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vinets.checks import one_of
 from vinets.ideals.base import Array, VanishingIdeal, fit_ideals
-from vinets.progress import Notes, Progress, Silent, progress_of
+from vinets.progress import Notes, Progress, progress_of
 
 BACKENDS = ("auto", "batched", "joblib")
 
@@ -136,7 +136,7 @@ def fit_class_ideals(
     elif effective_n_jobs(n_jobs) == 1:
         watch.start("classes", len(classes))
         for e, g in zip(fitted, groups, strict=True):
-            fit_ideals([e], [g], Notes(watch))
+            _fit_one(e, g, Notes(watch))
             watch.advance()
     else:
         jobs = (delayed(_fit_one)(e, g) for e, g in zip(fitted, groups, strict=True))
@@ -144,8 +144,10 @@ def fit_class_ideals(
     return ClassIdeals(classes, tuple(fitted))
 
 
-def _fit_one(estimator: VanishingIdeal, points: Tensor) -> VanishingIdeal:
+def _fit_one(
+    estimator: VanishingIdeal, points: Tensor, progress: Progress | None = None
+) -> VanishingIdeal:
     if multiprocessing.parent_process() is not None:  # one core a worker
         torch.set_num_threads(1)
-    fit_ideals([estimator], [points], Silent())
+    fit_ideals([estimator], [points], progress)
     return estimator

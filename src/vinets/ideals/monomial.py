@@ -178,7 +178,9 @@ class MonomialIdeal(VanishingIdeal):
             memory_limit=self.memory_limit or memory,
         )
 
-    def _fit_sets(self, points: list[Tensor], progress: Receiver) -> list[FittedIdeal]:
+    def _fit_sets(
+        self, points: list[Tensor], progress: Receiver | None = None
+    ) -> list[FittedIdeal]:
         rule = self._rule()
         settings = self._settings(default_memory(points[0].device))
         orders = [_variable_order(p, self.variable_order) for p in points]

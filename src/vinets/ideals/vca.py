@@ -16,7 +16,7 @@ from vinets.checks import format_bytes
 from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal, RoundingWarning, VanishingIdeal
 from vinets.ideals.report import DegreeReport, FitReport
-from vinets.progress import Progress
+from vinets.progress import Progress, progress_of
 
 DRIFT = 1e-8  # of polynomials of mean square 1, between two ways to compute them
 
@@ -93,9 +93,11 @@ class VCA(VanishingIdeal):
         super()._check()
         check_psi("VCA", self.psi)
 
-    def _fit_sets(self, points: list[Tensor], progress: Progress) -> list[FittedIdeal]:
-        limit = self.memory_limit or DEFAULT_MEMORY
-        return [_components(p, float(self.psi), self.max_degree, limit, progress) for p in points]
+    def _fit_sets(
+        self, points: list[Tensor], progress: Progress | None = None
+    ) -> list[FittedIdeal]:
+        limit, watch = self.memory_limit or DEFAULT_MEMORY, progress_of(progress)
+        return [_components(p, float(self.psi), self.max_degree, limit, watch) for p in points]
 
 
 def _components(

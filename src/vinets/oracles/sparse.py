@@ -36,6 +36,7 @@ APART = 2.0  # leaving out many entries costs at least about this many times the
 SHORT = 16  # supports that are one list as a whole
 NUMBERS = 1 << 20  # in the largest array of a batch of rows
 ROUGH = 1e-4  # targets above this share of the square leave room for single precision,
+MINIMAL = 1e-6  # gradients of minimisers are at most this
 WIDE = 64  # which pays for more entries than this
 
 
@@ -49,20 +50,21 @@ def solve_sparse(
 ) -> Solution:
     """Points of few entries with values of at most ``target``, by :func:`shorten` where it can.
 
-    ``start`` (N, o) are the minimisers without the ball. Rows where these miss the target or lie
-    outside of the ball are left to ``solver``, from 0.
+    ``start`` (N, o) are the minimisers without the ball. Rows where it is none of them, or misses
+    the target, or lies outside of the ball are left to ``solver``, from 0.
     """
     goal = torch.full_like(problem.constant, target)
-    c = shorten(problem, start, goal)
+    minimal = problem.gradient(start).abs().amax(1) <= MINIMAL
+    c = shorten(problem, start, torch.where(minimal, goal, -torch.inf))
     value, gradient = problem.value_and_gradient(c)
-    good = (value <= target) & (c.abs().sum(1) <= problem.radius)  # NaN is not
+    good = minimal & (value <= target) & (c.abs().sum(1) <= problem.radius)  # NaN is not
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.TARGET)
     if bool(good.all()):
         return Solution(c, value, problem.dual_gap(c, gradient), steps, status)
     # where rounding or the ball spoilt the short point, the long one will do
     c = torch.where(good[:, None], c, start)
-    good = (problem.value(c) <= target) & (c.abs().sum(1) <= problem.radius)
+    good = minimal & (problem.value(c) <= target) & (c.abs().sum(1) <= problem.radius)
     rest = (~good).nonzero()[:, 0]
     part = solve(problem.select(rest), solver, target=target, max_steps=max_steps)
     c = c.index_copy(0, rest, part.coefficients)
@@ -84,7 +86,8 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
     """
     found = start.clone()
     precise = start.dtype
-    if problem.width > WIDE and bool((target > ROUGH * problem.constant).all()):
+    hopeful = target > -torch.inf
+    if problem.width > WIDE and bool((target > ROUGH * problem.constant)[hopeful].all()):
         # an error of a minimiser changes its value by the square of it only
         precise = torch.float32
         target = target - 8 * torch.finfo(precise).eps * problem.constant
