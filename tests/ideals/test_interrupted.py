@@ -8,6 +8,7 @@ import pytest
 import vinets.ideals.construct as engine
 from vinets import ABM, OAVI, fit_class_ideals
 from vinets.data.synthetic import latent_like
+from vinets.progress import Patient
 
 Z = latent_like(120, 8, 3, seed=4)
 MODELS = {
@@ -94,3 +95,17 @@ def test_progress_hears_of_all_terms_of_every_degree():
     assert (stage, total, done) == ("classes", 2, 2) and len(heard) == 1
     border = ideals[0].report_.degrees[1].border
     assert notes[0] == "degree 1 8/8" and f"degree 2 {border}/{border}" in notes
+
+
+def test_only_long_work_is_announced(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("vinets.progress.time.monotonic", lambda: now[0])
+    lines = Patient(every=2.0)
+    lines.start("degree 1", 10)
+    lines.advance(10)
+    now[0] = 1.0
+    lines.start("degree 2", 100)
+    now[0] = 3.5
+    lines.advance(25)
+    lines.start("degree 3", 7)
+    assert capsys.readouterr().err.splitlines() == ["degree 2 25/100, 8 s left", "degree 3 (7)"]
