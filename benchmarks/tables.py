@@ -41,6 +41,7 @@ PAGES = (
             "reproduction",
             "tuning",
             "frontier",
+            "machines",
             "scale",
         )
     ),

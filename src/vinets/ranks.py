@@ -76,6 +76,7 @@ def joined(timeout: float = 1800.0) -> Iterator[None]:
     try:
         with follower(rank() > 0), _ended_in_words():
             yield
+            wait()  # a rank that leaves first would take its connections from the others
     finally:
         _joined = False
         if ours:

@@ -429,7 +429,7 @@ class Searching(Options):
     """How a small network is searched for."""
 
     panel: ClassVar[str] = "Running"
-    epochs: int = option(24, whole(), "Of the last round.")
+    epochs: int = option(36, whole(), "Of the last round.")
     cuts: int = option(10, whole(), "How many are tried, at most.")
     limit: int | None = option(
         None, optional(whole()), "Training examples to use.", shown="all of them"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,7 +19,8 @@ COMMANDS = {one.callback.__name__ for one in app.registered_commands}
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.name)
 def test_batch_jobs_are_bash_with_commands_that_are_there(script):
-    subprocess.run(["bash", "-n", script], check=True)
+    linter = ["shellcheck"] if shutil.which("shellcheck") else ["bash", "-n"]
+    subprocess.run([*linter, script], check=True)
     named = re.findall(r"(?:-m )?vinets (\w+) ", script.read_text().split("set -euo pipefail")[1])
     assert named and set(named) <= COMMANDS
 
@@ -34,3 +36,10 @@ def test_the_manifests_belong_together():
     worker = found["Deployment", "vinets-worker"]["spec"]["template"]["spec"]["containers"][0]
     assert job[-1] == f"dask://{address}" and address in worker["args"]
     assert job[0] == "vinets" and job[1] in COMMANDS
+
+
+def test_the_manifests_are_what_kubernetes_takes():
+    kubernetes = pytest.importorskip("kubernetes_validate")
+    text = (EXAMPLES / "kubernetes" / "compress.yaml").read_text()
+    for one in yaml.safe_load_all(text):
+        kubernetes.validate(one, kubernetes.latest_version(), strict=True)

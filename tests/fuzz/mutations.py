@@ -285,6 +285,42 @@ def table_file(content: bytes, rng: Random) -> bytes:
     return rng.choice(("\n", "\r\n", "\r")).join(lines).encode("utf-8", errors="replace")
 
 
+TOML = [
+    "[" * 20_000,
+    "{a = " * 5_000,
+    "9" * 5_000,
+    "1e999",
+    "nan",
+    "1979-05-27T07:32:00Z",
+    '"""',
+    "'\\u0000'",
+    "{}",
+    "[[1], [[2]]]",
+    "true",
+    '""',
+]
+
+
+def toml_file(content: bytes, rng: Random) -> bytes:
+    """Another value or another key in a line, lines twice, or any bytes."""
+    if rng.random() < 0.3:
+        return any_bytes(content, rng)
+    lines = content.decode().splitlines()
+    for _ in range(rng.choice((1, 1, 3))):
+        at = rng.randrange(len(lines))
+        key, _, value = lines[at].partition(" = ")
+        kind = rng.randrange(4)
+        if kind == 0:
+            lines[at] = f"{key} = {rng.choice(TOML)}"
+        elif kind == 1:
+            lines[at] = f"{rng.choice(('x', 'a.b', '[t]', 'k' * 100_000))} = {value}"
+        elif kind == 2:
+            lines.insert(at, lines[at])
+        else:
+            lines.insert(at, rng.choice(("[table]", "[[many]]", "a = 1", "\0")))
+    return "\n".join(lines).encode()
+
+
 # --- what is no file --------------------------------------------------------------------------
 
 

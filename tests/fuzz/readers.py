@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch.optim import SGD
 
 from fuzz import mutations as m
 from vinets.algebra.polynomials import PolynomialSet
+from vinets.cli.config import read_config, write_config
 from vinets.data import cifar, digits, idx_folder, npy_pair
 from vinets.data.images import Preprocessing, read_image
 from vinets.data.points import read_points
@@ -37,8 +39,13 @@ from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.pipeline.trial_list import read_list, write_list
+from vinets.plain import as_plain, from_plain
 from vinets.report.html import html
 from vinets.report.results_page import read_results, results_page
+from vinets.search.budget import Cost
+from vinets.search.elsewhere import file_names, read_timings
+from vinets.search.halving import _Known
+from vinets.search.signals import Signals
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from vinets.training.history import Epoch
 
@@ -64,6 +71,7 @@ def readers(top: Path, libraries: bool = False) -> Iterator[Reader]:
     yield from _data(top)
     yield from _networks(top)
     yield from _trials(top)
+    yield from _runs(top)
     yield from _exported(top)
     if libraries:
         yield from _records(top)
@@ -269,6 +277,40 @@ def _trials(top: Path) -> Iterator[Reader]:
 
     claimed = {"store.json": m.json_file}
     yield Reader("store", folder, claimed, lambda f: Store(f).reserve({"a": {"cut": "x"}}, {}))
+
+
+def _runs(top: Path) -> Iterator[Reader]:
+    """What commands write of themselves, and what is told of another device."""
+    options = [
+        SimpleNamespace(name=name, opts=[f"--{name}"]) for name in ("data", "budget", "epochs")
+    ]
+    folder = top / "run"
+    folder.mkdir()
+    write_config(folder, "compress", {"data": "digits", "budget": ["drop=1"], "epochs": 2}, "1")
+    yield Reader(
+        "run",
+        folder,
+        {"run.toml": m.toml_file},
+        lambda f: read_config(str(f / "run.toml"), "compress", options),
+    )
+    folder = top / "search"
+    signals = Signals(0.5, 1.5, 7, 0.1)
+    known = _Known(costs={"uncut": Cost(100, 0.5)}, signals={"a": signals}, diverged={"t": "nan"})
+    write_json(folder / "search.json", as_plain(known))
+    searched = {"search.json": m.json_file}
+    yield Reader(
+        "search",
+        folder,
+        searched,
+        lambda f: from_plain(_Known, read_json(f / "search.json"), str(f / "search.json")),
+    )
+    folder = top / "timings"
+    files = file_names(["uncut", "a", "b"], "weights", torch.zeros(1, 1, 8, 8))
+    figures = [{"batch_size": 4, "latency_ms": 0.5}, {"batch_size": 1, "latency_ms": 0.2}]
+    networks = [{"name": file, "throughput": figures} for file in files.values()]
+    write_json(folder / "t.json", {"networks": networks, "machine": {"processor": "pi"}})
+    timings = {"t.json": m.json_file}
+    yield Reader("timings", folder, timings, lambda f: read_timings(f / "t.json", files, 4))
 
 
 def _exported(top: Path) -> Iterator[Reader]:

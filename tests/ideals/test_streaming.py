@@ -153,6 +153,14 @@ def test_exact_relations_on_the_face_of_the_ball_are_found(seed, leading):
         assert_same(clone(model).fit_stream(np.array_split(points, parts)), held, 1e-6)
 
 
+@pytest.mark.parametrize("seed", [74, 96, 102, 129])
+def test_exact_relations_whose_coefficients_fill_the_ball_are_found(seed):
+    """A bound that is above 0 by rounding alone once refused them, in one fit and not the other."""
+    points = chained(seed)
+    model = OAVI(0.0, oracle="exact", tau=2.0, max_degree=2)
+    assert_same(clone(model).fit_stream(np.array_split(points, 3)), model.fit(points), 1e-6)
+
+
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_precision_is_that_of_the_terms(precision):
     points = surface(500, noise=0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -42,18 +43,23 @@ def read_config(path: str, command: str, parameters: list[Any]) -> dict[str, Any
     """Values of parameters by name, as a file has them for this command."""
     try:
         values = tomllib.loads(read_bytes(path, MOST).decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path} is not a TOML file: {error}.") from None
+    except RecursionError:
+        raise ValueError(f"{path} is not a TOML file: it is nested too deeply.") from None
+    except ValueError as error:  # of the encoding, of TOML, and of integers that are too long
+        told = textwrap.shorten(str(error).rstrip("."), 200)
+        raise ValueError(f"{path} is not a TOML file: {told}.") from None
     told = values.pop("command", command)
     if told != command:
-        raise ValueError(f"{path} is for vinets {told}, and this is vinets {command}.")
+        name = textwrap.shorten(str(told), 80)
+        raise ValueError(f"{path} is for vinets {name}, and this is vinets {command}.")
     values.pop("version", None)
     known = {flag: name for name, flag in names_of(parameters).items()}
     for flag, value in values.items():
         if flag not in known:
             near = difflib.get_close_matches(flag, known, 1)
             hint = f" Did you mean {near[0]}?" if near else ""
-            raise ValueError(f"{path}: vinets {command} has no option {flag!r}.{hint}")
+            name = textwrap.shorten(repr(flag), 80)
+            raise ValueError(f"{path}: vinets {command} has no option {name}.{hint}")
         if isinstance(value, dict):
             raise ValueError(f"{path}: {flag} must be a value or a list of values, not a table.")
     return {known[flag]: value for flag, value in values.items()}

@@ -37,7 +37,7 @@ def nearest(columns: Array, u: Array, radius: float, target: float) -> Nearest:
     r"""Minimise :math:`\lVert Mc + u\rVert^2` over the l1 ball, until the target is settled.
 
     Ends as soon as the value is at most ``target``, or no more than rounding; as soon as
-    no point of the ball can reach the target; or at the minimum. With :math:`y = Mc + u` every
+    no point of the ball can reach either; or at the minimum. With :math:`y = Mc + u` every
     point of the polytope has a norm of at least :math:`\min_v \langle y, v\rangle / \lVert y\rVert`
     over its vertices :math:`v`, which is tight at the minimum.
 
@@ -66,15 +66,17 @@ def nearest(columns: Array, u: Array, radius: float, target: float) -> Nearest:
     # where they are used, for it could be lost beside them
     vertices = np.concatenate([columns, -columns, np.zeros((len(u), 1))], axis=1) * radius
     lengths = np.append(np.tile(sizes, 2), 0.0) * radius
+    scale = ROUNDING * EPS
+    most = (scale * (np.linalg.norm(u) + lengths.max())) ** 2  # that rounding can be, anywhere
     active, weights = np.array([2 * o]), np.ones(1)
     c, y, value = np.zeros(o), u, float(u @ u)
     while True:
         along = y @ vertices
         bound = max(float(y @ u + along.min()), 0.0)
         least = (bound / value**0.5) ** 2 if value else 0.0  # in this order nothing overflows
-        noise = (ROUNDING * EPS * (np.linalg.norm(u) + np.abs(c) @ sizes)) ** 2
+        noise = (scale * (np.linalg.norm(u) + np.abs(c) @ sizes)) ** 2
         vanishes = bool(value <= max(target, noise))
-        if vanishes or least > target or len(active) == len(lengths):
+        if vanishes or least > max(target, most) or len(active) == len(lengths):
             break
         # the steepest way down: by the bound alone long vertices would hide short ones
         steepness = (along - y @ (y - u)) / np.maximum(lengths, np.linalg.norm(y - u) or 1.0)

@@ -6,6 +6,7 @@ experiments share what they have in common.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,10 +116,11 @@ class Store:
             ours = as_plain(settings)
             theirs = contents.saved.get(place, ours)
             if theirs != ours:
+                # what a damaged file has for a name may be endless
+                told = textwrap.shorten(", ".join(_differences(theirs, ours)), 200)
                 raise ValueError(
-                    f"{self.folder} holds a run with other settings: they differ in "
-                    f"{', '.join(_differences(theirs, ours))}. Choose another folder, or "
-                    "delete this one to start anew."
+                    f"{self.folder} holds a run with other settings: they differ in {told}. "
+                    "Choose another folder, or delete this one to start anew."
                 )
         merged = _Contents(
             {**contents.networks, **identities}, {**contents.saved, **as_plain(saved)}

@@ -95,8 +95,8 @@ def compress(
 ) -> Compressed:
     """Find a small network that does what ``model`` does, within a budget.
 
-    Cuts of the network and heads behind them are tried in rounds: for a twelfth of the epochs, a
-    third of them for a quarter, and the last few to the end. Plain heads take part like polynomial
+    Cuts of the network and heads behind them are tried in rounds: for an eighteenth of the epochs,
+    a third of them for a sixth, and the last few to the end. Plain heads take part like polynomial
     ones. Everything is tuned, with the network itself as the teacher.
 
     Parameters
@@ -115,7 +115,7 @@ def compress(
         Examples to choose by, which the network was not trained on; None takes half of the test
         part, and tests on the other half.
     searching : Searching
-        Or its fields as keywords: ``epochs`` of the last round, 24; how many ``cuts`` are tried at
+        Or its fields as keywords: ``epochs`` of the last round, 36; how many ``cuts`` are tried at
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
         are measured in ``int8``, too; ``timings``, a file with latencies of another device, see
         :func:`write_to_time`.
@@ -216,7 +216,6 @@ def write_to_time(
     folder: str | Path,
     *,
     searching: Searching,
-    validation: Source | None = None,
     seed: int = 0,
     device: torch.device | str = "auto",
     progress: Progress | str | None = "auto",
@@ -227,8 +226,6 @@ def write_to_time(
     arguments are those of that call; its budget names the batch size.
     """
     wanted = parse_budget(budget)
-    setup, _ = divided(
-        model, data, searching.limit, validation=validation, seed=seed, device=device
-    )
+    setup, _ = divided(model, data, searching.limit, seed=seed, device=device)
     search = Search(setup, wanted, Path(folder), searching, seed, progress=progress)
     return search.pricing.write_files(Path(folder), searching.int8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,7 @@ from vinets.running import Inputs, tensors_of
 from vinets.search.result import INT8, in_int8
 
 LIST = "networks.json"
-UNCUT_INT8 = in_int8(
-    "uncut"
-)  # name of a network that is timed beside the candidates, and not needed
+UNCUT_INT8 = in_int8("uncut")  # is timed beside the candidates, and not needed
 NAMED = 5  # files that a complaint names
 
 
@@ -131,8 +130,9 @@ def _figures(path: Path) -> tuple[dict[str, dict[int, float]], Mapping[str, Any]
             found[_end(one["name"])] = times
         machine = values.get("machine", {})
         return found, machine if isinstance(machine, Mapping) else {}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         told = f"{error!r} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+        told = textwrap.shorten(told, 200)
         raise ValueError(
             f"{path} holds no timings: {told}. Pass what vinets bench --json printed."
         ) from None

@@ -14,7 +14,7 @@ import torch
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup
 from vinets.pipeline.trial import Trial
-from vinets.progress import progress_of
+from vinets.progress import Progress, progress_of
 from vinets.search.space import Candidate
 from vinets.training import fine_tune
 
@@ -28,6 +28,7 @@ def expected(
     candidates: Sequence[Candidate],
     macs: Mapping[str, int],
     rounds: Sequence[tuple[int, int]],
+    progress: Progress,
 ) -> tuple[float, int]:
     """Seconds and bytes, from a few steps of training behind some cuts.
 
@@ -37,7 +38,11 @@ def expected(
     cuts = sorted(macs, key=lambda cut: macs[cut])
     last = len(cuts) - 1
     places = [cuts[i] for i in sorted({round(i * last / (PLACES - 1)) for i in range(PLACES)})]
-    costs = [_seconds_an_example(setup, start, candidates, cut) for cut in places]
+    progress.start("cuts at which steps are timed", len(places))
+    costs = []
+    for cut in places:
+        costs.append(_seconds_an_example(setup, start, candidates, cut))
+        progress.advance(1, cut)
     known = [macs[cut] for cut in places]
     rates = [float(np.interp(macs[one.cut], known, costs)) for one in candidates]
     epochs = sum(count * length for count, length in rounds)

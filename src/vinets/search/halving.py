@@ -29,10 +29,11 @@ from vinets.settings import Searching
 from vinets.training.loop import DivergedError
 from vinets.training.replay import RecordingError
 
-ROUNDS = (1 / 12, 1 / 4)  # of the epochs, before the last round
+ROUNDS = (1 / 18, 1 / 6)  # of the epochs, before the last round
 KEPT = 1 / 3  # of a round, for the next
 LEAST = 6  # that go on, where there are so many
 FINALISTS = 3  # trained to the end under a limit; at most about as many for a drop, by halving
+SAFER = 1.5  # times as large a network is taken, at most, that will surely do
 RATES = (0.1, 0.02)  # of learning, of which the better one in a short training is taken
 
 
@@ -94,11 +95,13 @@ class Search:
             self.known = from_plain(_Known, read_json(self._path), str(self._path))
         if self.pricing.update(self.known):
             self._remember()
-        for point in self.cuts:
-            if point.name not in self.known.signals:
-                found = look_at(self.setup, point.name, self.seed, self.watch)
-                self.known.signals[point.name] = found
-                self._remember()
+        unknown = [one.name for one in self.cuts if one.name not in self.known.signals]
+        if unknown:
+            self.watch.start("cuts looked at", len(unknown))
+        for name in unknown:
+            self.known.signals[name] = look_at(self.setup, name, self.seed)
+            self._remember()
+            self.watch.advance(1, name)
 
     @property
     def _path(self) -> Path:
@@ -118,7 +121,9 @@ class Search:
         rounds.append((min(left, FINALISTS) + 1, self.epochs))  # one of them with two rates
         tried = tuple(Tried(one, self.known.costs[one.name], {}) for one in feasible)
         macs = {point.name: point.macs for point in self.cuts}
-        seconds, memory = expected(self.setup, self.start, self.candidates, macs, rounds)
+        seconds, memory = expected(
+            self.setup, self.start, self.candidates, macs, rounds, self.watch
+        )
         return SearchPlan(tried, tuple(rounds), seconds, memory)
 
     # --- rounds -------------------------------------------------------------------------------
@@ -174,24 +179,34 @@ class Search:
         if self.recorded and self.jobs != 1 and len(self.store.missing(sound)) > 1:
             # what diverged or could not be recorded is carried out once more, and remembered
             with suppress(DivergedError, RecordingError):
-                self._carry_out(sound, self.jobs)
-        for trial in trials:
-            self._run(trial)
+                self._carry_out(sound, self.jobs, self.watch)
+        missing = self.store.missing(sound)
+        if not missing or missing[0].recipe.epochs == self.epochs:  # long ones tell of themselves
+            for trial in trials:
+                self._run(trial, self.watch)
+            return
+        epochs = missing[0].recipe.epochs
+        each = "an epoch" if epochs == 1 else f"{epochs} epochs"
+        self.watch.start(f"networks trained, {each} each", len(missing))
+        for trial in missing:
+            self._run(trial, None)
+            self.watch.advance(1, f"{trial.cut}, {trial.head}")
 
-    def _carry_out(self, trials: Sequence[Trial], jobs: int | Cluster = 1) -> None:
-        setups = {"uncut": self.setup}
-        run_trials(trials, setups, self.store, jobs=jobs, progress=self.watch)
+    def _carry_out(
+        self, trials: Sequence[Trial], jobs: int | Cluster, progress: Progress | None
+    ) -> None:
+        run_trials(trials, {"uncut": self.setup}, self.store, jobs=jobs, progress=progress)
 
-    def _run(self, trial: Trial) -> None:
+    def _run(self, trial: Trial, progress: Progress | None) -> None:
         """Carry out a trial; one that diverges is remembered, and the search goes on."""
         if trial.name in self.known.diverged:
             return
         trial = trial.change(recorded=self.recorded)
         try:
-            self._carry_out([trial])
+            self._carry_out([trial], 1, progress)
         except RecordingError:  # slower, and the same result
             self.recorded = False
-            self._run(trial)
+            self._run(trial, progress)
         except DivergedError as error:
             self.known.diverged[trial.name] = str(error)
             self._remember()
@@ -263,12 +278,22 @@ class Search:
         self.long = self._with_rate(row[high // 2], self.epochs)
         while low <= high:  # accuracy grows along the row, so halving it finds the place
             middle = (low + high) // 2
-            self.train([row[middle]], self.epochs)
-            done = self.tried(row[middle])
-            if self.epochs in done.accuracies and self.surely(done):
+            if self._will_do(row[middle]):
                 high = middle - 1
             else:
                 low = middle + 1
+        for one in row[low:]:  # the smallest that will do, and perhaps a safer one
+            cost = self.known.costs[one.name].parameters
+            if cost > SAFER * self.known.costs[row[low].name].parameters:
+                break
+            if self._will_do(one) and self.surely(self.tried(one)):
+                break
+
+    def _will_do(self, candidate: Candidate) -> bool:
+        """Whether it is close enough to the uncut network once it is trained to the end."""
+        self.train([candidate], self.epochs)
+        done = self.tried(candidate)
+        return self.epochs in done.accuracies and self.reaches(done.accuracy)
 
     def reaches(self, accuracy: float) -> bool:
         """Whether that is close enough to the uncut network, on validation examples."""
@@ -290,8 +315,10 @@ class Search:
         small = [one for one in done if self.budget.allows(one.cost, uncut)]
         good = [one for one in small if self.reaches(one.accuracy)]
         if good and self.budget.drop is not None:
-            sure = [one for one in good if self.surely(one)]
-            return min(sure or good, key=lambda one: one.cost.parameters), True
+            good.sort(key=lambda one: one.cost.parameters)
+            most = SAFER * good[0].cost.parameters
+            sure = [one for one in good if self.surely(one) and one.cost.parameters <= most]
+            return (sure or good)[0], True
         if small:
             return max(good or small, key=lambda one: one.accuracy), bool(good)
         nearest = min(done, key=lambda one: self.budget.excess(one.cost, uncut), default=None)

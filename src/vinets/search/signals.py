@@ -18,7 +18,7 @@ from vinets.data.labels import choose_per_class
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import CHUNK, Setup
 from vinets.pipeline.trial import Trial
-from vinets.progress import Progress
+from vinets.progress import progress_of
 from vinets.running import call
 from vinets.settings import Collecting, Finding, Projecting
 
@@ -53,7 +53,7 @@ class Signals:
 SIGNALS = tuple(one.name for one in fields(Signals) if one.name != "seconds")
 
 
-def look_at(setup: Setup, cut: str, seed: int, progress: Progress) -> Signals:
+def look_at(setup: Setup, cut: str, seed: int) -> Signals:
     """Measure the signals of a cut; ``setup`` has the validation examples as its test part."""
     begin = time.perf_counter()
     classes = len(setup.train.classes)
@@ -66,7 +66,7 @@ def look_at(setup: Setup, cut: str, seed: int, progress: Progress) -> Signals:
         collecting=Collecting(per_class=wanted, reuse=True),
         finding=Finding(psi=0.1, max_degree=2),
     )
-    context = CutContext(setup, trial, progress)
+    context = CutContext(setup, trial, progress_of(None))
     latents = context.latents
     values = min(latents.shape[0] * latents.shape[1], len(latents.store.labels))
     trial = replace(trial, projecting=Projecting(components=min(COMPONENTS, values)))

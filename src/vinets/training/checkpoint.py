@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,10 @@ def read_checkpoint(
         raise _damaged(path)
     if theirs != facts:
         differ = [k for k in facts.keys() | theirs.keys() if facts.get(k) != theirs.get(k)]
+        names = textwrap.shorten(", ".join(sorted(differ)), 200)
         raise ValueError(
-            f"{path} belongs to another training: {', '.join(sorted(differ))} differ. Choose "
-            "another directory, or delete the file to start anew."
+            f"{path} belongs to another training: {names} differ. Choose another directory, or "
+            "delete the file to start anew."
         )
     now, best, own = _under("now.", tensors), _under("best.", tensors), module.state_dict()
     if _shapes(now) != _shapes(own):
