@@ -1,24 +1,24 @@
 r"""Sparse coefficients from dense ones: drop what a target leaves room to drop, many rows at once.
 
-Over a support :math:`S`, with :math:`H = (G_{SS})^{-1}` and the minimiser :math:`c` there, leaving
-out the entries :math:`R` and minimising over the rest gives
+Leaving out the entry :math:`i` of a minimiser :math:`c` costs :math:`c_i^2 / (G^{-1})_{ii}`. With
+the entries in the order of their costs, one Cholesky factor tells how many of them a target asks
+for. Where these are few, the factor :math:`G_{SS} = LL^\top` of the costliest: the first :math:`k`
+entries of :math:`w = L^{-1} b_S` give the value over the first :math:`k` of :math:`S`,
+
+.. math:: \beta - \lVert w_{1 \ldots k}\rVert^2 .
+
+Where they are many, the factor :math:`H_{RR} = LL^\top` of :math:`H = G^{-1}` at the cheapest,
+which rows share: leaving out :math:`R` and minimising over the rest gives
 
 .. math:: c' = c - H_{\cdot R}\, y, \qquad f(c') = f(c) + \lVert t\rVert^2, \qquad
-          H_{RR} = LL^\top,\quad t = L^{-1} c_R,\quad y = L^{-\top} t,
+          t = L^{-1} c_R,\quad y = L^{-\top} t,
 
-and the first :math:`k` entries of :math:`t` are those of the first :math:`k` of :math:`R`. So one
-Cholesky factor tells how many entries of a list can go before the value passes the target. Lists
-begin with the entries of least :math:`c_i^2 / H_{ii}`, which is what leaving one out costs.
-
-The other way round, with :math:`G_{SS} = LL^\top` the first :math:`k` entries of
-:math:`w = L^{-1} b_S` give the value :math:`\beta - \lVert w\rVert^2` over the first :math:`k` of
-:math:`S`. With the entries of greatest cost in front, most rows need a small part of them: they go
-on with that part, at the price of its size alone.
+and the first :math:`k` entries of :math:`t` belong to the first :math:`k` of :math:`R`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Any
 
 import torch
@@ -30,14 +30,15 @@ from .problem import LeastSquaresBatch
 from .solution import Solution, Status
 from .solver import Solver
 
-# shares of all entries that are tried as a first support, for so many entries at most
-LADDERS = {16: (1,), 96: (8, 1), 1 << 62: (8, 4, 2)}
-APART = 2.0  # leaving out many entries costs at least about this many times the sum over them
-SHORT = 16  # supports that are one list as a whole
+FEW = 16  # entries that are tried all at once; of more than these
+SHARES = (8, 4, 2)  # one in so many is tried as a support
+APART = 3.0  # leaving out many entries costs up to about this many times the sum over them
+AGAIN = 64  # supports of so many entries at most are looked through once more
+MANY = 0.4  # of the entries of long prefixes, what may be left out
 NUMBERS = 1 << 20  # in the largest array of a batch of rows
 ROUGH = 1e-4  # targets above this share of the square leave room for single precision,
-MINIMAL = 1e-6  # gradients of minimisers are at most this
 WIDE = 64  # which pays for more entries than this
+MINIMAL = 1e-6  # gradients of minimisers are at most this
 
 
 def solve_sparse(
@@ -54,10 +55,10 @@ def solve_sparse(
     the target, or lies outside of the ball are left to ``solver``, from 0.
     """
     goal = torch.full_like(problem.constant, target)
-    minimal = problem.gradient(start).abs().amax(1) <= MINIMAL
+    minimal = problem.gradient(start).abs().amax(1) <= MINIMAL  # NaN is not
     c = shorten(problem, start, torch.where(minimal, goal, -torch.inf))
     value, gradient = problem.value_and_gradient(c)
-    good = minimal & (value <= target) & (c.abs().sum(1) <= problem.radius)  # NaN is not
+    good = minimal & (value <= target) & (c.abs().sum(1) <= problem.radius)
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.TARGET)
     if bool(good.all()):
@@ -108,66 +109,28 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
     behind = cost.clamp_(min=0.0).sum(1, keepdim=True) - cost.cumsum(1)
     problem, half = problem.to(precise), half.to(precise)
     start, value, target = start.to(precise), value.to(precise), target.to(precise)
-    for share in next(shares for most, shares in LADDERS.items() if problem.width <= most):
-        size = -(-problem.width // share)
+    for share in SHARES if problem.width > FEW else (1,):
+        size = math.ceil(problem.width / share)
         likely = APART * behind[:, size - 1] <= target[rows] - value[rows]
         left = [(~likely).nonzero()[:, 0]]
         for part in likely.nonzero()[:, 0].split(max(1, NUMBERS // size**2)):
             at, support = rows[part], order[part, :size]
-            reached, base = _over(problem, at, support, target[at])
+            reached, short = _over(problem, at, support, target[at])
             left.append(part[~reached])
-            at = at[reached]
-            if len(at):
-                support = support[reached, : base.point.shape[1]]
-                short = _eliminate(base, target[at]).to(found)
-                found[at] = torch.zeros_like(found[at]).scatter_(1, support, short)
+            at, support = at[reached], support[reached, : short.shape[1]]
+            found[at] = torch.zeros_like(found[at]).scatter_(1, support, short.to(found))
         kept = torch.cat(left)
         rows, order, behind = rows[kept], order[kept], behind[kept]
     _from_whole(problem, half, rows, start, value, target, found)
     return found
 
 
-@dataclass(frozen=True)
-class _Base:
-    """Minimisers over supports, their values, and the inverse Gram matrices there.
-
-    ``inverse`` has a matrix a row, or one for all rows.
-    """
-
-    point: Tensor  # (n, M)
-    value: Tensor  # (n,)
-    inverse: Tensor  # (n, M, M) or (1, M, M)
-
-    def entries(self, i: Tensor, j: Tensor) -> Tensor:
-        """Blocks (n, p, q) of the inverses at ``i`` (n, p) and ``j`` (n, q)."""
-        size = self.point.shape[1]
-        first = size * i
-        if len(self.inverse) > 1:
-            first = first + size * size * torch.arange(len(i), device=i.device)[:, None]
-        return self.inverse.reshape(-1)[first[:, :, None] + j[:, None, :]]
-
-    def times(self, rows: Tensor) -> Tensor:
-        """Products (n, M) of rows with the inverses."""
-        if len(self.inverse) == 1:
-            return rows @ self.inverse[0]
-        return (rows[:, None] @ self.inverse)[:, 0]
-
-    def cheapest(self, point: Tensor, absent: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Entries (n, count) that cost least to leave out, cheapest first, and their costs.
-
-        Those that are absent come last, at an infinite cost.
-        """
-        cost = point.square() / self.inverse.diagonal(dim1=1, dim2=2)
-        found = cost.masked_fill_(absent, torch.inf).topk(count, largest=False)
-        return found.indices, found.values
-
-
 def _over(
     problem: LeastSquaresBatch, rows: Tensor, support: Tensor, target: Tensor
-) -> tuple[Tensor, _Base]:
-    """Which rows reach their target over their ``support`` (n, M), and the minimisers of those.
+) -> tuple[Tensor, Tensor]:
+    """Which rows reach their target over their ``support`` (n, M), and short points of those.
 
-    These are over as many of the first entries as it takes, and 0 behind them.
+    A point has as many of the first entries as it takes, or fewer.
     """
     gram = problem.gram_blocks(rows, support)
     inside = support < problem.prefix[rows, None]
@@ -178,18 +141,22 @@ def _over(
     w = torch.linalg.solve_triangular(lower, linear[:, :, None], upper=False)[:, :, 0]
     values = problem.constant[rows, None] - w.square().cumsum(1)
     reached = (values[:, -1] <= target) & (failed == 0)
+    if not bool(reached.any()):
+        return reached, w[:0, :0]
     lower, w, values = lower[reached], w[reached], values[reached]
     # the first entry that suffices, and all before it
     enough = (values <= target[reached, None]).cumsum(1) <= 1
-    size = int(enough.sum(1).amax()) if len(w) else 0
+    size = int(enough.sum(1).amax())
     lower, w, enough = lower[:, :size, :size], w[:, :size], enough[:, :size]
     eye = torch.eye(size, dtype=gram.dtype, device=gram.device)
     lower = torch.where(enough[:, :, None], lower, eye)
     w = w * enough
+    if size > AGAIN:
+        return reached, -_back(lower, w)
     half = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
     point = -(w[:, None] @ half)[:, 0]
     value = problem.constant[rows[reached]] - w.square().sum(1)
-    return reached, _Base(point, value, half.mT @ half)
+    return reached, _without(half.mT @ half, point, target[reached] - value, size)
 
 
 def _from_whole(
@@ -201,7 +168,7 @@ def _from_whole(
     target: Tensor,
     found: Tensor,
 ) -> None:
-    """Eliminate from whole prefixes: rows of one prefix share an inverse. Writes to ``found``."""
+    """Leave out of whole prefixes: rows of one prefix share an inverse. Writes to ``found``."""
     for k in torch.unique(problem.owner[rows]).tolist():
         mine = rows[problem.owner[rows] == k]
         inverse, done = torch.zeros_like(half[k]), 0
@@ -211,51 +178,34 @@ def _from_whole(
             same = mine[problem.prefix[mine] == p]
             shared = inverse[None, :p, :p].contiguous()
             for at in same.split(max(1, 4 * NUMBERS // p**2)):
-                base = _Base(start[at, :p], value[at], shared)
-                found[at, :p] = _eliminate(base, target[at], share=4).to(found)
+                room = target[at] - value[at]
+                found[at, :p] = _without(shared, start[at, :p], room, math.ceil(MANY * p)).to(found)
 
 
-def _eliminate(base: _Base, target: Tensor, share: int = 2) -> Tensor:
-    """Points (n, M) without what can be left out."""
-    y, gone = _multipliers(base, target, base.point == 0, share)
-    return torch.where(gone | (base.point == 0), 0.0, base.point - base.times(y))
+def _without(inverse: Tensor, point: Tensor, room: Tensor, most: int) -> Tensor:
+    """Points (n, M) without those entries, at most ``most``, that there is room to leave out.
 
-
-def _multipliers(
-    base: _Base, target: Tensor, absent: Tensor, share: int = 2
-) -> tuple[Tensor, Tensor]:
-    """The ``y`` of the entries that are left out, as (n, M) with zeros, and which those are.
-
-    A list of 1 in ``share`` entries first. As many that come next are a problem of their own, in
-    the same form but smaller, given that the list is gone.
+    ``inverse`` (n or 1, M, M) is that of the Gram matrices; values may rise by ``room`` (n,).
     """
-    size = base.point.shape[1]
-    length = size if size <= SHORT else size // share
-    listed, price = base.cheapest(base.point, absent, length)
-    lower, failed = torch.linalg.cholesky_ex(base.entries(listed, listed))
-    right = base.point.gather(1, listed)
-    t = torch.linalg.solve_triangular(lower, right[:, :, None], upper=False)[:, :, 0]
-    values = base.value[:, None] + t.square().cumsum(1)
-    # as many of the list as the target allows; nothing where the factor failed
-    goes = ((values <= target[:, None]) & price.isfinite() & (failed == 0)[:, None]).cumprod(1)
+    absent = point == 0
+    cost = point.square() / inverse.diagonal(dim1=1, dim2=2)
+    price, listed = cost.masked_fill_(absent, torch.inf).topk(most, largest=False)
+    n, size = point.shape
+    places = listed
+    if len(inverse) > 1:  # all matrices are one table under each other
+        places = listed + size * torch.arange(n, device=listed.device)[:, None]
+    rows = inverse.reshape(-1, size).index_select(0, places.reshape(-1)).view(n, most, size)
+    block = rows.gather(2, listed[:, None, :].expand(-1, most, -1))
+    lower, failed = torch.linalg.cholesky_ex(block)
+    right = point.gather(1, listed)[:, :, None]
+    t = torch.linalg.solve_triangular(lower, right, upper=False)[:, :, 0]
+    # as many of the list as there is room for; nothing where the factor failed
+    fits = t.square().cumsum(1) <= room[:, None]
+    goes = (fits & price.isfinite() & (failed == 0)[:, None]).cumprod(1)
     # what stays has no part in the solution, which begins behind it
-    t = t * goes
-    y = _back(lower, t)
-    gone = torch.zeros_like(absent).scatter_(1, listed, goes.bool())
-    value = base.value + t.square().sum(1)
-    spread = torch.zeros_like(base.point).scatter_(1, listed, y)
-    if size <= SHORT:
-        return spread, gone
-    point = base.point - base.times(spread)
-    near, _ = base.cheapest(point, absent | gone, length)
-    cross = torch.linalg.solve_triangular(lower, base.entries(listed, near), upper=False)
-    cross = cross * goes[:, :, None]
-    inner = _Base(point.gather(1, near), value, base.entries(near, near) - cross.mT @ cross)
-    fixed = (absent | gone).gather(1, near)
-    more, left = _multipliers(inner, target, fixed)
-    y = _back(lower, t - (cross @ more[:, :, None])[:, :, 0])
-    spread.scatter_(1, listed, y).scatter_add_(1, near, more)
-    return spread, gone.scatter_(1, near, left | (gone.gather(1, near)))
+    y = _back(lower, t * goes)
+    gone = absent.scatter(1, listed, goes.bool() | price.isinf())
+    return torch.where(gone, 0.0, point - (y[:, None] @ rows)[:, 0])
 
 
 def _back(lower: Tensor, right: Tensor) -> Tensor:
