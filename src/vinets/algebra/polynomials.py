@@ -117,9 +117,13 @@ class PolynomialSet:
         return EvaluationPlan.of(self.terms)
 
     @cached_property
-    def _leading_steps(self) -> list[tuple[int, Index, Index, EvaluationPlan | None]]:
-        """Per degree: start, parent, variable, and a plan for parents not among the terms."""
-        steps, start = [], 0
+    def _leading_steps(self) -> list[tuple[int, Tensor, Tensor, EvaluationPlan | None]]:
+        """Start, parents, variables, and a plan for parents not among the terms.
+
+        Degrees that follow each other and need no plan are one step.
+        """
+        steps: list[tuple[int, Index, Index, EvaluationPlan | None]] = []
+        start = 0
         offsets = np.cumsum([0] + [len(block) for block in self.terms.blocks])
         for degree, block in enumerate(self.leading.blocks):
             if len(block) == 0:
@@ -133,9 +137,13 @@ class PolynomialSet:
             if len(missing):
                 empty = tuple(np.zeros((0, d), dtype=np.int64) for d in range(degree))
                 plan = EvaluationPlan.of(TermSet(self.n_variables, (*empty, block)))
-            steps.append((start, parent, variable, plan))
+            if plan is None and steps and steps[-1][-1] is None:
+                first, parents, variables, _ = steps.pop()
+                steps.append((first, np.r_[parents, parent], np.r_[variables, variable], None))
+            else:
+                steps.append((start, parent, variable, plan))
             start += len(block)
-        return steps
+        return [(at, torch.from_numpy(p), torch.from_numpy(v), plan) for at, p, v, plan in steps]
 
     @for_arrays
     def evaluate(self, points: Tensor) -> Tensor:
@@ -149,8 +157,10 @@ class PolynomialSet:
         # half of the memory for the shared terms of a chunk, half for leading terms and results
         per_point = dtype.itemsize * (len(self.terms) + 2 * self.n_variables)
         chunk = rows_within(self.memory_limit // 2, per_point + dtype.itemsize * 64)
-        parts = [self._evaluate_chunk(part, tail, lead) for part in points.to(dtype).split(chunk)]
-        return torch.cat(parts) if len(parts) > 1 else parts[0]  # cat copies even a single part
+        points = points.to(dtype)
+        if len(points) <= chunk:
+            return self._evaluate_chunk(points, tail, lead)
+        return torch.cat([self._evaluate_chunk(part, tail, lead) for part in points.split(chunk)])
 
     def _evaluate_chunk(self, points: Tensor, tail: Tensor, lead: Tensor) -> Tensor:
         # terms by rows, so that parents are selected as whole rows
@@ -165,14 +175,15 @@ class PolynomialSet:
                 rows = slice(start, start + len(own))
                 out.append(lead[rows, None] * own + tail[rows] @ values)
                 continue
-            at = torch.as_tensor(parent, device=points.device)
-            by = torch.as_tensor(variable, device=points.device)
+            at, by = parent.to(points.device), variable.to(points.device)
             # leading terms are a product away from shared ones: made where they are added up
             for first in range(0, len(at), width):
                 here = slice(first, first + width)
                 own = values.index_select(0, at[here]) * columns.index_select(0, by[here])
                 rows = slice(start + first, start + first + len(own))
                 out.append(torch.addmm(lead[rows, None] * own, tail[rows], values))
+        if len(out) == 1:  # cat copies even a single part
+            return out[0].mT
         return (torch.cat(out) if out else points.new_zeros(0, len(points))).mT
 
     @for_arrays

@@ -126,8 +126,8 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         """Absolute values of the generators at the rows of ``X``, (m, n_generators)."""
         check_is_fitted(self)
         points = self._points(X, reset=False)
-        values = self.generators_.evaluate(points).abs()
-        return values if isinstance(X, Tensor) else values.cpu().numpy()
+        values = self.generators_.evaluate(points)
+        return values.abs() if isinstance(X, Tensor) else values.abs_().cpu().numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """The generators, written out as polynomials in the input features."""
@@ -181,8 +181,10 @@ def fit_ideals(
     first = estimators[0]
     top = max(float(points.abs().max()) for points in sets)
     warn_if_wide(first, top, stacklevel=4)
-    random = check_random_state(first.random_state)
-    samples = [_sample(points, first.n_samples, random) for points in sets]
+    samples = [(points, points[:0]) for points in sets]
+    if first.n_samples is not None:
+        random = check_random_state(first.random_state)
+        samples = [_sample(points, first.n_samples, random) for points in sets]
     begin = time.perf_counter()
     # float64 whatever came: products of high degree leave little of lower precision
     used = [points.detach().to(torch.float64) for points, _ in samples]
@@ -274,10 +276,10 @@ def _mean_squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tenso
 
 
 def _sample(
-    points: Tensor, n_samples: int | None, random: np.random.RandomState
+    points: Tensor, n_samples: int, random: np.random.RandomState
 ) -> tuple[Tensor, Tensor]:
     """The rows to fit on and the rows left out."""
-    if n_samples is None or n_samples >= len(points):
+    if n_samples >= len(points):
         return points, points[:0]
     order = torch.as_tensor(random.permutation(len(points)), device=points.device)
     # in their old order: sums round as they would over the same points given alone
