@@ -97,7 +97,7 @@ class GramFactor(GrowingFactor):
         block.undecided &= block.gap > block.threshold
 
     def _take_alone(self, block: Candidates, index: Index) -> None:
-        """The same for one set on a CPU, where starting a step of torch costs more than taking it."""
+        """The same for one set on a CPU, where starting a step of torch costs more than it."""
         coordinates = block.coordinates[0].numpy()
         # a copy: values lie in memory that others resize, which an array over it would forbid
         panel = block.values[0].index_select(0, torch.from_numpy(index)).numpy()

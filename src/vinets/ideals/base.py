@@ -275,9 +275,7 @@ def _mean_squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tenso
     return values / len(points), largest / len(points)
 
 
-def _sample(
-    points: Tensor, n_samples: int, random: np.random.RandomState
-) -> tuple[Tensor, Tensor]:
+def _sample(points: Tensor, n_samples: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
     """The rows to fit on and the rows left out."""
     if n_samples >= len(points):
         return points, points[:0]

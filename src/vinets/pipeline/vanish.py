@@ -89,15 +89,17 @@ def _class_ideals(
     points: Tensor, labels: Tensor, ideal: VanishingIdeal, progress: Progress | None
 ) -> ClassIdeals:
     """One ideal per class; ranks that work together take turns at the classes."""
+    # points on a CPU stay there, for somebody has chosen it
+    device = "auto" if points.is_cuda else None
     if ranks.size() == 1:
-        return fit_class_ideals(points, labels, ideal, progress=progress)
+        return fit_class_ideals(points, labels, ideal, device=device, progress=progress)
     classes = labels.unique()
     mine = list(ranks.turns(classes))
     chosen = torch.isin(labels, torch.stack(mine)) if mine else torch.zeros_like(labels).bool()
     found: tuple[VanishingIdeal, ...] = ()
     if mine:
         given = points[chosen], labels[chosen]
-        found = fit_class_ideals(*given, ideal, progress=progress).ideals
+        found = fit_class_ideals(*given, ideal, device=device, progress=progress).ideals
     return ClassIdeals(classes.cpu().numpy(), tuple(ranks.in_turns(list(found))))
 
 
