@@ -27,7 +27,7 @@ from vinets.running import resolve_device
 FILE = "devices"  # in the cache folder
 CLASSES, POINTS = 8, 128
 VARIABLES = (8, 16, 32, 64, 128)  # of the point sets that are timed
-USUAL = 2e7  # the size where nothing was measured
+USUAL = 1e7  # the size where nothing was measured
 DOUBT = 64.0  # within this factor of the usual size, a measurement is worth its seconds
 
 Timer = Callable[[list[Tensor], torch.device], float]
