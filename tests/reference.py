@@ -276,3 +276,35 @@ class Bordered:
             assert x[-1] > 0
             assert not tail[j, k:].any()
             assert np.linalg.norm(full @ x - spectrum[0] * x) < 1e-8 * spectrum[-1]
+
+
+class PlainTransform:
+    """Values of the generators of a plain loop, prepared once: products of parents by variables."""
+
+    def __init__(self, plain: Plain) -> None:
+        place = {term: i for i, term in enumerate(plain.order_ideal)}
+        terms, leading = plain.order_ideal[1:], plain.leading
+        top = max((len(t) for t in terms), default=0)
+        self.levels = [
+            ([place[t[:-1]] for t in terms if len(t) == d], [t[-1] for t in terms if len(t) == d])
+            for d in range(1, top + 1)
+        ]
+        self.parent = np.array([place[t[:-1]] for t in leading], dtype=int)
+        self.variable = np.array([t[-1] for t in leading], dtype=int)
+        self.tail = np.zeros((len(leading), len(plain.order_ideal)))
+        self.lead = np.array([c[-1] for _, c, _ in plain.generators])
+        for row, (_, c, _) in zip(self.tail, plain.generators, strict=True):
+            row[: len(c) - 1] = c[:-1]
+
+    def __call__(self, Z: np.ndarray) -> np.ndarray:
+        columns = np.ascontiguousarray(Z.T)
+        values = np.ones((self.tail.shape[1], len(Z)))
+        start = 1
+        for parent, variable in self.levels:
+            stop = start + len(parent)
+            np.multiply(values[parent], columns[variable], out=values[start:stop])
+            start = stop
+        own = values[self.parent] * columns[self.variable]
+        own *= self.lead[:, None]
+        own += self.tail @ values
+        return np.abs(own, out=own).T

@@ -35,6 +35,14 @@ problems = st.fixed_dictionaries(
 )
 
 
+@pytest.fixture(autouse=True, scope="module", params=[64, 0], ids=["small", "any size"])
+def engine(request):
+    """Single small point sets have a construction of their own; with 0 nothing is small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vinets.ideals.small.SMALL", request.param)
+        yield
+
+
 def rows(terms) -> list[tuple[int, ...]]:
     return [tuple(row) for block in terms.blocks for row in block.tolist()]
 

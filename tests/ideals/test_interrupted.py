@@ -33,6 +33,12 @@ class Interrupting:
             raise KeyboardInterrupt
 
 
+@pytest.fixture(autouse=True)
+def not_small(monkeypatch):
+    """Small point sets are done before anyone could interrupt; these are to take the long way."""
+    monkeypatch.setattr("vinets.ideals.small.SMALL", 0)
+
+
 def interrupted_in(degree, model, monkeypatch):
     monkeypatch.setattr("vinets.ideals.base.progress_of", lambda *a, **k: Interrupting(degree))
     with pytest.raises(KeyboardInterrupt):

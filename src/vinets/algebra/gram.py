@@ -104,7 +104,7 @@ class GramFactor(GrowingFactor):
         known = coordinates[index]
         schur = panel @ panel.T - known @ known.T
         schur.flat[:: len(schur) + 1] -= self.shift
-        order, columns = _pivots_of(schur, self.threshold)
+        order, columns = pivots_of(schur, self.threshold)
         block.undecided[0, torch.from_numpy(index)] = False
         if len(order) == 0:
             return
@@ -143,7 +143,7 @@ def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor,
     return _skip_pivot_cholesky(schur, threshold)
 
 
-def _pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
+def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
     """What :func:`_eliminate` returns, for one matrix."""
     lower, failed = dpotrf(schur, lower=1, clean=1)
     if not failed and bool((lower.diagonal() ** 2 > threshold).all()):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_MEMORY = 1 << 30
+SMALL = 1 << 16  # values of terms and polynomials that NumPy evaluates
 
 
 def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], Any]:
@@ -153,6 +154,8 @@ class PolynomialSet:
         within ``memory_limit``.
         """
         dtype = torch.promote_types(points.dtype, self.tail.dtype)
+        if self._is_small(points):
+            return torch.from_numpy(self._evaluate_small(points.numpy()))
         tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
         # half of the memory for the shared terms of a chunk, half for leading terms and results
         per_point = dtype.itemsize * (len(self.terms) + 2 * self.n_variables)
@@ -161,6 +164,31 @@ class PolynomialSet:
         if len(points) <= chunk:
             return self._evaluate_chunk(points, tail, lead)
         return torch.cat([self._evaluate_chunk(part, tail, lead) for part in points.split(chunk)])
+
+    def _is_small(self, points: Tensor) -> bool:
+        """Whether starting the steps of torch would cost more than they do."""
+        numbers = len(points) * (len(self.terms) + len(self))
+        return (
+            numbers <= SMALL
+            and points.dtype == self.tail.dtype == torch.float64
+            and points.device.type == self.tail.device.type == "cpu"
+            and not (points.requires_grad or self.tail.requires_grad or self.lead.requires_grad)
+            and self.plan.outputs is None
+            and len(self._leading_steps) == 1
+            and self._leading_steps[0][-1] is None
+        )
+
+    def _evaluate_small(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        columns = np.ascontiguousarray(points.T)
+        levels = [np.ones((1, len(points)))]
+        for parent, variable in self.plan.steps:
+            levels.append(levels[-1][parent] * columns[variable])
+        shared = np.concatenate(levels)
+        _, at, by, _ = self._leading_steps[0]
+        values = shared[at.numpy()] * columns[by.numpy()]
+        values *= self.lead.numpy()[:, None]
+        values += self.tail.numpy() @ shared
+        return values.T
 
     def _evaluate_chunk(self, points: Tensor, tail: Tensor, lead: Tensor) -> Tensor:
         # terms by rows, so that parents are selected as whole rows

@@ -38,6 +38,7 @@ from vinets.ideals.coefficients import (
 )
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.small import SmallIdeal, construct_small
 from vinets.progress import Progress as Receiver
 from vinets.progress import progress_of
 
@@ -109,6 +110,11 @@ def construct(
     orthogonal factorisation rather than the Gram matrix. ``progress`` hears of every degree, and
     of its terms. If interrupted, returns what was found in the degrees before.
     """
+    alone = len(points) == 1 and points[0].device.type == "cpu"
+    if alone and not orthogonal and settings.precision == "float64":
+        small = construct_small(points[0], rule, settings)
+        if small is not None:
+            return [_finished(points[0].shape[1], small)]
     columns, constant = _stack(points, STORAGE[settings.precision])
     factor = _factor(constant, rule, orthogonal)
     try:
@@ -122,6 +128,15 @@ def construct(
             if built[-1].interrupted:
                 raise KeyboardInterrupt from None  # there is nothing of the others
         return built
+
+
+def _finished(n_variables: int, small: SmallIdeal) -> Construction:
+    one = np.zeros((1, 0), dtype=np.int64)
+    order_ideal = TermSet.of_blocks(n_variables, [one, *small.accepted])
+    leading = TermSet.of_blocks(n_variables, [one[:0], *small.leading])
+    generators = PolynomialSet(order_ideal, leading, small.tail, small.lead)
+    degrees = tuple(small.degrees)
+    return Construction(order_ideal, generators, small.value, degrees, "gram", small.log)
 
 
 def grow(
