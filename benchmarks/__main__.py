@@ -9,6 +9,8 @@ ALL = (
     "engine",
     "oracles",
     "sparse",
+    "small",
+    "eigenvalues",
     "memory",
     "growth",
     "precision",

@@ -1,8 +1,9 @@
 """Small tables and point sets against lean NumPy loops, one CPU thread, CPU milliseconds.
 
 ``fit`` against loops over single terms that keep and border the Gram matrix (for ABM with one
-eigenvalue problem a term, for OAVI with one solve), ``transform`` against products that were
-planned once, and the evaluation of all monomials up to degree 3 against scikit-learn's
+eigenvalue problem a term, for OAVI with one solve); ``transform`` against products that were
+planned once, and against scikit-learn's ``PolynomialFeatures(degree=1)``, whose checks of input and
+output are those of any estimator; and the evaluation of all monomials up to degree 3 against
 ``PolynomialFeatures``. The loops check nothing and report nothing; ours are the estimators as
 they are. Medians of runs that take turns.
 
@@ -77,7 +78,10 @@ def compare(Z: np.ndarray, make: Callable[[], ABM | OAVI], unit: bool) -> dict:
     )
     planned = reference.PlainTransform(plain)
     there, here = planned(Z), model.transform(Z)
-    mine, theirs = taking_turns(lambda: model.transform(Z), lambda: planned(Z))
+    simplest = PolynomialFeatures(1).fit(Z)
+    mine, theirs, floor = taking_turns(
+        lambda: model.transform(Z), lambda: planned(Z), lambda: simplest.transform(Z)
+    )
     return {
         "terms": model.report_.n_terms,
         "generators": model.report_.n_generators,
@@ -87,6 +91,7 @@ def compare(Z: np.ndarray, make: Callable[[], ABM | OAVI], unit: bool) -> dict:
         "transform_ms": mine,
         "transform_loop_ms": theirs,
         "transform_ratio": theirs / mine,
+        "transform_floor_ms": floor,
         "same": same(model, plain) and bool(np.allclose(there, here, atol=1e-6)),
     }
 

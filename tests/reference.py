@@ -88,10 +88,13 @@ def plain_loop(
     return found
 
 
-def gram_loop(Z: np.ndarray, psi: float, unit: bool, max_degree: int) -> Plain:
+def gram_loop(
+    Z: np.ndarray, psi: float, unit: bool, max_degree: int, vectors: bool = True
+) -> Plain:
     """The plain loop with the Gram matrix kept and bordered: a baseline that does not waste work.
 
     Still one LAPACK call per border term: ``eigh`` of the bordered matrix, or a Cholesky solve.
+    Without ``vectors`` the unit rule computes eigenvalues alone, and no coefficients.
     """
     m, n = Z.shape
     found = Plain([()])
@@ -102,9 +105,12 @@ def gram_loop(Z: np.ndarray, psi: float, unit: bool, max_degree: int) -> Plain:
             values = np.prod(Z[:, list(u)], axis=1)
             b, beta = rows @ values / m, values @ values / m
             full = np.block([[gram, b[:, None]], [b[None], np.array([[beta]])]])
-            if unit:
-                eigen, vectors = scipy.linalg.eigh(full, subset_by_index=[0, 0])
-                coefficients, value = vectors[:, 0], float(eigen[0])
+            if unit and not vectors:
+                smallest = scipy.linalg.eigh(full, eigvals_only=True, subset_by_index=[0, 0])
+                coefficients, value = np.zeros(0), float(smallest[0])
+            elif unit:
+                eigen, found_vectors = scipy.linalg.eigh(full, subset_by_index=[0, 0])
+                coefficients, value = found_vectors[:, 0], float(eigen[0])
             else:
                 c = -scipy.linalg.solve(gram, b, assume_a="pos")
                 coefficients, value = np.append(c, 1.0), float(beta + b @ c)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_MEMORY = 1 << 30
-SMALL = 1 << 16  # values of terms and polynomials that NumPy evaluates
+SMALL = 1 << 18  # values of terms and polynomials that NumPy evaluates
 
 
 def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], Any]:
@@ -169,7 +169,7 @@ class PolynomialSet:
         """Whether starting the steps of torch would cost more than they do."""
         numbers = len(points) * (len(self.terms) + len(self))
         return (
-            numbers <= SMALL
+            numbers <= min(SMALL, self.memory_limit // 8)
             and points.dtype == self.tail.dtype == torch.float64
             and points.device.type == self.tail.device.type == "cpu"
             and not (points.requires_grad or self.tail.requires_grad or self.lead.requires_grad)
