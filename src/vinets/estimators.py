@@ -56,6 +56,8 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         as they are.
     n_jobs : int or None, default=None
         Processes to fit the classes in, in joblib's convention; see :func:`fit_class_ideals`.
+    device : device or str, default="cpu"
+        Where to fit the ideals; ``"auto"`` is a GPU where one is there and faster.
 
     Attributes
     ----------
@@ -84,11 +86,13 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         classifier: Any = None,
         scale: str = "minmax",
         n_jobs: int | None = None,
+        device: Any = "cpu",
     ) -> None:
         self.estimator = estimator
         self.classifier = classifier
         self.scale = scale
         self.n_jobs = n_jobs
+        self.device = device
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; those of the default estimator, such as ``estimator__psi``, too."""
@@ -125,7 +129,7 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
             self.scaler_ = MinMaxScaler((-1, 1), clip=True).fit(X)
         points = self._scaled(X)
         chosen = _default() if self.estimator is None else self.estimator
-        self.ideals_ = fit_class_ideals(points, y, chosen, n_jobs=self.n_jobs)
+        self.ideals_ = fit_class_ideals(points, y, chosen, device=self.device, n_jobs=self.n_jobs)
         if self.ideals_.n_generators == 0:
             raise ValueError(
                 "VanishingIdealClassifier found no generators for any class: raise psi or "

@@ -27,6 +27,7 @@ from vinets.algebra.terms import Index, TermSet
 from vinets.checks import point_shape, rows_within
 
 DEFAULT_MEMORY = 1 << 30
+SMALL = 1 << 18  # values of terms and polynomials that NumPy evaluates
 
 
 def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], Any]:
@@ -122,9 +123,13 @@ class PolynomialSet(Polynomials):
         return EvaluationPlan.of(self.terms)
 
     @cached_property
-    def _leading_steps(self) -> list[tuple[int, Index, Index, EvaluationPlan | None]]:
-        """Per degree: start, parent, variable, and a plan for parents not among the terms."""
-        steps, start = [], 0
+    def _leading_steps(self) -> list[tuple[int, Tensor, Tensor, EvaluationPlan | None]]:
+        """Start, parents, variables, and a plan for parents not among the terms.
+
+        Degrees that follow each other and need no plan are one step.
+        """
+        steps: list[tuple[int, Index, Index, EvaluationPlan | None]] = []
+        start = 0
         offsets = np.cumsum([0] + [len(block) for block in self.terms.blocks])
         for degree, block in enumerate(self.leading.blocks):
             if len(block) == 0:
@@ -138,9 +143,13 @@ class PolynomialSet(Polynomials):
             if len(missing):
                 empty = tuple(np.zeros((0, d), dtype=np.int64) for d in range(degree))
                 plan = EvaluationPlan.of(TermSet(self.n_variables, (*empty, block)))
-            steps.append((start, parent, variable, plan))
+            if plan is None and steps and steps[-1][-1] is None:
+                first, parents, variables, _ = steps.pop()
+                steps.append((first, np.r_[parents, parent], np.r_[variables, variable], None))
+            else:
+                steps.append((start, parent, variable, plan))
             start += len(block)
-        return steps
+        return [(at, torch.from_numpy(p), torch.from_numpy(v), plan) for at, p, v, plan in steps]
 
     @for_arrays
     def evaluate(self, points: Tensor) -> Tensor:
@@ -150,12 +159,41 @@ class PolynomialSet(Polynomials):
         within ``memory_limit``.
         """
         dtype = torch.promote_types(points.dtype, self.tail.dtype)
+        if self._is_small(points):
+            return torch.from_numpy(self._evaluate_small(points.numpy()))
         tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
         # half of the memory for the shared terms of a chunk, half for leading terms and results
         per_point = dtype.itemsize * (len(self.terms) + 2 * self.n_variables)
         chunk = rows_within(self.memory_limit // 2, per_point + dtype.itemsize * 64)
-        parts = [self._evaluate_chunk(part, tail, lead) for part in points.to(dtype).split(chunk)]
-        return torch.cat(parts) if len(parts) > 1 else parts[0]  # cat copies even a single part
+        points = points.to(dtype)
+        if len(points) <= chunk:
+            return self._evaluate_chunk(points, tail, lead)
+        return torch.cat([self._evaluate_chunk(part, tail, lead) for part in points.split(chunk)])
+
+    def _is_small(self, points: Tensor) -> bool:
+        """Whether starting the steps of torch would cost more than they do."""
+        numbers = len(points) * (len(self.terms) + len(self))
+        return (
+            numbers <= min(SMALL, self.memory_limit // 8)
+            and points.dtype == self.tail.dtype == torch.float64
+            and points.device.type == self.tail.device.type == "cpu"
+            and not (points.requires_grad or self.tail.requires_grad or self.lead.requires_grad)
+            and self.plan.outputs is None
+            and len(self._leading_steps) == 1
+            and self._leading_steps[0][-1] is None
+        )
+
+    def _evaluate_small(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        columns = np.ascontiguousarray(points.T)
+        levels = [np.ones((1, len(points)))]
+        for parent, variable in self.plan.steps:
+            levels.append(levels[-1][parent] * columns[variable])
+        shared = np.concatenate(levels)
+        _, at, by, _ = self._leading_steps[0]
+        values = shared[at.numpy()] * columns[by.numpy()]
+        values *= self.lead.numpy()[:, None]
+        values += self.tail.numpy() @ shared
+        return values.T
 
     def _evaluate_chunk(self, points: Tensor, tail: Tensor, lead: Tensor) -> Tensor:
         # terms by rows, so that parents are selected as whole rows
@@ -170,14 +208,15 @@ class PolynomialSet(Polynomials):
                 rows = slice(start, start + len(own))
                 out.append(lead[rows, None] * own + tail[rows] @ values)
                 continue
-            at = torch.as_tensor(parent, device=points.device)
-            by = torch.as_tensor(variable, device=points.device)
+            at, by = parent.to(points.device), variable.to(points.device)
             # leading terms are a product away from shared ones: made where they are added up
             for first in range(0, len(at), width):
                 here = slice(first, first + width)
                 own = values.index_select(0, at[here]) * columns.index_select(0, by[here])
                 rows = slice(start + first, start + first + len(own))
                 out.append(torch.addmm(lead[rows, None] * own, tail[rows], values))
+        if len(out) == 1:  # cat copies even a single part
+            return out[0].mT
         return (torch.cat(out) if out else points.new_zeros(0, len(points))).mT
 
     @for_arrays

@@ -33,7 +33,7 @@ from vinets.pipeline.vanish import (
     make_layer,
 )
 from vinets.pipeline.variables import Variables, find_variables
-from vinets.progress import Progress, progress_of
+from vinets.progress import Notes, Progress, progress_of
 from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning, Shaping
 
 
@@ -147,7 +147,9 @@ def build(
     watch = progress_of(progress)
     watch.start("polynomials", 1)
     variables = find_variables(latents, placing, projecting, seed=seed)
-    generators = find_generators(variables, latents.fit, latents.check, algorithm, pruning.score)
+    generators = find_generators(
+        variables, latents.fit, latents.check, algorithm, pruning.score, Notes(watch)
+    )
     made = assemble(latents, variables, generators, design, algorithm, seed)
     watch.advance(1)
     return made

@@ -15,7 +15,7 @@ from vinets.data.points import Points
 from vinets.files import slugs
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
-from vinets.running import resolve_device
+from vinets.ideals.device import choose_device
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def fit_points(
     scale : {"minmax", "none"}, default="minmax"
         Whether every variable is scaled to [-1, 1] before, over all classes alike.
     device : device or str, default="auto"
-        Where to fit.
+        Where to fit; auto is a GPU where there is one and the points are many enough for it.
     """
     one_of("fit_points", "scale", scale, ("minmax", "none"))
     values, scaling = points.values, None
@@ -108,7 +108,8 @@ def fit_points(
         scaling = {"low": low.tolist(), "high": high.tolist()}
         spread = high - low
         values = 2 * (values - low) / (spread + (spread == 0)) - 1  # constants go to -1
-    given = torch.from_numpy(values).to(resolve_device("fit_points", device))
+    given = torch.from_numpy(values)
+    given = given.to(choose_device("fit_points", device, given))
     if points.labels is None:
         return PointIdeals(points.names, {None: model.fit(given)}, scaling)
     classes = fit_class_ideals(given, points.labels, model)
