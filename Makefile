@@ -91,8 +91,10 @@ sbom: $(STAMP) $(VENV)/sbom/bin/cyclonedx-bom ## List everything that is install
 	@mkdir -p out
 	$(VENV)/sbom/bin/cyclonedx-py environment $(BIN)/python --output-format JSON --output-file out/sbom.json
 
-docs: $(STAMP) ## Build the documentation into docs/_build/html
+docs: $(STAMP) ## Build the documentation into docs/_build/html and check its links; LINKS=all for external ones
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/check.py docs/_build/html
+	$(if $(filter all,$(LINKS)),$(BIN)/sphinx-build -b linkcheck docs docs/_build/links)
 
 clean: ## Remove caches and generated files; .venv stays
 	rm -rf build dist out docs/_build docs/api/generated .coverage

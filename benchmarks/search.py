@@ -127,7 +127,7 @@ def found_table(found: dict[Path, SearchResult]) -> Table:
         Column("seed"),
         Column("chosen"),
         Column("parameters", "parameters", ","),
-        Column("share", "of the uncut", ".1%"),
+        Column("share", "share of uncut", ".1%"),
         Column("accuracy", "accuracy, %", ".2f"),
         Column("uncut", "uncut, %", ".2f"),
         Column("change", "Δ", "+.2f"),
