@@ -25,18 +25,18 @@ def test_the_oldest_versions_are_the_least_that_the_project_allows():
             assert pins[name].startswith(f"{version}.")
 
 
-@pytest.mark.parametrize("package", ["torch"])
+@pytest.mark.parametrize("package", ["torch", "numpy"])
 def test_the_least_versions_passed(package):
     passed = [row[package] for row in FOUND if row["outcome"] == "passed"]
     assert any(version.startswith(f"{LEAST[package]}.") for version in passed)
 
 
-def test_the_last_python_passed_and_every_row_is_there():
+def test_the_first_and_the_last_python_passed_and_nothing_failed():
     known = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if "Python :: 3." in c]
     passed = {row["python"].rpartition(".")[0] for row in FOUND if row["outcome"] == "passed"}
-    assert known[-1] in passed
+    assert {known[0], known[-1]} <= passed
     assert [row["row"] for row in FOUND] == [row.name for row in ROWS]
-    assert all(re.match("passed|failed|not tried: .+", row["outcome"]) for row in FOUND)
+    assert all(re.match("passed|not tried: .+", row["outcome"]) for row in FOUND)
 
 
 def test_tests_that_are_run_are_there():
