@@ -11,8 +11,8 @@ ADVISORIES := https://pypi.org/pypi/pip/23.2.1/json
 COMMA := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint browser bench mutants fuzz chaos degenerate soak cluster matrix dist release
-.PHONY: lock audit sbom docs clean
+.PHONY: help demo test lint browser pages bench mutants fuzz chaos degenerate soak cluster matrix dist
+.PHONY: release lock audit sbom docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ browser: ## Install Chromium for the tests of pages, where it is missing and apt
 		apt-get update -qq && apt-get install -y -qq chromium \
 			|| echo "Chromium could not be installed; tests that need it are skipped"; \
 	fi
+
+pages: $(STAMP) browser ## Open every kind of page, wide and narrow, light and dark, and look for faults
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m pages tests
 
 bench: $(STAMP) ## Run all benchmarks: ratios, measured side by side
 	$(BIN)/python -m benchmarks

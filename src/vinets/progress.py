@@ -131,6 +131,8 @@ class Bars(AbstractContextManager["Bars"]):
             rich.TimeRemainingColumn(),
             rich.TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
+            # what is printed meanwhile goes above the bars, but stays in a file or a pipe
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
         self.task: Any = None
 

@@ -34,6 +34,11 @@ class Backbone:
         return f"{self.data_title} ({self.title})"
 
     @property
+    def per_class(self) -> int:
+        """Training images of a class, of which both data sets have 50,000 in all."""
+        return 50_000 // self.classes
+
+    @property
     def variants(self) -> dict[str, str]:
         """Cut of every preset of the paper, smallest network first."""
         return {p.name: p.cut for p in PRESETS.values() if p.backbone == self.name}

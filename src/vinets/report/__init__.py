@@ -5,7 +5,7 @@ from vinets.report.demo_page import demo_page
 from vinets.report.explain_page import explain_page
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html
-from vinets.report.results_page import read_results, results_page
+from vinets.report.results_page import read_results, result_in_short, results_page
 from vinets.report.terminal import as_characters, markdown, print_page, print_table
 from vinets.report.theory_page import theory_page
 from vinets.report.values import (
@@ -38,6 +38,7 @@ __all__ = [
     "print_page",
     "print_table",
     "read_results",
+    "result_in_short",
     "results_page",
     "save_figure",
     "theory_page",
