@@ -78,7 +78,10 @@ def everything(setup: Setup, given: argparse.Namespace, searching: Searching, to
     known = read_json(given.keep / name)["tried"] if (given.keep / name).is_file() else []
     rows: list[dict[str, Any]] = list(known)
     done = {row["name"] for row in rows}
-    for one in search.feasible()[index::count]:
+    # the largest first: of what a call leaves out when it is cut off, least is to be expected
+    costs = search.known.costs
+    all_of_them = sorted(search.feasible(), key=lambda one: -costs[one.name].parameters)
+    for one in all_of_them[index::count]:
         if one.name in done:
             continue
         begin = time.perf_counter()

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.distance import ood_table
 from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.ideal_study import study_table
+from benchmarks.pretrained import networks_table, recipes_table
 from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
@@ -35,6 +37,8 @@ PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
         for name in (
+            "install",
+            "pretrained",
             "compress",
             "benchmarks",
             "networks",
@@ -44,6 +48,8 @@ PAGES = (
             "frontier",
             "machines",
             "scale",
+            "explain",
+            "distance",
         )
     ),
     ROOT / "README.md",
@@ -67,6 +73,43 @@ COLUMNS: dict[str, dict[str, str]] = {
         "kept": "kept",
         "zeros": "zeros",
         "zeros_in_prefix": "zeros in prefix",
+    },
+    "sparse": {
+        "problem": "problem",
+        "terms": "terms",
+        "generators": "generators",
+        "loop_cpu_s": "prior art, s",
+        "bpcg_cpu_s": "`bpcg`, s",
+        "bpcg_ratio": "ratio",
+        "zeros_loop": "prior art, zeros",
+        "zeros_bpcg": "`bpcg`, zeros",
+    },
+    "small": {
+        "points": "points",
+        "rows": "rows",
+        "n": "variables",
+        "algorithm": "algorithm",
+        "fit_ms": "`fit`, ms",
+        "fit_loop_ms": "loop, ms",
+        "fit_ratio": "ratio",
+        "transform_ms": "`transform`, ms",
+        "transform_loop_ms": "products, ms",
+        "transform_floor_ms": "scikit-learn, ms",
+    },
+    "small_monomials": {
+        "points": "points",
+        "terms": "monomials",
+        "plan_ms": "plan, ms",
+        "polynomial_features_ms": "`PolynomialFeatures`, ms",
+        "ratio": "ratio",
+    },
+    "eigenvalues": {
+        "seed": "seed",
+        "terms": "terms",
+        "generators": "generators",
+        "vinets_cpu_s": "ABM, s",
+        "loop_cpu_s": "loop, s",
+        "ratio": "ratio",
     },
     "cluster": {
         "backend": "backend",
@@ -286,6 +329,37 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
 }
 
+for _name in ("resnet18", "resnet34"):
+    COLUMNS[f"distance_classify_{_name}"] = {
+        "cut": "cut",
+        "examples": "examples a class",
+        "nearest_mean_points": "nearest mean",
+        "lda_points": "shrunk LDA",
+        "qda_points": "QDA",
+        "knn_points": "kNN",
+        "ridge_points": "ridge",
+        "distances_points": "distances",
+        "ridge_seconds": "ridge, CPU s",
+        "distances_seconds": "distances, CPU s",
+    }
+COLUMNS["cascade"] = {
+    "exit": "exit",
+    "gate": "gate",
+    "allowed_points": "allowed loss, points",
+    "accuracy_points": "accuracy, %",
+    "lost_points": "lost, points",
+    "early_share": "leave early",
+    "time_share": "mean time, of the uncut network's",
+}
+for _name in ("faithful_digits", "faithful_cifar10_early", "faithful_cifar10"):
+    COLUMNS[_name] = {
+        "method": "map",
+        "deletion_mean": "deletion, to the mean",
+        "insertion_mean": "insertion, from the mean",
+        "deletion_blurred": "deletion, to the blurred",
+        "insertion_blurred": "insertion, from the blurred",
+    }
+
 for _name in ("streaming_growth", "streaming_large"):
     COLUMNS[_name] = {
         "points": "points",
@@ -310,6 +384,11 @@ FILES = {"theory_sizes": "theory_complexity"}
 ADVISED = {classes * count for classes in (10, 100) for count in (128, 32, 4, 1)}
 SHOWN: dict[str, Callable[[dict[str, Any]], bool]] = {
     "theory_sizes": lambda row: "tau" in row,
+    # the gate of BranchyNet for its exits; of the others entropy and softmax hardly differ
+    "cascade": lambda row: (
+        (row["gate"] == "entropy") <= (row["exit"] != "VI-Net")
+        and (row["gate"] in ("softmax", "distance")) <= (row["exit"] == "VI-Net")
+    ),
     "theory_advice": lambda row: row["polynomials"] in ADVISED,
 }
 
@@ -335,6 +414,9 @@ SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
 FOUND = {"search_found", "search_signals"}  # of those on CIFAR
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
+PACKAGE = {"pretrained": networks_table, "recipes": recipes_table}  # of the package itself
+MATRIX = {"matrix"}  # versions that were tried together
+OOD = {"distance_ood"}
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -457,6 +539,14 @@ def render_elsewhere(name: str) -> str:
     return f"{heads_elsewhere([folder])}\n\n<small>`{command}`</small>"
 
 
+def render_ood(name: str) -> str:
+    """Scores of strange examples, over networks of a kind."""
+    record = read_json(RESULTS / f"{name}.json")
+    networks = len({row["weights"] for row in record["rows"]})
+    more = f", {networks} networks of each kind, mean and deviation"
+    return _with_source(ood_table(record), [record["command"]], record, more)
+
+
 def render_paper(name: str) -> str:
     """A table of an experiment: our numbers, those of the paper in brackets."""
     experiment, wanted = PAPER[name]
@@ -464,6 +554,22 @@ def render_paper(name: str) -> str:
     result = from_plain(ExperimentResult, read_json(path), path.name)
     table = next(each for each in result.tables if each.id == wanted)
     return _with_source(table, [" ".join(result.command)], result.machine)
+
+
+def render_matrix(name: str) -> str:
+    """Versions that were tried together, and those that could not be."""
+    record = read_json(RESULTS / f"{name}.json")
+    packages = ("python", "torch", "numpy", "scipy", "scikit-learn")
+    columns = (Column("row", "environment"), *map(Column, packages), Column("outcome", "tests"))
+    rows = []
+    for row in record["rows"]:
+        told = row["outcome"]
+        if "passed" in row:
+            told = f"{row['passed']:,} passed, {row['skipped']:,} skipped"
+            told += f", **{row['failed']:,} failed**" if row["failed"] else ""
+        rows.append(Row(row | {"outcome": told}))
+    shown = markdown(Table(name, name, columns, tuple(rows)))
+    return f"{shown}\n\n<small>`{record['command']}`<br>{record['wheel']}.</small>"
 
 
 def _with_source(
@@ -511,7 +617,10 @@ def fill(text: str) -> str:
             (SEARCHES, render_search),
             (FOUND, render_found),
             (ELSEWHERE, render_elsewhere),
+            (PACKAGE, lambda one: markdown(PACKAGE[one]())),
+            (MATRIX, render_matrix),
             (CALLS, render_calls),
+            (OOD, render_ood),
         )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"

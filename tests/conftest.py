@@ -1,12 +1,18 @@
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 import torch
 
 pytest.register_assert_rewrite("vinets.testing")  # its failures show values, as those of tests do
+
+with suppress(ImportError):  # a machine that only measures may be without
+    from hypothesis import settings
+
+    settings.register_profile("any machine", deadline=None)  # a busy one is slow, and not wrong
+    settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,38 +15,42 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
+def kept(kind, key, compute):
+    return remembered(kind, key, compute, lambda found: isinstance(found, str))
+
+
 def _never() -> str:
     raise AssertionError("computed again")
 
 
 def test_what_was_computed_is_kept(folder):
-    assert remembered("kind", "key", lambda: "found") == "found"
-    assert remembered("kind", "key", _never) == "found"
-    assert remembered("kind", "other", lambda: "another") == "another"
-    assert remembered("other", "key", lambda: "a third") == "a third"
+    assert kept("kind", "key", lambda: "found") == "found"
+    assert kept("kind", "key", _never) == "found"
+    assert kept("kind", "other", lambda: "another") == "another"
+    assert kept("other", "key", lambda: "a third") == "a third"
 
 
 def test_what_is_damaged_is_computed_again(folder):
-    remembered("kind", "key", lambda: "found")
+    kept("kind", "key", lambda: "found")
     (file,) = folder.rglob("*.json")
     for content in ("", "{", "[1]", "\0" * 9):
         file.write_text(content)
-        assert remembered("kind", "key", lambda: "again") == "again"
-        assert remembered("kind", "key", _never) == "again"
+        assert kept("kind", "key", lambda: "again") == "again"
+        assert kept("kind", "key", _never) == "again"
 
 
 def test_nothing_is_kept_where_that_is_not_wanted(folder, monkeypatch):
     monkeypatch.setenv("VINETS_CACHE", "")
     assert cache_folder() is None
     texts = iter("ab")
-    assert [remembered("kind", "key", lambda: next(texts)) for _ in range(2)] == ["a", "b"]
+    assert [kept("kind", "key", lambda: next(texts)) for _ in range(2)] == ["a", "b"]
     assert not folder.exists()
 
 
 def test_a_folder_that_cannot_be_written_does_no_harm(folder):
     folder.write_text("a file is in the way")
     texts = iter("ab")
-    assert [remembered("kind", "key", lambda: next(texts)) for _ in range(2)] == ["a", "b"]
+    assert [kept("kind", "key", lambda: next(texts)) for _ in range(2)] == ["a", "b"]
 
 
 @pytest.mark.parametrize("above", ["", "relative"])
@@ -66,5 +70,5 @@ def test_the_oldest_go(folder, monkeypatch):
             for file in folder.rglob("*.json"):
                 seconds = file.stat().st_mtime - 10
                 os.utime(file, (seconds, seconds))
-        remembered("kind", str(age), lambda: "found")
+        kept("kind", str(age), lambda: "found")
     assert sorted(Path(file).stem for file in folder.rglob("*.json")) == ["2", "3", "4"]

@@ -10,10 +10,13 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 from vinets.files import read_json, write_json
 
 MOST = 1_000  # results of a kind; the oldest ones go
+
+Value = TypeVar("Value", str, float)
 
 
 def cache_folder() -> Path | None:
@@ -28,19 +31,23 @@ def cache_folder() -> Path | None:
         return None
 
 
-def remembered(kind: str, key: str, compute: Callable[[], str]) -> str:
+def remembered(
+    kind: str, key: str, compute: Callable[[], Value], sound: Callable[[Any], bool]
+) -> Value:
     """What ``compute`` gave for ``key`` before, in any program; what it gives now otherwise.
 
-    A cache that cannot be read or written is as good as none.
+    What is kept and not ``sound`` is computed again. A cache that cannot be read or written is as
+    good as none.
     """
     folder = cache_folder()
     if folder is None:
         return compute()
     path = folder / kind / f"{key}.json"
     with suppress(OSError, ValueError):
-        found = read_json(path)
-        if isinstance(found, str):
-            return found
+        found: Any = read_json(path)
+        if sound(found):
+            kept: Value = found
+            return kept
     value = compute()
     with suppress(OSError, ValueError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from html import escape
 
 import pytest
 import torch
+from looks import faults
 
 from vinets.data import digits
 from vinets.nn import CutNetwork
@@ -168,6 +169,13 @@ def test_the_page_shows_everything(found):
     assert front.joined and list(front.x) == sorted(front.x) and list(front.y) == sorted(front.y)
     assert all(one.command for one in result.tried)
     assert all(escape(shlex.join(one.command), quote=False) in page for one in result.tried)
+
+
+@pytest.mark.pages
+def test_the_page_suits_every_screen(found, tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text(html(search_page(found[1].result)), encoding="utf-8")
+    assert faults(page) == []
 
 
 def test_polynomials_are_judged_by_a_rival_of_no_larger_size(found):

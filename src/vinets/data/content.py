@@ -85,7 +85,8 @@ def _known(kind: str, sources: list[Source], compute: Callable[[], str], facts: 
     stamps = [source.stamp for source in sources if isinstance(source, CheckedSource)]
     if len(stamps) < len(sources) or not all(stamps):
         return compute()
-    return remembered(kind, digest((), [RULES, stamps, facts]), compute)
+    key = digest((), [RULES, stamps, facts])
+    return remembered(kind, key, compute, lambda found: isinstance(found, str))
 
 
 def _contents(source: Source) -> Iterator[Tensor]:

@@ -366,6 +366,6 @@ def _pillow() -> ModuleType:
         from PIL import Image
     except ImportError:
         raise ImportError(
-            'Reading image files needs Pillow: pip install "vinets[vision]".'
+            'Reading image files needs Pillow: pip install "vinets[images]".'
         ) from None
     return Image

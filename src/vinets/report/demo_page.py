@@ -32,6 +32,7 @@ from vinets.report.values import (
     Column,
     Drawing,
     Facts,
+    Notice,
     Page,
     Row,
     Section,
@@ -44,8 +45,8 @@ from vinets.theory.networks import CutComplexity
 
 TITLE = "VI-Nets on handwritten digits"
 QUICK = (
-    "A quick run: few cuts and little training, to see that everything works. Its numbers say "
-    "nothing about what the networks can do."
+    "A quick run, to see that everything works: {cuts} cuts, and {epochs} epochs of training for "
+    "each head. Its numbers say nothing about what the networks can do, and nothing is judged."
 )
 WIDE = 9.0  # inches
 
@@ -126,7 +127,7 @@ def demo_page(result: DemoResult) -> Page:
     machine = facts_table("machine", "Versions and machine", result.machine.items())
     sections = (
         Section("Accuracy, size and speed", (measured, accuracy_figure(comparisons), *tables)),
-        _duels(result),
+        *(() if result.quick else (_duels(result),)),
         Section(f"Inside the VI-Net cut at {result.saved}", inside),
         _parameters(result),
         _complexity(result),
@@ -157,9 +158,12 @@ def _lead(result: DemoResult) -> tuple[Block, ...]:
         remark = f"{number(ratio, '.2f')} × the uncut network"
         facts.append(("Images per second", number(saved.speed.mean, ",.0f"), remark))
     facts.append(("Cut", result.saved, f"of {len(result.comparisons)} that were tried"))
+    if result.quick:
+        epochs = result.settings["recipe.epochs"]
+        notice = Notice(QUICK.format(cuts=len(result.comparisons), epochs=epochs))
+        return (notice, summary(result), Facts(tuple(facts)))
     duels = Bullets(tuple(standings(duels_of(result.comparisons))))
-    first = (QUICK,) if result.quick else ()
-    return (*first, summary(result), Facts(tuple(facts)), duels)
+    return (summary(result), Facts(tuple(facts)), duels)
 
 
 def summary(result: DemoResult) -> str:

@@ -25,6 +25,7 @@ from vinets.report.values import (
     Facts,
     Figure,
     Folded,
+    Notice,
     Page,
     Row,
     Series,
@@ -95,6 +96,8 @@ def _html(block: Block, prefix: str) -> str:
     match block:
         case str():
             return f"<p>{escape(block, quote=False)}</p>"
+        case Notice(text):
+            return f'<p class="notice">{escape(text, quote=False)}</p>'
         case Bullets(items):
             rows = "\n".join(f"<li>{escape(item, quote=False)}</li>" for item in items)
             return f"<ul>\n{rows}\n</ul>" if rows else ""
