@@ -132,7 +132,7 @@ def test_the_page_is_well_formed_and_loads_nothing(ran):
     assert not re.search(r"https?:|@import|<script src|<link|<iframe|url\((?!#)", text)
     targets = re.findall(r"""\b(?:src|href|srcset|poster)\s*=\s*["']([^"']{0,11})""", text)
     assert all(target.startswith(("#", "data:image/")) for target in targets)
-    drawn = text.count('<figure class="chart"'), text.count("<figure>")
+    drawn = text.count('<figure class="chart"'), text.count('<figure class="drawing"')
     assert drawn[0] >= 3 and (drawn[1] >= 4 if can_draw() else drawn[1] == 0)
     names = re.findall(r'\bid="([^"]*)"', text)
     assert len(names) == len(set(names))

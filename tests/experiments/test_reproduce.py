@@ -261,6 +261,32 @@ def test_a_full_result_comes_before_a_quick_one(out, tmp_path):
     assert read_results(tmp_path) == [full]
 
 
+def test_the_command_prints_tables_and_the_page_says_quick(out, folders, tmp_path):
+    """Over trials that are there, so that nothing is run."""
+    testing, app = pytest.importorskip("typer.testing"), pytest.importorskip("vinets.cli.app").app
+    shutil.copytree(out / "trials", tmp_path / "trials")
+    shutil.copytree(out / "networks", tmp_path / "networks")
+    shutil.copy(out / "store.json", tmp_path)
+    words = ["reproduce", "table-efficiency", "fig-monomials", "--quick", "--seeds", 2]
+    words += ["--backbone", "resnet18", "--device", "cpu", "--data", folders.data]
+    words += ["--weights", folders.weights, "--out", tmp_path]
+
+    def called(*more: object) -> str:
+        done = testing.CliRunner().invoke(app, list(map(str, more)))
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    printed = called(*words)
+    assert printed.startswith("A quick run") and "88.62" not in printed  # which is the paper's
+    assert all(name in printed for name in RESNET18.variants)
+    assert printed.index("fig-monomials, quick run") < printed.index("VI-Net18-Tiny")
+    files = [str(tmp_path / f"{name}-quick.json") for name in words[1:3]]
+    assert sorted(json.loads(called(*words, "--json"))["results"]) == sorted(files)
+    page = tmp_path / "report-quick.html"
+    assert called("report", tmp_path).strip() == str(page)
+    assert "a quick run</h1>" in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.pages
 def test_the_page_of_a_quick_run_suits_every_screen(out, tmp_path):
     found = read_results(out)

@@ -78,7 +78,7 @@ def reproduce(
     from vinets.report import print_page, result_in_short
 
     def show(result: ExperimentResult) -> None:
-        if not common.json:  # stdout is for that alone
+        if not common.json and (result.tables or result.figures):  # stdout is for JSON alone
             print_page(result_in_short(result), f"Its figures are in {out / 'figures'}.")
             typer.echo()
 

@@ -48,7 +48,7 @@ QUICK = (
     "A quick run, to see that everything works: {cuts} cuts, and {epochs} epochs of training for "
     "each head. Its numbers say nothing about what the networks can do, and nothing is judged."
 )
-WIDE = 9.0  # inches
+WIDE = 6.4  # inches; wider ones cannot be read on narrow screens
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def _pictures(result: DemoResult) -> tuple[Block, ...]:
         "Mean size of every kept generator (column) on the points of every digit (row) before "
         "training, relative to its largest: dark is small, and belongs on the diagonal.",
         partial(plot_generators, shown.means, shown.owners, classes),
-        (WIDE, 4.0),
+        (WIDE, 3.2),
     )
     return (Beside((points, scores)), generators)
 
@@ -246,7 +246,7 @@ def _parameters(result: DemoResult) -> Section:
         "Parameters of backbone, projection, monomials, coefficients and linear layers. All "
         "layers of the heads that have no polynomials count as linear.",
         partial(draw_parts, comparisons=result.comparisons),
-        (WIDE, 1.4 + 0.24 * bars),
+        (WIDE, 1.2 + 0.22 * bars),
     )
     return Section("Where the parameters are", (text, chart))
 

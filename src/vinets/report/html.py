@@ -118,12 +118,11 @@ def _html(block: Block, prefix: str) -> str:
             inner = "\n".join(_html(one, prefix) for one in blocks)
             summary = f"<summary>{escape(title)}</summary>"
             return f'<details class="folded">{summary}\n{inner}\n</details>'
-        case Drawing(_, _, caption, _, (width, _)):
+        case Drawing(caption=caption):
             if not can_draw():
                 return ""
-            kind = "scroll wide" if width > 6 else "scroll"
             return (
-                f'<figure>\n<div class="{kind}" tabindex="0">\n{svg(block)}\n</div>\n'
+                f'<figure class="drawing">\n{svg(block)}\n'
                 f"<figcaption>{escape(caption, quote=False)}</figcaption>\n</figure>"
             )
         case Table():

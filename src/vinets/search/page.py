@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from vinets.report.formats import number
 from vinets.report.values import (
     Axis,
     Block,
@@ -278,7 +279,7 @@ def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
 def signal_sentences(result: SearchResult) -> tuple[str, ...]:
     """How well figures that cost seconds ranked the cuts."""
     return tuple(
-        f"{SIGNAL_NAMES.get(name, name)}: {value:+.2f}"
+        f"{SIGNAL_NAMES.get(name, name)}: {number(value, '+.2f')}"
         for name, value in result.correlations.items()
         if value is not None
     )
