@@ -41,7 +41,7 @@ def bench(
 
     Example: vinets bench out/base out/vinet vinet-int8.onnx --batch-sizes 1,256
     """
-    from vinets.pipeline.opening import open_side_by_side
+    from vinets.pipeline.opening import noise_like, open_side_by_side
     from vinets.report import print_table
     from vinets.side_by_side import bench as measured
 
@@ -49,6 +49,7 @@ def bench(
     wanted = integers("--batch-sizes", batch_sizes)
     assert wanted is not None  # it has a default
     opened, example = open_side_by_side(nets, integers("--shape", shape))
+    example = noise_like(example, max(wanted), common.seed)
     with watching(common.quiet) as progress:
         progress.start("timing", 1)
         found = measured(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vinets import pretrained
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
@@ -29,7 +29,7 @@ from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
 from vinets.nn.seen import load_trained, refuse_seen, trained_on
 from vinets.nn.uncut import DESCRIPTION, read_uncut
-from vinets.running import call, evaluating, logits_of, tensors_of
+from vinets.running import call, each, evaluating, logits_of, tensors_of
 from vinets.settings import RECIPES
 
 
@@ -413,6 +413,22 @@ def example_for(opened: Opened, shape: tuple[int, ...] | None) -> Inputs:
         )
     check_inputs(opened, example)
     return example
+
+
+def noise_like(example: Inputs, count: int, seed: int) -> Inputs:
+    """So many inputs of noise, shaped as the first example; tokens are repeated.
+
+    Pooling is faster on inputs that are all alike, which in use they are not: a processor learns
+    which of them is the largest.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(tensor: Tensor) -> Tensor:
+        if not tensor.is_floating_point():
+            return tensor[:1].repeat(count, *[1] * (tensor.ndim - 1))
+        return torch.randn(count, *tensor.shape[1:], generator=generator, dtype=tensor.dtype)
+
+    return each(example, drawn)
 
 
 def require_weights(opened: Opened, data: str | None = None) -> None:
