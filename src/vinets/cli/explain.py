@@ -62,7 +62,7 @@ def explain(
     from vinets.nn import CutNetwork
     from vinets.pipeline.explaining import explain as explained
     from vinets.pipeline.opening import open_with_data
-    from vinets.pipeline.where import preprocessing_of
+    from vinets.pipeline.positions import preprocessing_of
     from vinets.report import explain_page, html, print_page
     from vinets.running import resolve_device
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from vinets.data import DataSplit, ImageSource, Source, as_source, choose_per_class
 from vinets.nn.network import CutNetwork
 from vinets.nn.sums import HeadSum, head_sum
-from vinets.pipeline.where import (
+from vinets.pipeline.positions import (
     Picture,
     grid_of,
     picture_of,

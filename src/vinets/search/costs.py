@@ -103,10 +103,11 @@ class Pricing:
         found = in_turns(networks, example, batch, self.where, self.watch)
         seconds = {name: one.latency_ms / 1e3 for name, one in found.items()}
         limit = self.budget.latency.of(seconds["uncut"])
-        close = [name for name, took in seconds.items() if limit / CLOSE < took < limit * CLOSE]
-        if not {*close} - {"uncut"}:
+        others = ((name, took) for name, took in seconds.items() if name != "uncut")
+        close = [name for name, took in others if limit / CLOSE < took < limit * CLOSE]
+        if not close:
             return seconds
-        those = {name: networks[name] for name in {"uncut": None} | dict.fromkeys(close)}
+        those = {name: networks[name] for name in ("uncut", *close)}
         again = in_turns(those, example, batch, self.where, self.watch, LONGER)
         return seconds | {name: one.latency_ms / 1e3 for name, one in again.items()}
 
