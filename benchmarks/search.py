@@ -78,9 +78,9 @@ def everything(setup: Setup, given: argparse.Namespace, searching: Searching, to
     known = read_json(given.keep / name)["tried"] if (given.keep / name).is_file() else []
     rows: list[dict[str, Any]] = list(known)
     done = {row["name"] for row in rows}
-    # the largest first: of what a call leaves out when it is cut off, least is to be expected
-    costs = search.known.costs
-    all_of_them = sorted(search.feasible(), key=lambda one: -costs[one.name].parameters)
+    # the latest cuts first: of what is left out when time is up, least is to be expected
+    depth = {cut.name: number for number, cut in enumerate(search.cuts)}
+    all_of_them = sorted(search.feasible(), key=lambda one: -depth[one.cut])
     for one in all_of_them[index::count]:
         if one.name in done:
             continue
