@@ -8,9 +8,9 @@ the search may choose from, trained to the end, in parts that run side by side:
 
     python -m benchmarks.search everything resnet18 --budget params=10% --part 0/8 \\
         --weights weights --cifar10 data --out all
-    python -m benchmarks.search gap resnet18
+    python -m benchmarks.search gap --budget params=10%
 
-prints how far the choice of each search within that budget is behind the best of them.
+shows how far the choice of each search within that budget is behind the best of them.
 """
 
 from __future__ import annotations
@@ -97,19 +97,10 @@ def everything(setup: Setup, given: argparse.Namespace, searching: Searching, to
         write_json(given.keep / name, facts | {"tried": rows})
 
 
-def gap(network: str) -> None:
-    """How far choices are behind the best of everything, on the examples that were held back."""
+def trained_to_the_end(network: str) -> dict[str, float]:
+    """Accuracies of everything that was, on the examples that were held back."""
     parts = [read_json(path) for path in sorted(FOLDER.glob(f"{network}-everything-*.json"))]
-    rows = [row for part in parts for row in part["tried"]]
-    best = max(rows, key=lambda row: float(row["test"]))
-    print(f"best of {len(rows)}: {100 * best['test']:.2f} %, {best['name']}")
-    budget = "-".join(parts[0]["budget"])
-    for path in sorted(FOLDER.glob(f"{network}-{budget}-*.json")):
-        result = from_plain(SearchResult, read_json(path), path.name)
-        (choice,) = (one for one in result.tried if one.candidate.name == result.chosen)
-        assert choice.test is not None
-        behind = 100 * (best["test"] - choice.test)
-        print(f"{path.stem}: {100 * choice.test:.2f} %, {behind:+.2f} behind, {result.chosen}")
+    return {row["name"]: float(row["test"]) for part in parts for row in part["tried"]}
 
 
 def searches(budget: str) -> dict[Path, SearchResult]:
@@ -147,6 +138,31 @@ def found_table(found: dict[Path, SearchResult]) -> Table:
     for name, of in changes.items():
         rows.append(Row({"network": name, "chosen": "mean", "change": fmean(of)}))
     return Table("found", "What searches chose", columns, tuple(rows))
+
+
+def gap_table(found: dict[Path, SearchResult]) -> Table:
+    """How far choices are behind the best of everything, on the examples that were held back."""
+    from vinets.report import Column, Row, Table
+
+    columns = (
+        *(Column("network"), Column("within", "candidates"), Column("done", "trained to the end")),
+        *(Column("best"), Column("best_accuracy", "accuracy, %", ".2f")),
+        *(Column("chosen"), Column("accuracy", "accuracy, %", ".2f")),
+        Column("behind", format=".2f"),
+    )
+    rows = []
+    for path, result in found.items():
+        network = path.stem.partition("-")[0]
+        all_of_them = trained_to_the_end(network)
+        best = max(all_of_them, key=lambda name: all_of_them[name])
+        (choice,) = (one for one in result.tried if one.candidate.name == result.chosen)
+        assert choice.test is not None
+        row = {"network": network, "within": len(result.tried), "done": len(all_of_them)}
+        row |= {"best": best, "best_accuracy": 100 * all_of_them[best]}
+        row |= {"chosen": choice.candidate.name, "accuracy": 100 * choice.test}
+        row |= {"behind": 100 * (all_of_them[best] - choice.test)}
+        rows.append(Row(row))
+    return Table("gap", "Choices beside the best of everything", columns, tuple(rows))
 
 
 def signal_table(found: dict[Path, SearchResult]) -> Table:
@@ -188,10 +204,12 @@ def main(words: Sequence[str] | None = None) -> int:
         one.add_argument("--keep", type=Path, default=FOLDER, help="folder of the results")
         if name == "everything":
             one.add_argument("--part", default="0/1", help="which part, of how many")
-    tasks.add_parser("gap").add_argument("network", choices=NETWORKS)
+    tasks.add_parser("gap").add_argument("--budget", default="params=10%")
     given = parser.parse_args(words)
     if given.task == "gap":
-        gap(given.network)
+        from vinets.report import markdown
+
+        print(markdown(gap_table(searches(given.budget))))
         return 0
     places = files(given.weights, {"cifar10": given.cifar10, "cifar100": given.cifar100})
     device: torch.device = resolve_device("benchmarks.search", given.device)

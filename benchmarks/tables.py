@@ -22,7 +22,7 @@ from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
-from benchmarks.search import found_table, searches, signal_table
+from benchmarks.search import found_table, gap_table, searches, signal_table
 from benchmarks.tuning import choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
@@ -411,7 +411,7 @@ TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str
 RIVALS = {"rivals_choices", "rivals_frontier"}
 IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
 SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
-FOUND = {"search_found", "search_signals"}  # of those on CIFAR
+FOUND = {"search_found", "search_gap", "search_signals"}  # of those on CIFAR
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
 PACKAGE = {"pretrained": networks_table, "recipes": recipes_table}  # of the package itself
@@ -523,6 +523,10 @@ def render_search(name: str) -> str:
 
 def render_found(name: str) -> str:
     """Searches on CIFAR with one budget."""
+    if name == "search_gap":
+        within = searches("params=10%")
+        told = ["python -m benchmarks.search gap --budget params=10%"]
+        return _with_source(gap_table(within), told, next(iter(within.values())).machine)
     found = searches("drop=0.0")
     if name == "search_signals":
         return markdown(signal_table(found))
