@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from vinets.models import digits_cnn
 from vinets.settings import Recipe
-from vinets.training import cache_latents, fine_tune, train_classifier
+from vinets.training import LatentViews, cache_latents, fine_tune, train_classifier, tune
 
 OPTIONS = {"epochs": 3, "batch_size": 64, "validation": 0.2, "progress": None}
 
@@ -50,6 +50,16 @@ def test_one_cache_serves_several_heads(make, train):
     direct, from_cache = make(), make()
     first = fine_tune(direct, train, views=2, **OPTIONS)
     assert losses(fine_tune(from_cache, cache, **OPTIONS)) == losses(first)
+
+
+def test_without_room_for_variables_training_is_the_same(make, train, monkeypatch):
+    roomy, narrow = make(), make()
+    first = fine_tune(roomy, train, views=2, **OPTIONS)
+    seen = []
+    monkeypatch.setattr(tune, "ROOM", 0)
+    monkeypatch.setattr(LatentViews, "through", lambda *_: seen.append(1))
+    second = fine_tune(narrow, train, views=2, **OPTIONS)
+    assert not seen and losses(second) == pytest.approx(losses(first), rel=1e-3)
 
 
 @pytest.mark.parametrize("views", [None, 2])

@@ -176,12 +176,6 @@ class CutContext:
         key = trial.projecting, trial.placing, self._views and self._views[0]
         if self._projected is None or self._projected[0] != key:
             self._projected = None  # make room
-
-            def seen(latents: Tensor) -> Tensor:
-                return torch.cat([front(part.float()) for part in latents.split(CHUNK)])
-
-            passes = tuple(seen(view) for view in views.views)
-            held = seen(views.held_latents) if len(views.held_labels) else views.held_latents
-            small = replace(views, views=passes, held_latents=held)  # labels and logits are shared
-            self._projected = key, small, seen(self.test_latents)
+            tests = [front(part.float()) for part in self.test_latents.split(CHUNK)]
+            self._projected = key, views.through(front, torch.float32), torch.cat(tests)
         return self._projected[1], self._projected[2]

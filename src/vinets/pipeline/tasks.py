@@ -99,7 +99,8 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         return _solve_head(context, trial, folder)
     network, report = context.network(trial)
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
-    split = network.head.split() if _projected(trial) else None
+    # variables of local heads are as many as the latents: too many to keep for all trials
+    split = network.head.split() if _projected(trial) and not trial.design.local else None
     if split is not None:
         history, wrong = _train_behind(context, trial, *split, checkpoints)
         folded = network.folded()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -204,6 +204,24 @@ class LatentViews:
     held_latents: Tensor  # of the held-out part; empty without one
     held_labels: Tensor
     facts: Callable[[], dict[str, Any]] = dict  # what they were made of; see Feed.facts
+
+    @torch.no_grad()
+    def through(
+        self, front: Callable[[Tensor], Tensor], dtype: torch.dtype | None = None
+    ) -> LatentViews:
+        """What a function, such as the frozen part of a head, makes of the latents.
+
+        The result has their dtype, if none is given.
+        """
+
+        def seen(latents: Tensor) -> Tensor:
+            kept = latents.dtype if dtype is None else dtype
+            parts = latents.split(LATENT_BATCH)
+            return torch.cat([front(part.float()).to(kept) for part in parts])
+
+        views = tuple(seen(view) for view in self.views)
+        held = seen(self.held_latents) if len(self.held_labels) else self.held_latents
+        return replace(self, views=views, held_latents=held)
 
     @property
     def nbytes(self) -> int:

@@ -25,6 +25,8 @@ from vinets.training.history import History
 from vinets.training.lessons import Lessons
 from vinets.training.loop import Criterion, Group, distilled, fit
 
+ROOM = 4 << 30  # bytes of cached latents beside which there is room for variables made of them
+
 
 @flat(recipe=Recipe, caching=Caching, tuning=Tuning)
 def fine_tune(
@@ -92,7 +94,12 @@ def fine_tune(
             progress=progress,
         )
     feed: Feed
+    trained: nn.Module = network.head
     if isinstance(data, LatentViews):
+        split = network.head.split() if data.nbytes <= ROOM else None
+        if split is not None:
+            front, trained = split
+            data = data.through(front)
         feed = ViewFeed(data, seed=recipe.seed)
     else:
         matches = network.head.matches_features
@@ -103,7 +110,7 @@ def fine_tune(
     criterion = _criterion(network.head, recipe)
     if isinstance(feed, InputFeed):
         remember_examples(network, feed.source)
-    history = fit(network.head, feed, recipe, groups=groups, criterion=criterion, **options)
+    history = fit(trained, feed, recipe, groups=groups, criterion=criterion, **options)
     network.eval()
     return history
 

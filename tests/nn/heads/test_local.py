@@ -11,6 +11,7 @@ from vinets.latent.rescale import Rescale
 from vinets.nn import PolynomialLayer
 from vinets.nn.heads import LocalHead, LocalReLUHead, ProductsHead, Reference, ReLUUnits, pieces
 from vinets.nn.heads.local import local_variables
+from vinets.testing.heads import lived
 
 
 def test_the_local_head_is_its_formula(heads, latents):
@@ -93,6 +94,43 @@ def test_batches_beyond_the_cache_are_split_without_a_trace(
     torch.testing.assert_close(dict(split.state_dict()), dict(whole.state_dict()))
     for p, q in zip(split.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad)
+
+
+def frozen(head):
+    head.projection.requires_grad_(False)
+    return head
+
+
+SPLIT = {
+    "components": lambda heads: frozen(heads["local"]()),
+    "channels": lambda heads: wide(LocalHead),
+    "ReLU": lambda heads: wide(LocalReLUHead),
+}
+
+
+@pytest.mark.parametrize("name", SPLIT)
+@pytest.mark.parametrize("training", [False, True])
+def test_behind_its_variables_a_head_is_the_same(heads, latents, name, training):
+    whole = lived(SPLIT[name](heads)).double().train(training)
+    twin = copy.deepcopy(whole)
+    front, behind = twin.split()
+    assert {id(p) for p in behind.parameters()} == {id(p) for p in twin.trained_parameters()}
+    logits = whole(latents.double())
+    found = behind(front(latents.double()))
+    torch.testing.assert_close(found, logits)
+    found.square().sum().backward()
+    logits.square().sum().backward()
+    for p, q in zip(twin.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)
+    torch.testing.assert_close(dict(twin.state_dict()), dict(whole.state_dict()))
+
+
+def test_what_is_trained_in_front_is_not_split_off(heads):
+    head = frozen(heads["local"]())
+    assert head.split() is not None
+    assert frozen(heads["local path"]()).split() is None
+    head.projection.requires_grad_()
+    assert head.split() is None
 
 
 def test_a_large_batch_is_really_split(monkeypatch):

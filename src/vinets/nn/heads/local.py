@@ -9,6 +9,7 @@ position, rescaled, or a few principal components of them, squashed, or both.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import torch
@@ -19,7 +20,15 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import LinearPath, SpatialSum, by_parts, in_use, numbers, traced
+from vinets.nn.heads.pieces import (
+    Behind,
+    LinearPath,
+    SpatialSum,
+    by_parts,
+    in_use,
+    numbers,
+    traced,
+)
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
@@ -79,15 +88,20 @@ class LocalPolynomials(PolynomialHead):
             return self._sums_of_forms(latents)
         if not self.training:  # every image is on its own
             return by_parts(lambda part: self.spatial(layer(self.variables(part))), latents, size)
-        m = layer.scaled(self.variables(latents)).contiguous()
-        affine = layer.affine(m)  # statistics are those of the whole batch
-        if affine is None:
-            return self.spatial(layer.activated(layer.values_on(m)))
-        if traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
-            return by_parts(
-                lambda part: self.spatial(layer.activated(F.linear(part, *affine))), m, size
-            )
-        return self.spatial.of_forms(m, *affine, layer.slope)
+        return _summed(layer, self.spatial, layer.scaled(self.variables(latents)))
+
+    def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
+        trained = self.projection is not None and self.projection.weight.requires_grad
+        if self.path is not None or trained:
+            return None
+        layer = self.polynomials
+        few = layer.monomials.variables_only  # else there are more monomials than variables
+
+        def front(latents: Tensor) -> Tensor:
+            z = self.variables(latents)
+            return (layer.scaled(z) if few else z).contiguous()
+
+        return front, Behind(_Sums(layer, self.spatial, few), self.norm, self.linear)
 
     def _sums_of_forms(self, latents: Tensor) -> Tensor:
         """What polynomials of degree 1 give for inference: channels stay first, as they come."""
@@ -118,6 +132,36 @@ class LocalPolynomials(PolynomialHead):
             before.append(LinearMap("projection", weight, copies=positions))
         final = (self.linear.weight[:, None] * self.spatial.weight).flatten(1)  # (K, P N)
         return self.maps_between(tuple(before), final, reach, positions)
+
+
+class _Sums(nn.Module):
+    """Sums of polynomials behind variables (B, P, n) or monomials of them, to be trained there."""
+
+    def __init__(self, polynomials: PolynomialLayer, spatial: SpatialSum, scaled: bool) -> None:
+        super().__init__()
+        self.polynomials, self.spatial, self.scaled = polynomials, spatial, scaled
+
+    def forward(self, z: Tensor) -> Tensor:
+        layer, spatial = self.polynomials, self.spatial
+        if self.training:
+            return _summed(layer, spatial, z if self.scaled else layer.scaled(z))
+
+        def sums(part: Tensor) -> Tensor:
+            m = part if self.scaled else layer.scaled(part)
+            return spatial(layer.activated(layer.values_on(m)))
+
+        return by_parts(sums, z, spatial.weight.numel())
+
+
+def _summed(layer: PolynomialLayer, spatial: SpatialSum, m: Tensor) -> Tensor:
+    """Sums of polynomials for a batch of monomials (B, P, S) that they learn from."""
+    m, size = m.contiguous(), spatial.weight.numel()
+    affine = layer.affine(m)  # statistics are those of the whole batch
+    if affine is None:
+        return spatial(layer.activated(layer.values_on(m)))
+    if traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
+        return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
+    return spatial.of_forms(m, *affine, layer.slope)
 
 
 class LocalHead(LocalPolynomials):
