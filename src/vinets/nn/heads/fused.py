@@ -1,0 +1,199 @@
+r"""Sums of units in one kernel, for inference on a GPU.
+
+The plain operations write the forms (B, d N, P) to memory and read them back several times, many
+times the bytes of the latents, for arithmetic that takes a tenth of that time. Here a program of
+the GPU holds the weights of some units and their spatial weights at some positions. It goes
+through images: it reads what they have at these positions, makes forms, units and a sum, and
+writes one number per unit. What the programs of all positions wrote is added up afterwards.
+
+Forms are products of matrices in the dtype of the latents, or of autocast; what is summed is
+float32. Products of float32 use TF32 where torch may, and elsewhere three products of TF32, about
+as exact as float32. The kernel is written in Triton, which comes with torch for CUDA. Without it,
+and where operations are recorded or counted, heads use the plain ones.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, no_type_check
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from vinets.nn.heads.pieces import traced
+
+if TYPE_CHECKING:
+    import triton.language as tl
+
+SHARED = 96 << 10  # bytes of fast memory that a program may take; small cards have 99 KB
+
+
+class Blocks(NamedTuple):
+    """How the work is divided: what a program holds, and how many of them there are."""
+
+    units: int
+    positions: int
+    channels: int  # of the weights at a time; all of them where they fit, and then they stay
+    warps: int
+    stages: int  # images, or blocks of channels, that are fetched ahead
+    programs: int  # that a multiprocessor runs at a time, as far as one can tell
+
+
+def usable(latents: Tensor, weight: Tensor) -> bool:
+    """Whether the kernel runs on such latents (B, C, P) with forms of such a weight."""
+    if traced() or not latents.is_cuda or _get_current_dispatch_mode() is not None:
+        return False
+    if not len(latents) or latents.shape[2] < 16:  # most of a tile would be empty
+        return False
+    known = _compute_dtype(latents) in (torch.float32, torch.float16, torch.bfloat16)
+    fits = latents.dtype == weight.dtype or torch.is_autocast_enabled("cuda")
+    return known and fits and _works(latents.device)
+
+
+def sums(
+    latents: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    spatial: Tensor,
+    *,
+    relu: bool = False,
+    blocks: Blocks | None = None,
+) -> Tensor:
+    """Sums over the positions of products of forms, or of their ReLU, (B, N).
+
+    Latents (B, C, P) have strides of any kind. ``weight`` (d N, C) and ``bias`` (d N,) are those of
+    the first forms of all units, then of the second; ``spatial`` (P, N) weighs the positions.
+    """
+    (batch, channels, positions), count = latents.shape, spatial.shape[1]
+    factors, dtype = len(weight) // count, _compute_dtype(latents)
+    precision = "tf32" if dtype != torch.float32 or _tf32() else "tf32x3"
+    if blocks is None:
+        size = max(dtype.itemsize, latents.itemsize)
+        blocks = blocks_for(channels, positions, factors, size, held=precision == "tf32")
+    tiles = -(-positions // blocks.positions)
+    places = tiles * -(-count // blocks.units)
+    each = _images_each(batch, places, blocks.programs, latents.device)
+    out = torch.empty(batch, tiles, count, device=latents.device)
+    language, kernel = _kernel()
+    compute = getattr(language, str(dtype).removeprefix("torch."))
+    tensors = latents, weight.contiguous(), bias.contiguous(), spatial.contiguous(), out
+    sizes = (*latents.stride(), channels, positions, factors, relu, *blocks[:3])
+    options = {"num_warps": blocks.warps, "num_stages": blocks.stages}
+    with torch.cuda.device_of(latents):
+        launch = kernel[places, -(-batch // each)]
+        launch(*tensors, batch, each, count, *sizes, compute, precision, **options)
+    return (out.sum(1) if tiles > 1 else out[:, 0]).to(weight.dtype)
+
+
+def blocks_for(
+    channels: int, positions: int, factors: int, size: int, *, held: bool = True
+) -> Blocks:
+    """A division for numbers of ``size`` bytes; weights stay if there is room and ``held``."""
+    units, width, every = 64, min(64, _power(positions)), _power(channels)
+    for stages in (3, 2):
+        if held and size * every * (factors * units + stages * width) <= SHARED:
+            return Blocks(units, width, every, 4, stages, 3 if every <= 64 else 2)
+    return Blocks(units, width, 128 // size, 4, 3, 2)
+
+
+@cache
+def _images_each(batch: int, places: int, programs: int, device: torch.device) -> int:
+    """Images for each program, where a multiprocessor runs so many at a time."""
+    if device.type == "cuda":  # and not Triton's interpreter
+        programs *= torch.cuda.get_device_properties(device).multi_processor_count
+    # they come in rounds, and each fetches weights first, which takes as long as a few images
+    return min(range(1, batch + 1), key=lambda n: -(-places * -(-batch // n) // programs) * (n + 4))
+
+
+def _power(number: int) -> int:
+    """The power of two that is no less; 16 at least, as matrices need."""
+    return max(16, 1 << (number - 1).bit_length())
+
+
+def _compute_dtype(latents: Tensor) -> torch.dtype:
+    kind = latents.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else latents.dtype
+
+
+def _tf32() -> bool:
+    try:
+        return torch.backends.cuda.matmul.allow_tf32
+    except RuntimeError:  # it was said by the newer name, and the older one refuses to answer
+        return torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+@cache
+def _works(device: torch.device) -> bool:
+    """Whether the kernel runs there: Triton needs a recent NVIDIA GPU and a C compiler."""
+    if torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    try:
+        _kernel()
+        one = torch.ones(1, 16, 16, device=device)
+        return sums(one, one[0, :1], one[0, 0, :1], one[0, :, :1]).item() == 16 * 17
+    except Exception:  # of many kinds, and for all of them the plain operations are there
+        return False
+
+
+@cache
+def _kernel() -> tuple[Any, Any]:
+    """The language of Triton, and the kernel in it."""
+    global tl
+    import triton
+    import triton.language as tl
+
+    return tl, triton.jit(_sums, do_not_specialize=["images", "each"])
+
+
+# fmt: off
+@no_type_check
+def _sums(
+    h, weight, bias, spatial, out, images, each, N,
+    h_image: tl.constexpr, h_channel: tl.constexpr, h_position: tl.constexpr,
+    C: tl.constexpr, P: tl.constexpr, FACTORS: tl.constexpr, RELU: tl.constexpr,
+    UNITS: tl.constexpr, POSITIONS: tl.constexpr, CHANNELS: tl.constexpr,
+    DTYPE: tl.constexpr, PRECISION: tl.constexpr,
+):
+    # fmt: on
+    HELD: tl.constexpr = CHANNELS >= C
+    tiles = tl.cdiv(P, POSITIONS)
+    tile = tl.program_id(0) % tiles
+    n = tl.program_id(0) // tiles * UNITS + tl.arange(0, UNITS)
+    p = tile * POSITIONS + tl.arange(0, POSITIONS)
+    c = tl.arange(0, CHANNELS)
+    first = tl.program_id(1) * each
+    h += first.to(tl.int64) * h_image + c[:, None] * h_channel + p[None, :] * h_position
+    out += (first.to(tl.int64) * tiles + tile) * N + n
+    weight += n[:, None] * C + c[None, :]
+    known = (n < N)[:, None] & (c < C)[None, :]
+    wanted = (c < C)[:, None] & (p < P)[None, :]
+    # zero beyond the last unit and position, so that what is made there does not count
+    counted = (n < N)[:, None] & (p < P)[None, :]
+    scale = tl.load(spatial + p[None, :] * N + n[:, None], mask=counted, other=0.0).to(tl.float32)
+    weights, biases = (), ()
+    for f in tl.static_range(FACTORS):
+        biases += (tl.load(bias + f * N + n, mask=n < N, other=0.0).to(tl.float32)[:, None],)
+        if HELD:
+            weights += (tl.load(weight + f * N * C, mask=known, other=0.0).to(DTYPE),)
+
+    for _ in range(first, tl.minimum(first + each, images)):
+        if HELD:
+            x = tl.load(h, mask=wanted, other=0.0).to(DTYPE)
+        unit = 1.0
+        for f in tl.static_range(FACTORS):
+            if HELD:
+                form = tl.dot(weights[f], x, input_precision=PRECISION)
+            else:
+                form = tl.zeros((UNITS, POSITIONS), tl.float32)
+                for k in range(0, C, CHANNELS):
+                    rest = c < C - k
+                    w = tl.load(weight + f * N * C + k, mask=known & rest[None, :], other=0.0)
+                    x = tl.load(h + k * h_channel, mask=wanted & rest[:, None], other=0.0)
+                    form = tl.dot(w.to(DTYPE), x.to(DTYPE), form, input_precision=PRECISION)
+            unit *= form + biases[f]
+        if RELU:
+            unit = tl.maximum(unit, 0.0)
+        tl.store(out, tl.sum(unit * scale, 1), mask=n < N)
+        h += h_image
+        out += tiles * N

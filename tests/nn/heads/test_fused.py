@@ -1,0 +1,278 @@
+"""The kernel of units against the plain operations, on a GPU or by Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from importlib.util import find_spec
+from types import ModuleType
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from vinets.nn.heads import ProductsHead, ReLUUnits, fused
+from vinets.testing.heads import lived
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if ON_GPU else "cpu"
+# the interpreter of older ones knows no new NumPy
+TRITON = find_spec("triton") and tuple(map(int, version("triton").split(".")[:2])) >= (3, 8)
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+runs_the_kernel = pytest.mark.skipif(not (ON_GPU or INTERPRETED), reason="needs a GPU, or Triton")
+needs_a_gpu = pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+
+CLOSE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.5e-2}
+
+
+@pytest.mark.skipif(ON_GPU or INTERPRETED or not TRITON, reason="needs Triton, and no GPU")
+def test_all_that_follows_by_the_interpreter():
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    found = subprocess.run(
+        command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout
+    assert "passed" in found.stdout
+
+
+def made(batch, channels, positions, count, factors, dtype=torch.float32, last=True):
+    """Latents, weight, bias and spatial weights, and the sums of products in float64."""
+    latents = torch.randn(batch, positions, channels).mT
+    latents = latents if last else latents.contiguous()
+    weight = torch.randn(factors * count, channels) * channels**-0.5
+    given = latents, weight, torch.randn(factors * count), torch.randn(positions, count) / positions
+    given = tuple(t.to(DEVICE, dtype) for t in given)
+    h, a, b, s = (t.double() for t in given)
+    forms = (a @ h + b[:, None]).unflatten(1, (factors, count))
+    return given, forms, s
+
+
+def distance(found, expected):
+    return float((found.double() - expected).norm() / expected.norm())
+
+
+SIZES = [
+    (3, 64, 100, 70, 3),  # the last tiles are not full
+    (1, 7, 17, 1, 1),  # nothing is a multiple of anything
+    (5, 20, 49, 5, 2),
+    (2, 130, 64, 65, 4),
+    (2, 24, 16, 64, 5),
+    (2, 300, 40, 10, 3),  # weights do not all fit
+    (2, 512, 16, 9, 5),
+]
+
+
+@runs_the_kernel
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("size", SIZES)
+def test_sums_are_those_of_products(size, last):
+    given, forms, spatial = made(*size, last=last)
+    expected = (forms.prod(1) * spatial.mT).sum(-1)
+    assert distance(fused.sums(*given), expected) < CLOSE[torch.float32]
+
+
+@runs_the_kernel
+def test_sums_are_those_of_relus():
+    given, forms, spatial = made(4, 20, 49, 70, 1)
+    expected = (forms[:, 0].relu() * spatial.mT).sum(-1)
+    assert distance(fused.sums(*given, relu=True), expected) < CLOSE[torch.float32]
+
+
+@runs_the_kernel
+@pytest.mark.parametrize("size", [SIZES[0], SIZES[5]])
+@pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=needs_a_gpu)])
+def test_sums_of_half_precision_are_close(size, dtype):
+    given, forms, spatial = made(*size, dtype=dtype)
+    found = fused.sums(*given)
+    expected = (forms.prod(1) * spatial.mT).sum(-1)
+    assert found.dtype == dtype and distance(found, expected) < CLOSE[dtype]
+
+
+@runs_the_kernel
+def test_rows_and_images_of_a_larger_tensor_are_read_where_they_lie():
+    (latents, *others), forms, spatial = made(3, 20, 30, 5, 2)
+    wide = torch.full((6, 24, 32), float("nan"), device=DEVICE)
+    wide[::2, 2:22, 1:31] = latents
+    expected = (forms.prod(1) * spatial.mT).sum(-1)
+    found = fused.sums(wide[::2, 2:22, 1:31], *others)
+    assert distance(found, expected) < CLOSE[torch.float32]
+
+
+@runs_the_kernel
+@pytest.mark.parametrize("channels", [16, 32])  # held, and in two pieces
+@pytest.mark.parametrize("programs", [1, 9])
+def test_the_division_of_the_work_changes_nothing(channels, programs):
+    given, _, _ = made(7, channels, 40, 40, 2)
+    blocks = fused.Blocks(32, 16, 16, 4, 2, programs)
+    assert distance(fused.sums(*given, blocks=blocks), fused.sums(*given).double()) < 1e-6
+
+
+@needs_a_gpu
+@pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_heads_use_it_and_give_the_same_logits(kind, dtype, monkeypatch):
+    head = lived(kind(20, 49, 3, count=70, rank=9)).eval().folded().cuda()
+    latents = torch.randn(9, 20, 49, device="cuda")
+    with torch.no_grad(), torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+        assert fused.usable(latents, head.forms.weight)
+        found = head(latents)
+        monkeypatch.setattr(fused, "usable", lambda *_: False)
+        for given in (latents, latents.mT.contiguous().mT):
+            assert distance(found, head(given).double()) < 5 * CLOSE[dtype]
+
+
+@needs_a_gpu
+def test_it_is_recorded():
+    head = lived(ProductsHead(20, 49, 3, count=70, rank=9)).eval().folded().cuda()
+    latents, graph = torch.randn(9, 20, 49, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        head(latents)
+        with torch.cuda.graph(graph):
+            recorded = head(latents)
+        latents.normal_()
+        graph.replay()
+        torch.testing.assert_close(recorded, head(latents))
+
+
+# --- when it is used: these need neither a GPU nor Triton ---------------------------------------
+
+
+class OnGPU(torch.Tensor):
+    """A tensor that says it lies on a GPU."""
+
+    is_cuda = True
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """What was given to the kernel, where it is said to work."""
+    calls = []
+
+    def sums(latents, weight, bias, spatial, *, relu):
+        calls.append(relu)
+        return torch.zeros(len(latents), spatial.shape[1])
+
+    monkeypatch.setattr(fused, "sums", sums)
+    monkeypatch.setattr(fused, "_works", lambda device: True)
+    return calls
+
+
+def run(positions=16, dtype=torch.float32, kind=ProductsHead, folded=True, gradients=False):
+    head = lived(kind(6, positions, 3, count=5, rank=4)).eval().to(dtype)
+    head = head.folded() if folded else head
+    with torch.set_grad_enabled(gradients):
+        return head(torch.randn(2, 6, positions, dtype=dtype).as_subclass(OnGPU))
+
+
+@pytest.mark.parametrize(("kind", "relu"), [(ProductsHead, False), (ReLUUnits, True)])
+def test_a_folded_head_in_use_on_a_gpu_asks_for_it(used, kind, relu):
+    run(kind=kind)
+    assert used == [relu]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"gradients": True}, {"folded": False}, {"positions": 15}, {"dtype": torch.float64}],
+)
+def test_others_do_not(used, options):
+    run(**options)
+    assert not used
+
+
+def test_what_is_recorded_or_counted_is_plain(used, monkeypatch):
+    with FlopCounterMode(display=False) as counter:
+        run()
+    assert counter.get_total_flops() > 2 * 2 * 6 * 10 * 16  # those of the forms, at least
+    monkeypatch.setattr(torch.jit, "is_tracing", lambda: True)
+    run()
+    assert not used
+
+
+@pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits])
+@pytest.mark.parametrize("last", [True, False])
+def test_where_it_does_not_work_the_plain_operations_give_the_same(kind, last, monkeypatch):
+    monkeypatch.setattr(fused, "_works", lambda device: False)
+    head = lived(kind(6, 16, 3, count=5, rank=4)).eval().folded()
+    latents = torch.randn(2, 16, 6).mT if last else torch.randn(2, 6, 16)
+    with torch.no_grad():
+        found = head(latents.as_subclass(OnGPU)).as_subclass(torch.Tensor)
+        torch.testing.assert_close(found, head(latents))
+
+
+def test_a_head_on_a_cpu_does_not_ask(used):
+    head = lived(ProductsHead(6, 16, 3, count=5, rank=4)).eval().folded()
+    with torch.no_grad():
+        head(torch.randn(2, 6, 16))
+    assert not used
+
+
+@pytest.fixture
+def recent(monkeypatch):
+    """A GPU that Triton knows, on which the kernel counts well."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch, "ones", lambda *shape, device: torch.zeros(shape))
+    monkeypatch.setattr(fused, "sums", lambda *_: torch.tensor(272.0))
+    language = ModuleType("triton.language")
+    triton = ModuleType("triton")
+    triton.language, triton.jit = language, lambda function, **_: function
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    monkeypatch.setitem(sys.modules, "triton.language", language)
+    monkeypatch.setattr(fused, "tl", None, raising=False)
+    for cached in (fused._works, fused._kernel):
+        cached.cache_clear()
+    yield monkeypatch
+    for cached in (fused._works, fused._kernel):
+        cached.cache_clear()
+
+
+GPU = torch.device("cuda", 0)
+
+
+def test_it_works_where_triton_and_a_gpu_are(recent):
+    assert fused._works(GPU)
+
+
+def test_it_works_nowhere_without_triton(recent):
+    recent.setitem(sys.modules, "triton", None)
+    assert not fused._works(GPU)
+
+
+def test_it_does_not_work_on_old_gpus_nor_where_triton_fails_or_errs(recent):
+    recent.setattr(fused, "sums", lambda *_: torch.tensor(271.0))
+    assert not fused._works(GPU)
+    fused._works.cache_clear()
+
+    def no_compiler(*_):
+        raise RuntimeError("no C compiler was found")
+
+    recent.setattr(fused, "sums", no_compiler)
+    assert not fused._works(GPU)
+    fused._works.cache_clear()
+    recent.setattr(fused, "sums", lambda *_: torch.tensor(272.0))
+    recent.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert not fused._works(GPU)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("factors", [1, 3, 5])
+@pytest.mark.parametrize("channels", [1, 24, 64, 128, 256, 512, 2048])
+def test_what_a_program_holds_fits_into_every_card(channels, factors, size):
+    for positions in (16, 17, 49, 1024):
+        blocks = fused.blocks_for(channels, positions, factors, size)
+        held = blocks.channels >= channels
+        weights = blocks.units * (factors if held else blocks.stages)
+        assert size * blocks.channels * (weights + blocks.stages * blocks.positions) <= 96 * 1024
+        assert all(b & (b - 1) == 0 and b >= 16 for b in blocks[:3])
+
+
+@pytest.mark.parametrize(("batch", "places"), [(1, 50), (256, 20), (256, 96), (1000, 1), (7, 500)])
+def test_programs_fill_the_rounds_in_which_they_run(batch, places):
+    each = fused._images_each(batch, places, 264, torch.device("cpu"))
+    programs = places * -(-batch // each)
+    if places * batch >= 264:
+        rounds = -(-programs // 264)
+        assert programs > 0.75 * 264 * rounds
+    else:
+        assert each == 1  # all at the same time
