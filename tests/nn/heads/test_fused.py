@@ -91,6 +91,16 @@ def test_sums_of_half_precision_are_close(size, dtype):
 
 
 @runs_the_kernel
+def test_autocast_says_in_which_dtype_products_are_made():
+    given, forms, spatial = made(*SIZES[0])
+    expected = (forms.prod(1) * spatial.mT).sum(-1)
+    with torch.autocast(DEVICE, torch.float16):
+        found = fused.sums(*given)
+    assert found.dtype == torch.float32
+    assert CLOSE[torch.float32] < distance(found, expected) < CLOSE[torch.float16]
+
+
+@runs_the_kernel
 def test_rows_and_images_of_a_larger_tensor_are_read_where_they_lie():
     (latents, *others), forms, spatial = made(3, 20, 30, 5, 2)
     wide = torch.full((6, 24, 32), float("nan"), device=DEVICE)
@@ -212,7 +222,7 @@ def test_a_head_on_a_cpu_does_not_ask(used):
 def recent(monkeypatch):
     """A GPU that Triton knows, on which the kernel counts well."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(torch, "ones", lambda *shape, device: torch.zeros(shape))
+    monkeypatch.setattr(torch, "ones", lambda *shape, **_: torch.zeros(shape))
     monkeypatch.setattr(fused, "sums", lambda *_: torch.tensor(272.0))
     language = ModuleType("triton.language")
     triton = ModuleType("triton")

@@ -7,9 +7,9 @@ through images: it reads what they have at these positions, makes forms, units a
 writes one number per unit. What the programs of all positions wrote is added up afterwards.
 
 Forms are products of matrices in the dtype of the latents, or of autocast; what is summed is
-float32. Products of float32 use TF32 where torch may, and elsewhere three products of TF32, about
-as exact as float32. The kernel is written in Triton, which comes with torch for CUDA. Without it,
-and where operations are recorded or counted, heads use the plain ones.
+float32. Products of float32 use TF32 where torch may, else three products of TF32, about as exact
+as float32. The kernel is written in Triton, which comes with torch for CUDA. Without it, and where
+operations are recorded or counted, heads use the plain ones.
 """
 
 from __future__ import annotations
@@ -74,15 +74,16 @@ def sums(
     tiles = -(-positions // blocks.positions)
     places = tiles * -(-count // blocks.units)
     each = _images_each(batch, places, blocks.programs, latents.device)
-    out = torch.empty(batch, tiles, count, device=latents.device)
+    out = torch.empty(batch, tiles, count, dtype=torch.float32, device=latents.device)
     language, kernel = _kernel()
     compute = getattr(language, str(dtype).removeprefix("torch."))
-    tensors = latents, weight.contiguous(), bias.contiguous(), spatial.contiguous(), out
+    # weights that come in the dtype of the products need fewer registers
+    given = weight.to(dtype).contiguous(), bias.contiguous(), spatial.contiguous()
     sizes = (*latents.stride(), channels, positions, factors, relu, *blocks[:3])
     options = {"num_warps": blocks.warps, "num_stages": blocks.stages}
-    with torch.cuda.device_of(latents):
-        launch = kernel[places, -(-batch // each)]
-        launch(*tensors, batch, each, count, *sizes, compute, precision, **options)
+    with torch.cuda.device_of(out):
+        run = kernel[places, -(-batch // each)]
+        run(latents, *given, out, batch, each, count, *sizes, compute, precision, **options)
     return (out.sum(1) if tiles > 1 else out[:, 0]).to(weight.dtype)
 
 
@@ -93,7 +94,7 @@ def blocks_for(
     units, width, every = 64, min(64, _power(positions)), _power(channels)
     for stages in (3, 2):
         if held and size * every * (factors * units + stages * width) <= SHARED:
-            return Blocks(units, width, every, 4, stages, 3 if every <= 64 else 2)
+            return Blocks(units, width, every, 4, stages, 4 if every <= 64 else 2)
     return Blocks(units, width, 128 // size, 4, 3, 2)
 
 
@@ -107,8 +108,7 @@ def _images_each(batch: int, places: int, programs: int, device: torch.device) -
 
 
 def _power(number: int) -> int:
-    """The power of two that is no less; 16 at least, as matrices need."""
-    return max(16, 1 << (number - 1).bit_length())
+    return max(16, 1 << (number - 1).bit_length())  # of two, and no less than matrices need
 
 
 def _compute_dtype(latents: Tensor) -> torch.dtype:
@@ -130,7 +130,7 @@ def _works(device: torch.device) -> bool:
         return False
     try:
         _kernel()
-        one = torch.ones(1, 16, 16, device=device)
+        one = torch.ones(1, 16, 16, dtype=torch.float32, device=device)
         return sums(one, one[0, :1], one[0, 0, :1], one[0, :, :1]).item() == 16 * 17
     except Exception:  # of many kinds, and for all of them the plain operations are there
         return False
@@ -175,7 +175,7 @@ def _sums(
     for f in tl.static_range(FACTORS):
         biases += (tl.load(bias + f * N + n, mask=n < N, other=0.0).to(tl.float32)[:, None],)
         if HELD:
-            weights += (tl.load(weight + f * N * C, mask=known, other=0.0).to(DTYPE),)
+            weights += (tl.load(weight + f * N * C, mask=known, other=0.0),)
 
     for _ in range(first, tl.minimum(first + each, images)):
         if HELD:
@@ -190,7 +190,7 @@ def _sums(
                     rest = c < C - k
                     w = tl.load(weight + f * N * C + k, mask=known & rest[None, :], other=0.0)
                     x = tl.load(h + k * h_channel, mask=wanted & rest[:, None], other=0.0)
-                    form = tl.dot(w.to(DTYPE), x.to(DTYPE), form, input_precision=PRECISION)
+                    form = tl.dot(w, x.to(DTYPE), form, input_precision=PRECISION)
             unit *= form + biases[f]
         if RELU:
             unit = tl.maximum(unit, 0.0)
