@@ -275,6 +275,8 @@ def test_what_a_program_holds_fits_into_every_card(channels, factors, size):
         weights = blocks.units * (factors if held else blocks.stages)
         assert size * blocks.channels * (weights + blocks.stages * blocks.positions) <= 96 * 1024
         assert all(b & (b - 1) == 0 and b >= 16 for b in blocks[:3])
+        apart = fused.blocks_for(channels, positions, factors, size, held=False)
+        assert apart.channels < channels or apart.channels == 16  # less than which there is not
 
 
 @pytest.mark.parametrize(("batch", "places"), [(1, 50), (256, 20), (256, 96), (1000, 1), (7, 500)])

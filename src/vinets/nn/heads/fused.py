@@ -95,7 +95,7 @@ def blocks_for(
     for stages in (3, 2):
         if held and size * every * (factors * units + stages * width) <= SHARED:
             return Blocks(units, width, every, 4, stages, 4 if every <= 64 else 2)
-    return Blocks(units, width, 128 // size, 4, 3, 2)
+    return Blocks(units, width, min(128 // size, max(16, every // 2)), 4, 3, 2)
 
 
 @cache
