@@ -91,6 +91,15 @@ def test_sums_of_half_precision_are_close(size, dtype):
 
 
 @runs_the_kernel
+@pytest.mark.parametrize("relu", [False, True])
+def test_what_is_no_number_is_not_hidden(relu):
+    (latents, *others), _, _ = made(3, 20, 17, 5, 1)
+    latents[1, 3, 16] = float("nan")
+    found = fused.sums(latents, *others, relu=relu)
+    assert found.isnan().all(1).tolist() == found.isnan().any(1).tolist() == [False, True, False]
+
+
+@runs_the_kernel
 def test_autocast_says_in_which_dtype_products_are_made():
     given, forms, spatial = made(*SIZES[0])
     expected = (forms.prod(1) * spatial.mT).sum(-1)

@@ -193,7 +193,7 @@ def _sums(
                     form = tl.dot(w, x.to(DTYPE), form, input_precision=PRECISION)
             unit *= form + biases[f]
         if RELU:
-            unit = tl.maximum(unit, 0.0)
+            unit = tl.maximum(unit, 0.0, propagate_nan=tl.PropagateNan.ALL)
         tl.store(out, tl.sum(unit * scale, 1), mask=n < N)
         h += h_image
         out += tiles * N
