@@ -11,13 +11,14 @@ ADVISORIES := https://pypi.org/pypi/pip/23.2.1/json
 COMMA := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint browser bench mutants fuzz chaos degenerate soak cluster lock audit sbom docs clean
+.PHONY: help demo test lint browser pages bench mutants fuzz chaos degenerate soak cluster matrix dist
+.PHONY: release lock audit sbom docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## Train a network on digits and find a small one that does as well; a page in out/demo
-	$(BIN)/vinets train --model digits_cnn --data digits --out out/demo/uncut
+	$(BIN)/vinets train --recipe digits-cnn --out out/demo/uncut
 	$(BIN)/vinets compress out/demo/uncut --data digits --budget drop=0.5 --out out/demo/small
 	@echo "The page: out/demo/small/report.html"
 
@@ -37,6 +38,9 @@ browser: ## Install Chromium for the tests of pages, where it is missing and apt
 		apt-get update -qq && apt-get install -y -qq chromium \
 			|| echo "Chromium could not be installed; tests that need it are skipped"; \
 	fi
+
+pages: $(STAMP) browser ## Open every kind of page, wide and narrow, light and dark, and look for faults
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m pages tests
 
 bench: $(STAMP) ## Run all benchmarks: ratios, measured side by side
 	$(BIN)/python -m benchmarks
@@ -59,6 +63,18 @@ soak: $(STAMP) ## Build, save, load and predict for MINUTES=30, and print the sl
 cluster: $(STAMP) ## Lose workers, ranks and the network, of Dask, Ray and torchrun; needs root for the last
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests
 
+matrix: $(STAMP) dist ## Test the wheel with the oldest and newest versions supported; MATRIX=--quick for some tests
+	PYTHONPATH=tests $(BIN)/python -m matrix dist/*.whl $(MATRIX)
+
+dist: $(VENV)/build/bin/build $(VENV)/twine/bin/twine ## Build wheel and sdist, check them, use the wheel in a bare environment
+	rm -rf dist
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(VENV)/build/bin/python -m build
+	$(VENV)/twine/bin/twine check --strict dist/*
+	PYTHON=$(PYTHON) .ci/smoke dist/*.whl
+
+release: test docs dist ## Everything that a release takes, but the upload
+	$(BIN)/python .ci/release.py
+
 lock: $(VENV)/lock/bin/uv ## Write hashes.txt anew, after a change of pyproject.toml or constraints.txt
 	@# for macOS, where torch of PyPI draws in nothing for a GPU; digests are those of all systems
 	MACOSX_DEPLOYMENT_TARGET=14.0 $(VENV)/lock/bin/uv pip compile --quiet pyproject.toml $(foreach one,$(subst $(COMMA), ,$(ALL)),--extra $(one)) \
@@ -78,8 +94,10 @@ sbom: $(STAMP) $(VENV)/sbom/bin/cyclonedx-bom ## List everything that is install
 	@mkdir -p out
 	$(VENV)/sbom/bin/cyclonedx-py environment $(BIN)/python --output-format JSON --output-file out/sbom.json
 
-docs: $(STAMP) ## Build the documentation into docs/_build/html
+docs: $(STAMP) ## Build the documentation into docs/_build/html and check its links; LINKS=all for external ones
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/check.py docs/_build/html
+	$(if $(filter all,$(LINKS)),$(BIN)/sphinx-build -b linkcheck docs docs/_build/links)
 
 clean: ## Remove caches and generated files; .venv stays
 	rm -rf build dist out docs/_build docs/api/generated .coverage

@@ -8,6 +8,9 @@ import sys
 ALL = (
     "engine",
     "oracles",
+    "sparse",
+    "small",
+    "eigenvalues",
     "memory",
     "growth",
     "precision",

@@ -263,7 +263,8 @@ def table(folders: list[Path]) -> str:
             record = Store(folder).load(path)
             found.setdefault(record.trial.change(seed=0), []).append(record.result.trained)
     lines = [
-        "| network | cut | head | epochs | rate | in head | in all | accuracy | uncut | seeds |",
+        "| network | cut | head | epochs | learning rate | head parameters | total parameters "
+        "| accuracy, % | uncut, % | seeds |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for trial in sorted(found, key=_place):

@@ -38,6 +38,8 @@ FORMATS = {  # of floats, by what the name of a column looks like; the first tha
     "machine_hours": ",.2f",
     "cost_dollars": ",.2f",
     "of_pooled*": ".3f",
+    "deletion_*": ".3f",
+    "insertion_*": ".3f",
     "*ratio": ",.1f×",
     "paper_seconds": ",.2f",
 }
@@ -77,19 +79,24 @@ def keep(name: str, rows: Sequence[dict[str, Any]], out: Path | None = None, **f
 def show(title: str, rows: Sequence[dict[str, Any]]) -> None:
     """Print rows with the keys of the first as columns, lists left out."""
     short = [{k: v for k, v in row.items() if not isinstance(v, list)} for row in rows]
+    names = [key for key in short[0] if not key.endswith("_se")]
     try:
         from vinets.report import Row, Table, print_table
+
+        columns = tuple(column(key, key, rows) for key in names)
+        print_table(Table(slug(title), title, columns, tuple(map(Row, short))))
     except ImportError:  # a machine that only measures may be without what prints tables
         print(title, *map(json.dumps, short), sep="\n")
-        return
-    columns = tuple(column(key, key, rows) for key in short[0])
-    print_table(Table(slug(title), title, columns, tuple(map(Row, short))))
 
 
 def column(key: str, label: str, rows: Iterable[Mapping[str, Any]]) -> Column:
-    """A column of measured values; its format follows from its name and from what it holds."""
+    """A column of measured values; its format follows from its name and from what it holds.
+
+    Standard errors stand beside the values, where the rows have them under ``<key>_se``.
+    """
     from vinets.report import Column
 
+    rows = list(rows)
     kinds = {type(row.get(key)) for row in rows}
     form = None
     if float in kinds:
@@ -97,4 +104,5 @@ def column(key: str, label: str, rows: Iterable[Mapping[str, Any]]) -> Column:
         form = next(patterns, ("", ".3g"))[1]
     elif int in kinds:
         form = ","
-    return Column(key, label, form)
+    error = f"{key}_se" if any(f"{key}_se" in row for row in rows) else None
+    return Column(key, label, form, error)

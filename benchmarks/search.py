@@ -18,10 +18,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -37,7 +39,11 @@ from vinets.search import compress, parse_budget
 from vinets.search.compressed import divided
 from vinets.search.halving import Search
 from vinets.search.result import SearchResult
+from vinets.search.signals import SIGNALS
 from vinets.settings import Searching
+
+if TYPE_CHECKING:
+    from vinets.report import Table
 
 FOLDER = RESULTS / "search"
 
@@ -68,8 +74,16 @@ def everything(setup: Setup, given: argparse.Namespace, searching: Searching, to
     search = Search(chosen, budget, given.out / str(index), searching, given.seed, Lines())
     search.pricing.update(search.known)
     search.store.claim([], {chosen.name: chosen.identity})
-    rows: list[dict[str, Any]] = []
-    for one in search.feasible()[index::count]:
+    name = f"{given.network}-everything-{index}-{count}.json"
+    known = read_json(given.keep / name)["tried"] if (given.keep / name).is_file() else []
+    rows: list[dict[str, Any]] = list(known)
+    done = {row["name"] for row in rows}
+    # the largest first: of what a call leaves out when it is cut off, least is to be expected
+    costs = search.known.costs
+    all_of_them = sorted(search.feasible(), key=lambda one: -costs[one.name].parameters)
+    for one in all_of_them[index::count]:
+        if one.name in done:
+            continue
         begin = time.perf_counter()
         search.train([one], search.epochs)
         tried = search.tried(one)
@@ -80,7 +94,6 @@ def everything(setup: Setup, given: argparse.Namespace, searching: Searching, to
             rows.append(plain | {"name": one.name})
         facts = {"network": given.network, "command": told, "machine": machine(setup.device)}
         facts |= {"budget": given.budget, "seed": given.seed, "uncut": chosen.accuracy}
-        name = f"{given.network}-everything-{index}-{count}.json"
         write_json(given.keep / name, facts | {"tried": rows})
 
 
@@ -97,6 +110,62 @@ def gap(network: str) -> None:
         assert choice.test is not None
         behind = 100 * (best["test"] - choice.test)
         print(f"{path.stem}: {100 * choice.test:.2f} %, {behind:+.2f} behind, {result.chosen}")
+
+
+def searches(budget: str) -> dict[Path, SearchResult]:
+    """Searches on CIFAR with this budget, by file: networks in their order, then seeds."""
+    paths = [path for name in NETWORKS for path in sorted(FOLDER.glob(f"{name}-{budget}-*.json"))]
+    return {path: from_plain(SearchResult, read_json(path), path.name) for path in paths}
+
+
+def found_table(found: dict[Path, SearchResult]) -> Table:
+    """What each search chose, and how good that is on images that were looked at once."""
+    from vinets.report import Column, Row, Table  # searches run where there is no rich
+
+    columns = (
+        Column("network"),
+        Column("seed"),
+        Column("chosen"),
+        Column("parameters", "parameters", ","),
+        Column("share", "share of uncut", ".1%"),
+        Column("accuracy", "accuracy, %", ".2f"),
+        Column("uncut", "uncut, %", ".2f"),
+        Column("change", "Δ", "+.2f"),
+    )
+    rows, changes = [], defaultdict(list)
+    for path, result in found.items():
+        network, *_, seed = path.stem.split("-")
+        (choice,) = (one for one in result.tried if one.candidate.name == result.chosen)
+        assert choice.test is not None
+        change = 100 * (choice.test - result.uncut.test)
+        changes[network].append(change)
+        row = {"network": network, "seed": seed, "chosen": choice.candidate.name}
+        row |= {"parameters": choice.cost.parameters}
+        row |= {"share": choice.cost.parameters / result.uncut.cost.parameters}
+        row |= {"accuracy": 100 * choice.test, "uncut": 100 * result.uncut.test, "change": change}
+        rows.append(Row(row))
+    for name, of in changes.items():
+        rows.append(Row({"network": name, "chosen": "mean", "change": fmean(of)}))
+    return Table("found", "What searches chose", columns, tuple(rows))
+
+
+def signal_table(found: dict[Path, SearchResult]) -> Table:
+    """How well what is known of a cut early ranks what its best head reached, over all searches."""
+    from vinets.report import Column, Row, Table
+    from vinets.search.page import SIGNAL_NAMES
+
+    columns = [Column("signal", "known early")]
+    names = dict.fromkeys(path.stem.split("-")[0] for path in found)
+    columns += [Column(name, f"{name}, rank correlation", "+.2f", f"{name} std") for name in names]
+    rows = []
+    for signal in SIGNALS:
+        row: dict[str, Any] = {"signal": SIGNAL_NAMES[signal]}
+        for name in names:
+            of = [r.correlations[signal] for p, r in found.items() if p.stem.startswith(name)]
+            values = [value for value in of if value is not None]
+            row |= {name: fmean(values), f"{name} std": stdev(values)}
+        rows.append(Row(row))
+    return Table("signals", "What is known early", tuple(columns), tuple(rows))
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.distance import ood_table
 from benchmarks.elsewhere import table as heads_elsewhere
 from benchmarks.ideal_study import study_table
+from benchmarks.pretrained import networks_table, recipes_table
 from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
+from benchmarks.search import found_table, searches, signal_table
 from benchmarks.tuning import choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
@@ -34,6 +37,8 @@ PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
         for name in (
+            "install",
+            "pretrained",
             "compress",
             "benchmarks",
             "networks",
@@ -43,6 +48,8 @@ PAGES = (
             "frontier",
             "machines",
             "scale",
+            "explain",
+            "distance",
         )
     ),
     ROOT / "README.md",
@@ -66,6 +73,43 @@ COLUMNS: dict[str, dict[str, str]] = {
         "kept": "kept",
         "zeros": "zeros",
         "zeros_in_prefix": "zeros in prefix",
+    },
+    "sparse": {
+        "problem": "problem",
+        "terms": "terms",
+        "generators": "generators",
+        "loop_cpu_s": "prior art, s",
+        "bpcg_cpu_s": "`bpcg`, s",
+        "bpcg_ratio": "ratio",
+        "zeros_loop": "prior art, zeros",
+        "zeros_bpcg": "`bpcg`, zeros",
+    },
+    "small": {
+        "points": "points",
+        "rows": "rows",
+        "n": "variables",
+        "algorithm": "algorithm",
+        "fit_ms": "`fit`, ms",
+        "fit_loop_ms": "loop, ms",
+        "fit_ratio": "ratio",
+        "transform_ms": "`transform`, ms",
+        "transform_loop_ms": "products, ms",
+        "transform_floor_ms": "scikit-learn, ms",
+    },
+    "small_monomials": {
+        "points": "points",
+        "terms": "monomials",
+        "plan_ms": "plan, ms",
+        "polynomial_features_ms": "`PolynomialFeatures`, ms",
+        "ratio": "ratio",
+    },
+    "eigenvalues": {
+        "seed": "seed",
+        "terms": "terms",
+        "generators": "generators",
+        "vinets_cpu_s": "ABM, s",
+        "loop_cpu_s": "loop, s",
+        "ratio": "ratio",
     },
     "cluster": {
         "backend": "backend",
@@ -92,7 +136,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "of_pooled_plain": "as in training",
         "of_pooled": "in use",
         "of_pooled_floor": "bare products",
-        "head_share": "more operations",
+        "head_share": "extra operations",
     },
     "generators_cpu": {
         "network": "network",
@@ -138,29 +182,29 @@ COLUMNS: dict[str, dict[str, str]] = {
         "accuracy_points": "accuracy, %",
         "std_points": "std over seeds",
         "ours_ahead_points": "VI-Net ahead by",
-        "head_numbers": "numbers in the head",
+        "head_numbers": "parameters in the head",
     },
     "speed": {
         "cut": "cut",
         "network": "network",
         "images_per_second": "images/s",
         "images_per_second_std": "std",
-        "speed_ratio": "to the uncut network",
-        "mflops": "MFLOPs an image",
+        "speed_ratio": "relative to uncut",
+        "mflops": "MFLOPs per image",
     },
     "layer": {
         "network": "network",
         "layer_share": "polynomial layer / backbone",
         "head_share": "whole head / backbone",
-        "mflops": "MFLOPs an image",
+        "mflops": "MFLOPs per image",
         "mflops_backbone": "of these in the backbone",
     },
     "training": {
         "head": "head",
-        "numbers": "numbers",
+        "numbers": "parameters",
         "images_per_second": "images/s in training",
-        "floor_images_per_second": "of its products alone",
-        "cost_ratio": "time to that floor",
+        "floor_images_per_second": "images/s of its products alone",
+        "cost_ratio": "time / floor",
     },
     "training_joint": {
         "teacher": "teacher",
@@ -243,8 +287,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "generators": "generators",
         "path": "path",
         "passes": "passes",
-        "in_memory_us_per_point": "in memory, µs a point",
-        "streamed_us_per_point": "streamed, µs a point",
+        "in_memory_us_per_point": "in memory, µs per point",
+        "streamed_us_per_point": "streamed, µs per point",
         "streamed_to_in_memory": "streamed / in memory",
         "same_decisions": "same decisions",
         "largest_difference_of_coefficients": "largest difference of coefficients",
@@ -285,6 +329,37 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
 }
 
+for _name in ("resnet18", "resnet34"):
+    COLUMNS[f"distance_classify_{_name}"] = {
+        "cut": "cut",
+        "examples": "examples a class",
+        "nearest_mean_points": "nearest mean",
+        "lda_points": "shrunk LDA",
+        "qda_points": "QDA",
+        "knn_points": "kNN",
+        "ridge_points": "ridge",
+        "distances_points": "distances",
+        "ridge_seconds": "ridge, CPU s",
+        "distances_seconds": "distances, CPU s",
+    }
+COLUMNS["cascade"] = {
+    "exit": "exit",
+    "gate": "gate",
+    "allowed_points": "allowed loss, points",
+    "accuracy_points": "accuracy, %",
+    "lost_points": "lost, points",
+    "early_share": "leave early",
+    "time_share": "mean time, of the uncut network's",
+}
+for _name in ("faithful_digits", "faithful_cifar10_early", "faithful_cifar10"):
+    COLUMNS[_name] = {
+        "method": "map",
+        "deletion_mean": "deletion, to the mean",
+        "insertion_mean": "insertion, from the mean",
+        "deletion_blurred": "deletion, to the blurred",
+        "insertion_blurred": "insertion, from the blurred",
+    }
+
 for _name in ("streaming_growth", "streaming_large"):
     COLUMNS[_name] = {
         "points": "points",
@@ -309,6 +384,11 @@ FILES = {"theory_sizes": "theory_complexity"}
 ADVISED = {classes * count for classes in (10, 100) for count in (128, 32, 4, 1)}
 SHOWN: dict[str, Callable[[dict[str, Any]], bool]] = {
     "theory_sizes": lambda row: "tau" in row,
+    # the gate of BranchyNet for its exits; of the others entropy and softmax hardly differ
+    "cascade": lambda row: (
+        (row["gate"] == "entropy") <= (row["exit"] != "VI-Net")
+        and (row["gate"] in ("softmax", "distance")) <= (row["exit"] == "VI-Net")
+    ),
     "theory_advice": lambda row: row["polynomials"] in ADVISED,
 }
 
@@ -331,8 +411,12 @@ TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str
 RIVALS = {"rivals_choices", "rivals_frontier"}
 IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
 SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
+FOUND = {"search_found", "search_signals"}  # of those on CIFAR
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
+PACKAGE = {"pretrained": networks_table, "recipes": recipes_table}  # of the package itself
+MATRIX = {"matrix"}  # versions that were tried together
+OOD = {"distance_ood"}
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -437,11 +521,30 @@ def render_search(name: str) -> str:
     return f"{shown}\n\n> {result.verdict}"
 
 
+def render_found(name: str) -> str:
+    """Searches on CIFAR with one budget."""
+    found = searches("drop=0.0")
+    if name == "search_signals":
+        return markdown(signal_table(found))
+    commands = dict.fromkeys(shlex.join(result.command) for result in found.values())
+    first = next(iter(found.values()))
+    more = f", {first.seconds:.0f} s for the first, alone on the GPU"
+    return _with_source(found_table(found), commands, first.machine, more)
+
+
 def render_elsewhere(name: str) -> str:
     """Heads on other data."""
     folder = RESULTS / "elsewhere" / ELSEWHERE[name]
     command = f"python -m benchmarks.elsewhere table {folder.relative_to(ROOT)}"
     return f"{heads_elsewhere([folder])}\n\n<small>`{command}`</small>"
+
+
+def render_ood(name: str) -> str:
+    """Scores of strange examples, over networks of a kind."""
+    record = read_json(RESULTS / f"{name}.json")
+    networks = len({row["weights"] for row in record["rows"]})
+    more = f", {networks} networks of each kind, mean and deviation"
+    return _with_source(ood_table(record), [record["command"]], record, more)
 
 
 def render_paper(name: str) -> str:
@@ -451,6 +554,22 @@ def render_paper(name: str) -> str:
     result = from_plain(ExperimentResult, read_json(path), path.name)
     table = next(each for each in result.tables if each.id == wanted)
     return _with_source(table, [" ".join(result.command)], result.machine)
+
+
+def render_matrix(name: str) -> str:
+    """Versions that were tried together, and those that could not be."""
+    record = read_json(RESULTS / f"{name}.json")
+    packages = ("python", "torch", "numpy", "scipy", "scikit-learn")
+    columns = (Column("row", "environment"), *map(Column, packages), Column("outcome", "tests"))
+    rows = []
+    for row in record["rows"]:
+        told = row["outcome"]
+        if "passed" in row:
+            told = f"{row['passed']:,} passed, {row['skipped']:,} skipped"
+            told += f", **{row['failed']:,} failed**" if row["failed"] else ""
+        rows.append(Row(row | {"outcome": told}))
+    shown = markdown(Table(name, name, columns, tuple(rows)))
+    return f"{shown}\n\n<small>`{record['command']}`<br>{record['wheel']}.</small>"
 
 
 def _with_source(
@@ -496,8 +615,12 @@ def fill(text: str) -> str:
             (RIVALS, render_rivals),
             (IDEALS, render_ideals),
             (SEARCHES, render_search),
+            (FOUND, render_found),
             (ELSEWHERE, render_elsewhere),
+            (PACKAGE, lambda one: markdown(PACKAGE[one]())),
+            (MATRIX, render_matrix),
             (CALLS, render_calls),
+            (OOD, render_ood),
         )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"

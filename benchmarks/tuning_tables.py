@@ -27,7 +27,7 @@ def early_table(folder: Path) -> tuple[Table, dict[str, Any]]:
     columns = (
         Column("head"),
         Column("rate", "learning rate", ".3g"),
-        Column("parameters", "parameters in all", ","),
+        Column("parameters", "parameters in total", ","),
         Column("accuracy", "accuracy, %", ".2f", "std"),
         Column("delta", "Δ to uncut", "+.2f"),
         Column("behind", "products ahead by", "+.2f", "joint"),

@@ -1,12 +1,26 @@
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 import torch
 
 pytest.register_assert_rewrite("vinets.testing")  # its failures show values, as those of tests do
+
+with suppress(ImportError):  # a machine that only measures may be without
+    from hypothesis import settings
+
+    settings.register_profile("any machine", deadline=None)  # a busy one is slow, and not wrong
+    settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    """Nothing is read from the user's cache, nor written there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VINETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

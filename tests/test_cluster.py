@@ -59,9 +59,9 @@ class Mortal(ABM):
         super().__init__(psi, max_degree=max_degree)
         self.marker = marker
 
-    def _fit_sets(self, sets):
+    def _fit_sets(self, sets, progress=None):
         die_once(self.marker)
-        return super()._fit_sets(sets)
+        return super()._fit_sets(sets, progress)
 
 
 def test_class_ideals_and_scores_are_those_of_one_process_though_a_worker_dies(

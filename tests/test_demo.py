@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+from looks import faults
 
 from vinets import demo
 from vinets.data import digits
@@ -33,7 +34,7 @@ def ran(tmp_path_factory):
 
 def test_the_file_holds_what_was_returned(ran):
     out, result = ran
-    stored = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    stored = json.loads((out / "results-quick.json").read_text(encoding="utf-8"))
     assert stored["seed"] == SEED and stored["command"] == result.command
     kept = [from_plain(Comparison, one) for one in stored["comparisons"]]
     assert kept == list(result.comparisons)
@@ -54,7 +55,7 @@ def test_networks_are_consistent(ran):
 
 def test_the_saved_network_is_the_best_on_held_out_images_and_the_one_in_the_table(ran):
     out, result = ran
-    network = VINet.from_pretrained(out / "vinet")
+    network = VINet.from_pretrained(out / "vinet-quick")
     assert network.record.cut == result.saved
     ours = result.best.networks[0]
     images, labels = next(digits(SEED).test.batches(1000))
@@ -70,7 +71,7 @@ def test_the_saved_network_gives_the_stored_answer(ran):
     """In another process as well, as the tests of files show."""
     out, result = ran
     example = result.example
-    network = VINet.from_pretrained(out / "vinet")
+    network = VINet.from_pretrained(out / "vinet-quick")
     images, _ = next(digits(SEED).test.batches(1000))
     with torch.no_grad():
         probabilities = network(images[example.index : example.index + 1])[0].softmax(0)
@@ -81,9 +82,9 @@ def test_the_saved_network_gives_the_stored_answer(ran):
 
 def test_the_theory_is_that_of_the_saved_network(ran):
     out, result = ran
-    stored = json.loads((out / "results.json").read_text())["theory"]
+    stored = json.loads((out / "results-quick.json").read_text())["theory"]
     assert list(stored["cuts"]) == [one.cut for one in result.comparisons]
-    again = spectral_complexity(VINet.from_pretrained(out / "vinet"))
+    again = spectral_complexity(VINet.from_pretrained(out / "vinet-quick"))
     found = result.theory.cuts[result.saved].whole
     assert found.log10_R == pytest.approx(again.log10_R, abs=1e-3)
     assert [layer.name for layer in found.layers] == [layer.name for layer in again.layers]
@@ -96,7 +97,7 @@ def test_the_theory_is_that_of_the_saved_network(ran):
 
 def test_a_finished_demo_starts_anew_and_an_interrupted_one_goes_on(ran, monkeypatch):
     out, result = ran
-    (out / "results.json").unlink()  # as if it had been stopped at the very end
+    (out / "results-quick.json").unlink()  # as if it had been stopped at the very end
     monkeypatch.setattr(
         "vinets.pipeline.trials.run_at_cut", lambda *_: pytest.fail("something was run again")
     )
@@ -124,19 +125,25 @@ class Balanced(HTMLParser):
 
 def test_the_page_is_well_formed_and_loads_nothing(ran):
     out, result = ran
-    text = (out / "report.html").read_text(encoding="utf-8")
+    text = (out / "report-quick.html").read_text(encoding="utf-8")
     reader = Balanced()
     reader.feed(text)
     assert not reader.open
     assert not re.search(r"https?:|@import|<script src|<link|<iframe|url\((?!#)", text)
     targets = re.findall(r"""\b(?:src|href|srcset|poster)\s*=\s*["']([^"']{0,11})""", text)
     assert all(target.startswith(("#", "data:image/")) for target in targets)
-    drawn = text.count('<figure class="chart"'), text.count("<figure>")
+    drawn = text.count('<figure class="chart"'), text.count('<figure class="drawing"')
     assert drawn[0] >= 3 and (drawn[1] >= 4 if can_draw() else drawn[1] == 0)
     names = re.findall(r'\bid="([^"]*)"', text)
     assert len(names) == len(set(names))
     for comparison in result.comparisons:
         assert all(f"{one.parameters:,}" in text for one in comparison.networks)
+
+
+@pytest.mark.pages
+def test_the_page_suits_every_screen(ran):
+    out, _ = ran
+    assert faults(out / "report-quick.html") == []
 
 
 def test_seeds_share_the_test_images_and_are_averaged(monkeypatch, tmp_path):

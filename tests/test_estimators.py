@@ -4,9 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -67,3 +67,21 @@ def test_nothing_to_classify_with_is_an_error(random):
         model.fit(X, y)
     with pytest.raises(ValueError, match="at least 2 classes"):
         VanishingIdealClassifier().fit(X, np.zeros(200))
+
+
+def test_a_grid_reaches_the_default_algorithm():
+    X, y = load_iris(return_X_y=True)
+    grid = {"estimator__psi": [0.3, 0.01], "estimator__max_degree": [2]}
+    search = GridSearchCV(VanishingIdealClassifier(), grid, cv=3).fit(X, y)
+    best = search.best_estimator_.estimator
+    assert (best.psi, best.max_degree) == tuple(search.best_params_.values())[::-1]
+    assert len(set(search.cv_results_["mean_test_score"])) == 2
+    with pytest.raises(ValueError, match="Invalid parameter 'tau'"):
+        VanishingIdealClassifier().set_params(estimator__tau=1)
+
+
+def test_the_polynomials_of_a_class_are_in_the_features_as_they_came():
+    X, y = load_iris(return_X_y=True)
+    model = VanishingIdealClassifier().fit(X, y)
+    found = np.concatenate([np.abs(own(X)) for own in model.generators_.values()], axis=1)
+    np.testing.assert_allclose(found, model.features(X), atol=1e-8)

@@ -118,12 +118,12 @@ class Slow(ABM):
         super().__init__(psi, max_degree=max_degree)
         self.marks = marks
 
-    def _fit_sets(self, sets):
+    def _fit_sets(self, sets, progress=None):
         if self.marks:
             (Path(self.marks) / Path("/proc/self/ns/net").readlink().name).touch()
             until(lambda: len(list(Path(self.marks).iterdir())) == 2)
             time.sleep(1)
-        return super()._fit_sets(sets)
+        return super()._fit_sets(sets, progress)
 
 
 def assert_survives(address, apart, random, marks):

@@ -1,4 +1,4 @@
-"""Accuracy against what networks cost: parameters, images per second, minutes of training."""
+"""Accuracy against what networks cost: parameters, images per second, seconds of training."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ COSTS = (
     Cost("parameters", "parameters, millions", "parameters", 1e6, ".2f"),
     Cost("device", "thousands of images/s on the GPU, 256 at once", "GPU", 1e3, ",.1f", True),
     Cost("cpu", "images/s on one CPU thread, one at a time", "CPU", more=True),
-    Cost("alone_seconds", "minutes of training, alone on the GPU", "training", 60.0, ".1f"),
+    Cost("alone_seconds", "seconds of training, alone on the GPU", "training"),
 )
 PUBLIC = {  # github.com/chenyaofo/pytorch-cifar-models: from scratch, 200 epochs, CIFAR-10
     "resnet20": (270_000, 92.60),

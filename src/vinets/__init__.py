@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vinets.distance.estimator import ChristoffelClassifier
     from vinets.estimators import VanishingIdealClassifier
     from vinets.ideals.abm import ABM
     from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from vinets.pipeline.baselines import baselines
     from vinets.pipeline.build import build
     from vinets.pipeline.collect import collect
+    from vinets.pipeline.explaining import explain
     from vinets.pipeline.report import BuildReport
+    from vinets.pipeline.strange import attach_distances
     from vinets.search.compressed import compress
     from vinets.settings import Recipe
     from vinets.side_by_side import bench, compare, evaluate
@@ -24,13 +27,14 @@ if TYPE_CHECKING:
     from vinets.training.feed import cache_latents
     from vinets.training.tune import fine_tune, train_classifier
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ABM",
     "OAVI",
     "VCA",
     "BuildReport",
+    "ChristoffelClassifier",
     "ClassIdeals",
     "CutNetwork",
     "CutPoint",
@@ -38,6 +42,7 @@ __all__ = [
     "Recipe",
     "VINet",
     "VanishingIdealClassifier",
+    "attach_distances",
     "baselines",
     "bench",
     "build",
@@ -47,6 +52,7 @@ __all__ = [
     "compress",
     "cut_points",
     "evaluate",
+    "explain",
     "fine_tune",
     "fit_class_ideals",
     "spectral_complexity",
@@ -61,6 +67,7 @@ _HOME = {
     "OAVI": "ideals.oavi",
     "VCA": "ideals.vca",
     "BuildReport": "pipeline.report",
+    "ChristoffelClassifier": "distance.estimator",
     "ClassIdeals": "ideals.classwise",
     "CutNetwork": "nn.network",
     "CutPoint": "latent.cut",
@@ -68,6 +75,7 @@ _HOME = {
     "Recipe": "settings",
     "VINet": "nn.network",
     "VanishingIdealClassifier": "estimators",
+    "attach_distances": "pipeline.strange",
     "build": "pipeline.build",
     "cache_latents": "training.feed",
     "bench": "side_by_side",
@@ -76,6 +84,7 @@ _HOME = {
     "compress": "search.compressed",
     "cut_points": "latent.cut",
     "evaluate": "side_by_side",
+    "explain": "pipeline.explaining",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
     "baselines": "pipeline.baselines",

@@ -56,7 +56,7 @@ DEMO_CUTS = ("relu1", "relu2", "pool", "relu3")  # earliest first
 BACKBONE = Recipe(epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0)
 QUICK_CUTS = ("pool", "relu3")
 QUICK = {"epochs": 2, "views": 1, "batch": 64, "repeats": 2, "seconds": 0.01}
-RESULTS = "results.json"
+WRITTEN = ("results{}.json", "report{}.html", "vinet{}")  # with what a quick run adds to names
 
 
 def run_demo(
@@ -73,8 +73,9 @@ def run_demo(
     Parameters
     ----------
     out : path
-        Folder for ``results.json``, ``report.html`` and the saved network ``vinet``; it is made if
-        need be. A demo that was interrupted goes on; one that was finished starts anew.
+        Folder for ``results.json``, ``report.html`` and the saved network ``vinet``, whose names
+        end in ``-quick`` after a quick run; it is made if need be. A demo that was interrupted goes
+        on; one that was finished starts anew.
     seed, seeds : int
         ``seed`` is that of the split into training and test images, and the first of ``seeds``
         seeds of training, of whose accuracies the means are taken. Speed, histories and the saved
@@ -99,7 +100,8 @@ def run_demo(
         found = [_compared(start, cut, setups, store, watch) for cut in cuts]
         # The best on held-out images, for the test images are not there to choose by.
         best, ours = max(found, key=lambda pair: _held_out(pair[0]))
-        shutil.copytree(store.folder / ours.save, store.folder / "vinet", dirs_exist_ok=True)
+        results, page, saved = (name.format("-quick" if quick else "") for name in WRITTEN)
+        shutil.copytree(store.folder / ours.save, store.folder / saved, dirs_exist_ok=True)
         context = CutContext(setups[seed], ours, watch)
         _, report = context.vinet(ours)
         flat = torch.cat([values.flatten(1) for values, _ in context.latents.store.chunks()])
@@ -115,17 +117,17 @@ def run_demo(
             comparisons=tuple(comparison for comparison, _ in found),
             theory=_theory(setups[seed], found, store),
             saved=best.cut,
-            example=_classified(store.folder / "vinet", data),
+            example=_classified(store.folder / saved, data),
             settings=_settings(start),
             seconds=time.perf_counter() - begin,
             quick=quick,
             pictures=report.pictures,
             plane=fit_pca(lambda: [flat], 2).transform(flat).cpu().double().numpy(),
         )
-    write_json(store.folder / RESULTS, plain_result(result))
-    write_text(store.folder / "report.html", html(demo_page(result)))
+    write_json(store.folder / results, plain_result(result))
+    write_text(store.folder / page, html(demo_page(result)))
     print_page(outcome_page(result))
-    print(f"\nWritten to {store.folder}: report.html, {RESULTS}, vinet/")
+    print(f"\nWritten to {store.folder}: {page}, {results}, {saved}/")
     return result
 
 
@@ -134,11 +136,13 @@ def _store(out: str | Path) -> Store:
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise parameter_error("run_demo", "out", "a folder", str(out), "A file has this name.")
-    if (folder / RESULTS).is_file():  # written last, so that it marks a demo as finished
-        for name in ("trials", "checkpoints", "networks", "vinet"):
+    marks = [folder / WRITTEN[0].format(kind) for kind in ("", "-quick")]
+    if any(mark.is_file() for mark in marks):  # written last: the demo was finished
+        networks = [WRITTEN[2].format(kind) for kind in ("", "-quick")]
+        for name in ("trials", "checkpoints", "networks", *networks):
             shutil.rmtree(folder / name, ignore_errors=True)
-        for name in ("store.json", RESULTS):
-            (folder / name).unlink(missing_ok=True)
+        for path in (folder / "store.json", *marks):
+            path.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     return Store(folder)
 

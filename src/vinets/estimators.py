@@ -34,6 +34,10 @@ def _classifier_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
+def _default() -> VanishingIdeal:
+    return ABM(psi=0.01, max_degree=3)
+
+
 class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
     r"""Linear classification on the absolute values of per-class vanishing polynomials.
 
@@ -52,6 +56,8 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         as they are.
     n_jobs : int or None, default=None
         Processes to fit the classes in, in joblib's convention; see :func:`fit_class_ideals`.
+    device : device or str, default="cpu"
+        Where to fit the ideals; ``"auto"`` is a GPU where one is there and faster.
 
     Attributes
     ----------
@@ -61,6 +67,8 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         One fitted ideal per class.
     classifier_ : estimator
         The fitted linear classifier.
+    generators_ : dict of label to PolynomialSet
+        The polynomials of every class, in the features as they came.
 
     Examples
     --------
@@ -78,11 +86,32 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         classifier: Any = None,
         scale: str = "minmax",
         n_jobs: int | None = None,
+        device: Any = "cpu",
     ) -> None:
         self.estimator = estimator
         self.classifier = classifier
         self.scale = scale
         self.n_jobs = n_jobs
+        self.device = device
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; those of the default estimator, such as ``estimator__psi``, too."""
+        if self.estimator is None and any(name.startswith("estimator__") for name in params):
+            params = {"estimator": _default()} | params
+        super().set_params(**params)
+        return self
+
+    @property
+    def generators_(self) -> dict[Any, Any]:
+        """The polynomials of every class in the features as they came, with their names."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        found = {}
+        for label, ideal in self.ideals_:
+            own = ideal.generators_
+            own = own if self.scaler_ is None else own.unscaled(self.scaler_)
+            found[label] = own if names is None else own.named(names)
+        return found
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit one ideal per class and the classifier on their features."""
@@ -99,8 +128,8 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         if self.scale == "minmax":
             self.scaler_ = MinMaxScaler((-1, 1), clip=True).fit(X)
         points = self._scaled(X)
-        chosen = ABM(psi=0.01, max_degree=3) if self.estimator is None else self.estimator
-        self.ideals_ = fit_class_ideals(points, y, chosen, n_jobs=self.n_jobs)
+        chosen = _default() if self.estimator is None else self.estimator
+        self.ideals_ = fit_class_ideals(points, y, chosen, device=self.device, n_jobs=self.n_jobs)
         if self.ideals_.n_generators == 0:
             raise ValueError(
                 "VanishingIdealClassifier found no generators for any class: raise psi or "

@@ -59,15 +59,18 @@ class Lines:
     def start(self, stage: str, total: int) -> None:
         self.stage, self.total, self.done = stage, total, 0
         self.begun = self.last = time.monotonic()
-        self._say(f"{stage} ({total})" if total else stage)
+        self._announce()
+
+    def _announce(self) -> None:
+        self._say(f"{self.stage} ({self.total})" if self.total else self.stage)
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count
         now = time.monotonic()
-        if now - self.last < self.every or self.done == 0:
+        if now - self.last < self.every or (self.done == 0 and not note):
             return
         self.last = now
-        if self.total == 0:  # nobody knows how many there are
+        if self.total == 0 or self.done == 0:  # nobody knows how many there are, or how fast
             self._say(f"{self.stage} {self.done} {note}".rstrip())
             return
         left = (now - self.begun) * (self.total - self.done) / self.done
@@ -78,6 +81,38 @@ class Lines:
     def _say(text: str) -> None:
         if sys.stderr is not None:  # print takes None for stdout
             print(text, file=sys.stderr, flush=True)
+
+
+class Patient(Lines):
+    """Lines of work that is over in a moment as a rule: none in its first seconds."""
+
+    def __init__(self, every: float = 2.0) -> None:
+        super().__init__(every)
+        self.made = time.monotonic()
+
+    def _announce(self) -> None:
+        if time.monotonic() - self.made >= self.every:
+            super()._announce()
+
+
+class Notes:
+    """The stages of a part, as notes on a step of the whole."""
+
+    def __init__(self, whole: Progress) -> None:
+        self.whole = whole
+        self.start("", 0)
+
+    def start(self, stage: str, total: int) -> None:
+        self.stage, self.total, self.done = stage, total, 0
+        self.begun = time.monotonic()
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        self.done += count
+        text = f"{self.stage} {self.done}/{self.total}"
+        if 0 < self.done < self.total:
+            left = (time.monotonic() - self.begun) * (self.total - self.done) / self.done
+            text += f", {left:.0f} s left"
+        self.whole.advance(0, f"{text} {note}".rstrip())
 
 
 class Bars(AbstractContextManager["Bars"]):
@@ -96,6 +131,8 @@ class Bars(AbstractContextManager["Bars"]):
             rich.TimeRemainingColumn(),
             rich.TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
+            # what is printed meanwhile goes above the bars, but stays in a file or a pipe
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
         self.task: Any = None
 
@@ -115,8 +152,8 @@ class Bars(AbstractContextManager["Bars"]):
             self.display.update(self.task, advance=count, note=note)
 
 
-def progress_of(progress: Progress | str | None) -> Progress:
-    """The receiver that ``progress`` stands for."""
+def progress_of(progress: Progress | str | None, *, short: bool = False) -> Progress:
+    """The receiver that ``progress`` stands for; ``short`` if the work is so as a rule."""
     if progress is None:
         return Silent()
     if not isinstance(progress, str):
@@ -124,4 +161,6 @@ def progress_of(progress: Progress | str | None) -> Progress:
     if progress != "auto":
         raise ValueError(f"progress must be None, 'auto' or a Progress. Got {progress!r} instead.")
     watched = sys.stderr is not None and sys.stderr.isatty()  # None if it was closed
-    return Lines(every=30.0) if watched else Silent()
+    if not watched:
+        return Silent()
+    return Patient() if short else Lines(every=30.0)

@@ -76,7 +76,7 @@ class Placing(Options):
     placement: str = option(
         "global",
         choice("global", "local", "products"),
-        "Polynomials of one point an example, of one at every position of the map, or products of "
+        "Polynomials of one point per example, of one at every position of the map, or products of "
         "forms at every position.",
     )
     linear_path: int = option(
@@ -115,7 +115,7 @@ class Pruning(Options):
     keep: int | float | str | None = option(
         "auto",
         share(),
-        "Polynomials to keep of a class, or a share of them: those with the best score.",
+        "Polynomials to keep per class, or a share of them: those with the best score.",
         shown="128, or 512 in all if local",
     )
     monomials: int | str | None = option(
@@ -194,7 +194,9 @@ class Recipe(Options):
     """Stochastic gradient descent with momentum; the defaults are the paper's for heads."""
 
     panel: ClassVar[str] = "Training"
-    epochs: int = option(20, whole(), "Passes over the data.")
+    epochs: int = option(
+        20, whole(0), "Passes over the data; 0, where a network is built, for a closed form."
+    )
     batch_size: int = option(256, whole(), "Examples a step.")
     learning_rate: float = option(0.05, real(0), "Learning rate at its largest.")
     momentum: float = option(0.9, real(0, 1), "Momentum of SGD, in [0, 1).")
@@ -289,6 +291,27 @@ BACKBONE = Recipe(
 
 SMALL = {"digits_cnn": replace(BACKBONE, epochs=15, batch_size=64, learning_rate=0.1)}
 """What small networks train by, where that is not :data:`BACKBONE`."""
+
+
+@dataclass(frozen=True)
+class UncutRecipe:
+    """An uncut network that can be made again: which one, on which data, trained how."""
+
+    model: str  # as for vinets.models.create_model
+    data: str  # as for vinets.data.load_data
+    recipe: Recipe
+
+
+RECIPES = {
+    "digits-cnn": UncutRecipe("digits_cnn", "digits", SMALL["digits_cnn"]),
+    "cifar10-resnet18": UncutRecipe(
+        "resnet18", "cifar10:data", replace(BACKBONE, epochs=90, precision="auto")
+    ),
+    "cifar100-resnet34": UncutRecipe(
+        "resnet34", "cifar100:data", replace(BACKBONE, epochs=140, precision="auto")
+    ),
+}
+"""The uncut networks of the demo and of the paper, by the names that ``vinets train`` takes."""
 
 
 def _tuned() -> Domain:
@@ -394,8 +417,8 @@ class Caching(Options):
 class Sampling(Options):
     """How much of the data is used."""
 
-    train: int | None = option(None, count(), "Training examples of a class.", shown="all")
-    test: int | None = option(None, count(), "Test examples of a class.", shown="all")
+    train: int | None = option(None, count(), "Training examples per class.", shown="all")
+    test: int | None = option(None, count(), "Test examples per class.", shown="all")
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ class Benched:
         columns = (
             Column("network"),
             Column("bytes", "size"),
-            Column("numbers", "stored numbers"),
+            Column("numbers", "stored values"),
             Column("parameters", format=","),
             Column("flops", "FLOPs", ","),
         )

@@ -38,6 +38,33 @@ def test_plans_equal_powers(seed):
     np.testing.assert_allclose(p.evaluate(points), by_powers(p, points), atol=1e-12)
 
 
+@pytest.mark.parametrize("small", [0, 1 << 18])
+@pytest.mark.parametrize("top", [0, 1, 3])
+def test_closed_sets_equal_powers_with_numpy_and_with_torch(small, top, monkeypatch):
+    """Terms up to a degree, and leading terms of two degrees above some of them."""
+    monkeypatch.setattr("vinets.algebra.polynomials.SMALL", small)
+    calls = []
+    right = PolynomialSet._evaluate_small
+    monkeypatch.setattr(
+        PolynomialSet, "_evaluate_small", lambda self, z: (calls.append(1), right(self, z))[1]
+    )
+    terms = TermSet.from_exponents(
+        sorted(np.argwhere(np.ones((top + 1,) * 2)).tolist(), key=lambda r: (sum(r), r))
+    )
+    above = {0: [[1, 0], [0, 1]], 1: [[2, 0], [1, 2]], 3: [[4, 0], [4, 1]]}
+    leading = TermSet.from_exponents(above[top])
+    random = np.random.default_rng(top)
+    tail = torch.from_numpy(random.normal(size=(2, len(terms))))
+    p = PolynomialSet(terms, leading, tail, torch.from_numpy(random.normal(size=2)))
+    points = random.uniform(-1, 1, size=(7, 2))
+    values = p.evaluate(points)
+    np.testing.assert_allclose(values, by_powers(p, points), atol=1e-12)
+    assert bool(calls) == bool(small)
+    given = torch.from_numpy(points).requires_grad_()
+    p.evaluate(given).sum().backward()  # what has a gradient is left to torch
+    np.testing.assert_allclose(given.grad, p.gradient(points).sum(1), atol=1e-12)
+
+
 @given(st.integers(0, 10_000), st.sampled_from([1, 200, 5000]))
 def test_a_memory_limit_does_not_change_values(seed, limit):
     p = random_set(seed)

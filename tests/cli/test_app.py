@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,14 +13,16 @@ from vinets.experiments.plan import EXPERIMENTS
 from vinets.oracles import ORACLES
 
 OPTIONS = {
-    "train": "model data out epochs batch-size learning-rate weight-decay schedule "
+    "train": "model recipe data out epochs batch-size learning-rate weight-decay schedule "
     "label-smoothing precision validation seed device",
     "cuts": "data shape match weights json",
     "build": "data cut preset out algorithm psi max-degree oracle tau placement components keep "
     "monomials per-class epochs views distill temperature baselines batch",
+    "cascade": "data weights out gate loss timed json",
     "evaluate": "data weights part json",
     "bench": "batch-sizes repeats amp compile threads",
     "predict": "top device json",
+    "explain": "data against top neighbours per-class out json",
     "export": "out format opset",
     "theory": "cut weights shape data vinet components tau constant out json",
     "reproduce": "data weights out seeds quick backbone jobs cluster plan json",
@@ -33,6 +36,27 @@ def test_the_help_lists_every_command_and_the_version_is_told(call):
     text = call("--help").out
     assert all(f" {name} " in text for name in OPTIONS)
     assert call("--version").out == f"vinets {vinets.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("vinets pre", "predict"),
+        ("vinets train --rec", "--recipe"),
+        ("vinets train --recipe dig", "digits-cnn"),
+    ],
+)
+def test_the_shell_completes(words, completed):
+    """As bash asks, in a process of its own."""
+    asked = {"_VINETS_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    asked["COMP_CWORD"] = str(len(words.split()) - 1)
+    done = subprocess.run(
+        [sys.executable, "-m", "vinets"],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+    )
+    assert completed in done.stdout.split()
 
 
 @pytest.mark.parametrize("command", OPTIONS)
@@ -72,7 +96,19 @@ def test_it_runs_as_a_module():
 
 @pytest.mark.parametrize(
     "name",
-    ["train", "cuts", "build", "evaluate", "bench", "predict", "export", "ideal", "theory", "demo"],
+    [
+        "train",
+        "cuts",
+        "build",
+        "evaluate",
+        "bench",
+        "predict",
+        "explain",
+        "export",
+        "ideal",
+        "theory",
+        "demo",
+    ],
 )
 def test_every_command_takes_the_common_options(call, name):
     text = call(name, "--help").out

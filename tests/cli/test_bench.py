@@ -3,8 +3,9 @@ from __future__ import annotations
 import shutil
 
 import pytest
+import torch
 
-from vinets.pipeline.opening import open_network
+from vinets.pipeline.opening import noise_like, open_network
 
 
 def test_bench_compares_with_the_first(call, base, vinet):
@@ -55,3 +56,22 @@ def test_bench_takes_exported_files_and_says_what_runs_them(call, refused, base,
     assert "x.onnx cannot be run" in refused("bench", base, tmp_path / "x.onnx")
     assert call("export", vinet, "--out", tmp_path / "x.pt2").code == 0
     assert "may hold code" in refused("bench", base, tmp_path / "x.pt2")
+
+
+def test_speed_is_that_on_inputs_that_differ(call, base, monkeypatch):
+    seen = []
+
+    def remember(networks, example, **options):
+        seen.append(example)
+        raise ValueError("enough")
+
+    monkeypatch.setattr("vinets.side_by_side.bench", remember)
+    for seed in (0, 0, 1):
+        call("bench", base, "--batch-sizes", "1,6", "--seed", seed)
+    assert seen[0].shape == (6, 1, 8, 8) and len(seen[0].unique(dim=0)) == 6
+    assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])
+
+
+def test_tokens_are_repeated():
+    made = noise_like({"ids": torch.tensor([[3, 1]]), "x": torch.zeros(1, 2)}, 3, 0)
+    assert made["ids"].tolist() == [[3, 1]] * 3 and made["x"].shape == (3, 2)

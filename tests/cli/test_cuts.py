@@ -4,6 +4,7 @@ import torch
 
 from vinets.latent.cut import cut_points
 from vinets.models import PRESETS, resnet18
+from vinets.search.space import choose_cuts
 
 
 def test_cuts_are_those_of_the_library_and_presets_are_marked(call):
@@ -29,3 +30,21 @@ def test_bad_input_to_cuts_is_refused(refused, vinet):
     assert "does not take inputs" in refused("cuts", "resnet18", "--shape", "1,8,8")
     assert "has 'foo'" in refused("cuts", "digits_cnn", "--shape", "1,8,8", "--match", "foo")
     assert "is cut already" in refused("cuts", vinet)
+
+
+def test_by_default_few_cuts_are_shown_and_all_on_demand(call):
+    few, every = (
+        call("cuts", "resnet18", "--shape", "3,32,32", *more).out for more in ([], ["--all"])
+    )
+    points = cut_points(resnet18(), torch.zeros(1, 3, 32, 32))
+    shown = [p.name for p in points if f" {p.name} " in few]
+    tried = {p.name for p in choose_cuts(points, sum(p.numel() for p in resnet18().parameters()))}
+    paper = {p.cut for p in PRESETS.values() if p.backbone == "resnet18"}
+    assert set(shown) == tried | paper and len(shown) < len(points) / 3
+    assert f"{len(shown)} of {len(points)} cuts" in few and "--all" in few
+    assert all(f" {p.name} " in every for p in points) and "--all" not in every
+
+
+def test_where_all_cuts_are_shown_nothing_more_is_said(call):
+    every = call("cuts", "digits_cnn", "--shape", "1,8,8", "--all")
+    assert " of " not in every.out

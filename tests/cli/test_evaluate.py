@@ -30,7 +30,11 @@ def test_evaluate_shows_a_table_of_classes(call, base):
 
 
 def test_bad_input_to_evaluate_is_refused(refused, base, tmp_path):
-    assert "random weights" in refused("evaluate", "digits_cnn", "--data", "digits")
+    told = refused("evaluate", "digits_cnn", "--data", "digits")
+    assert "random weights" in told
+    assert "vinets train --model digits_cnn --data digits --out out/uncut" in told
+    told = refused("evaluate", "resnet18", "--data", "digits", "--weights", "nothing.safetensors")
+    assert "vinets train --recipe cifar10-resnet18 --out out/cifar10-resnet18" in told
     assert "'test', 'train'" in refused("evaluate", base, "--data", "digits", "--part", "all")
     np.save(tmp_path / "X.npy", np.random.default_rng(0).integers(0, 255, (9, 8, 8), np.uint8))
     np.save(tmp_path / "y.npy", np.arange(9) % 3)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import MinMaxScaler
 
 from vinets import ABM, OAVI
 from vinets.algebra.polynomials import PolynomialSet
@@ -21,22 +22,22 @@ def points_of(path) -> np.ndarray:
     return np.loadtxt(path, delimiter=",", skiprows=1)
 
 
-def scaled(values: np.ndarray) -> np.ndarray:
-    low, high = values.min(0), values.max(0)
-    return 2 * (values - low) / (high - low) - 1
+def scaler(values: np.ndarray) -> MinMaxScaler:
+    return MinMaxScaler((-1, 1)).fit(values)
 
 
 def test_it_prints_what_the_library_finds(call, circle):
     found = call("ideal", circle, "--label", "half", "--psi", "1e-6", "--max-degree", 2, "--json")
     values = points_of(circle)
-    points = scaled(values[:, :2])
+    scale = scaler(values[:, :2])
+    points = scale.transform(values[:, :2])
     result = found.json()
     assert result["variables"] == ["u", "v"]
     assert result["scaling"]["low"] == values[:, :2].min(0).tolist()
     for entry in result["ideals"]:
         own = points[values[:, 2] == int(entry["label"])]
         model = ABM(psi=1e-6, max_degree=2).fit(own)
-        assert entry["generators"] == model.generators_.strings(["u", "v"])
+        assert entry["generators"] == model.generators_.unscaled(scale).strings(["u", "v"])
         assert entry["n_terms"] == len(model.order_ideal_)
         assert entry["degrees"] == {"2": 1}
         np.testing.assert_allclose(entry["mean_squares"], model.mean_squares_, atol=1e-15)
@@ -62,9 +63,10 @@ def test_options_reach_the_algorithm(call, circle):
     model = OAVI(
         0.001, oracle="exact", tau=50, max_degree=3, border="full", variable_order="descending"
     )
-    model.fit(scaled(points_of(circle)))
+    scale = scaler(points_of(circle))
+    model.fit(scale.transform(points_of(circle)))
     assert entry["n_generators"] == len(model.generators_)
-    assert entry["generators"] == model.generators_.strings(["u", "v", "half"])
+    assert entry["generators"] == model.generators_.unscaled(scale).strings(["u", "v", "half"])
 
 
 def test_the_first_generators_or_all_are_printed(call, circle):

@@ -55,3 +55,17 @@ def test_bad_input_to_predict_is_refused(refused, base, pictures, tmp_path):
     blind = tmp_path / "blind"
     write_uncut(blind, replace(read_uncut(base), preprocessing=None))
     assert "no preprocessing on record" in refused("predict", blind, pictures)
+
+
+def test_a_network_of_the_package_is_used_by_its_name(call, pictures):
+    """From nothing: a picture comes along, and others are taken."""
+    own = call("predict", "vinets/digits-cnn-best", "--top", 1, "--json").json()
+    assert [c["name"] for c in own["predictions"][0]["classes"]] == [
+        str(int(digits().test.labels[0]))
+    ]
+    assert call("predict", "vinets/digits-cnn-best", pictures / "3" / "digit.png").code == 0
+    assert "vinets/digits-cnn-best" in call("predict", "--help").out
+
+
+def test_without_a_picture_one_is_asked_for(refused, base):
+    assert "comes without a picture" in refused("predict", base)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,3 +100,32 @@ def test_bad_values_are_refused_before_any_work(refused, tmp_path, monkeypatch):
 def test_a_trained_folder_is_no_network_to_train(refused, base, tmp_path):
     message = refused("train", "--model", base, "--data", "digits", "--out", tmp_path)
     assert "to train from scratch" in message
+
+
+def test_a_recipe_has_network_data_and_training(call, base, tmp_path):
+    """The same as by --model and --data, where the recipe is theirs."""
+    done = call("train", "--recipe", "digits-cnn", "--epochs", 3, "--out", tmp_path)
+    assert done.code == 0
+    assert "known to reach" not in done.err  # of three epochs, nothing is known
+    theirs, ours = (load_file(f / "weights.safetensors") for f in (base, tmp_path))
+    assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
+
+
+def test_what_to_expect_is_in_the_help_and_is_told_at_the_end(call, tmp_path, monkeypatch):
+    from vinets import pretrained
+    from vinets.settings import RECIPES
+
+    facts = pretrained.expected("digits-cnn")
+    told = f"{100 * np.mean(facts['accuracies']):.2f}%"
+    assert told in call("train", "--help").out.replace("\n", " ")
+    short = replace(RECIPES["digits-cnn"].recipe, epochs=1)
+    monkeypatch.setitem(RECIPES, "digits-cnn", replace(RECIPES["digits-cnn"], recipe=short))
+    assert f"reach {told}" in call("train", "--recipe", "digits-cnn", "--out", tmp_path).err
+
+
+def test_a_recipe_that_is_none_or_has_a_rival_is_refused(refused, tmp_path):
+    out = ["--out", tmp_path]
+    assert "Did you mean 'digits-cnn'?" in refused("train", "--recipe", "digit-cnn", *out)
+    other = ["--recipe", "digits-cnn", "--model", "resnet18"]
+    assert "digits-cnn is for digits_cnn" in refused("train", *other, *out)
+    assert "Pass --model and --data, or --recipe" in refused("train", "--model", "vit", *out)

@@ -64,5 +64,5 @@ def test_small_files_with_huge_pictures_are_refused_undecoded(tmp_path, side):
 
 def test_without_pillow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match=r"vinets\[vision\]"):
+    with pytest.raises(ImportError, match=r"vinets\[images\]"):
         PREPROCESSING.read(tmp_path / "a.png")

@@ -105,3 +105,13 @@ def test_the_python_of_the_page_on_theory_runs(capsys, tmp_path, monkeypatch):
     assert names["gap"].abs().max() < 1e-9
     assert names["corollary"].ratio(0.5) > 0
     assert "largest tau with kappa <= 1" in capsys.readouterr().out
+
+
+def test_the_python_of_the_page_on_distances_runs(capsys):
+    text = (ROOT / "docs" / "distance.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict = {}
+    exec(compile(block, "distance.md", "exec"), names)
+    nearest = names["net"].distance(names["x"]).argmin(1)
+    assert (nearest == names["y"]).double().mean() > 0.8
+    assert "held out" in capsys.readouterr().out

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+from dataclasses import replace
 
 import pytest
 import torch
+from looks import faults
 
 from vinets.experiments import claims
-from vinets.experiments.backbones import RESNET18
+from vinets.experiments.backbones import RESNET18, RESNET34
+from vinets.experiments.paper import VARIANTS
 from vinets.experiments.plan import EXPERIMENTS, READINGS, Experiment, Findings, Plan
 from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce, write_plan
+from vinets.files import write_json
 from vinets.models import create_model, load_weights, save_weights
 from vinets.pipeline import trials as running
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import TrialResult
 from vinets.pipeline.trial_list import read_list
-from vinets.report import read_results
+from vinets.plain import as_plain
+from vinets.report import html, read_results, results_page
 from vinets.run import main
+from vinets.settings import RECIPES
 
 PLAN = Plan(seeds=2, quick=True, backbones=("resnet18",))
 SETTINGS = {"plan": PLAN, "device": "cpu", "progress": None}
@@ -43,18 +51,19 @@ def test_every_experiment_has_a_result_that_the_page_can_read(out):
         if experiment.tables or experiment.figures:  # some are for the other network alone
             assert experiment.machine["torch"] and experiment.seconds > 0
         for figure in experiment.figures:
-            assert (out / "figures" / f"{figure.id}.png").stat().st_size > 1000
-            assert (out / "figures" / f"{figure.id}.svg").stat().st_size > 1000
+            for kind in ("png", "svg"):
+                picture = out / "figures" / f"{figure.id}-quick.{kind}"
+                assert picture.stat().st_size > 1000
 
 
-def test_tables_hold_the_paper_beside_ours(out):
+def test_parameters_are_counted_as_in_the_paper(out):
     table = _experiment(out, "table-efficiency").tables[0]
     rows = {row.values["model"]: row for row in table.rows}
     assert set(rows) == {*RESNET18.variants, "ResNet-18"}
     counts = (675_392, 2_184_768, 3_955_776, 8_808_512)
     for name, base in zip(RESNET18.variants, counts, strict=True):
         assert rows[name].values["base"] == base / 1e6
-        assert rows[name].paper["base"] == pytest.approx(base / 1e6, abs=0.005)
+        assert VARIANTS[name]["base"] == pytest.approx(base / 1e6, abs=0.005)
         assert rows[name].values["total"] == pytest.approx(
             rows[name].values["base"] + rows[name].values["head"]
         )
@@ -102,8 +111,11 @@ def test_every_claim_of_a_network_is_checked(out):
     rows = _experiment(out, "claims").tables[0].rows
     assert len(rows) == 16 and len({row.values["claim"] for row in rows}) == 16
     assert {row.values["where"] for row in rows} == claims.CLAIMS.keys() - set(claims.LARGE)
-    sizes = next(row for row in rows if "truncated networks" in row.values["claim"])
-    assert sizes.values["verdict"] == "yes"  # whatever the weights are
+    variants, store = EXPERIMENTS["table-efficiency"], Store(out)
+    results = {key: store.read(trial) for key, trial in variants.planned(PLAN).items()}
+    evidence = claims.Evidence(PLAN, lambda name: variants.finding(PLAN, results))
+    verdicts = {claim: verdict for claim, _, verdict in claims._table_two(evidence, RESNET18)}
+    assert verdicts["parameters of the truncated networks"] == "yes"  # whatever the weights are
 
 
 def test_calls_are_logged_with_what_they_did(out):
@@ -136,6 +148,38 @@ def test_a_call_that_was_stopped_goes_on(folders, tmp_path, monkeypatch):
     store, trials = Store(tmp_path), EXPERIMENTS["fig-truncation"].trials(PLAN)
     assert len(store.missing(trials)) == len(trials) - 3
     assert all(store.read(trial) == TrialResult(0.25) for trial in done)
+    (found,) = read_results(tmp_path)
+    assert found.missing == len(trials) - 3
+    assert f"{found.missing} of its trials were still to be done" in html(results_page([found]))
+
+
+def test_an_experiment_is_written_when_it_is_complete(out, folders, tmp_path, monkeypatch):
+    shutil.copytree(out / "trials", tmp_path / "trials")
+    shutil.copy(out / "store.json", tmp_path)
+    trial = EXPERIMENTS["fig-truncation"].trials(PLAN)[0]  # of the experiment with more trials
+    Store(tmp_path).path(trial).unlink()
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "run_at_cut", stopped)
+    shown = []
+    with pytest.raises(KeyboardInterrupt):
+        names = ["fig-truncation", "fig-monomials"]
+        reproduce(names, folders, tmp_path, show=shown.append, **SETTINGS)
+    assert [one.experiment for one in shown] == ["fig-monomials"]
+    truncation, monomials = read_results(tmp_path)
+    assert (truncation.missing, truncation.figures) == (1, ())
+    assert monomials.missing == 0 and monomials.figures == shown[0].figures
+
+
+def test_an_earlier_result_stays_until_there_is_another(out, folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "run_at_cut", lambda *_: pytest.fail("stopped"))
+    shutil.copy(out / "fig-baselines-quick.json", tmp_path)
+    plan = replace(PLAN, seeds=3)
+    with pytest.raises(pytest.fail.Exception):
+        reproduce(["fig-baselines"], folders, tmp_path, **(SETTINGS | {"plan": plan}))
+    assert read_results(tmp_path) == [_experiment(out, "fig-baselines")]
 
 
 def test_processes_side_by_side_are_those_of_run_trials(folders, tmp_path, monkeypatch):
@@ -182,8 +226,74 @@ def test_quick_and_full_results_are_kept_apart():
     assert not names[0] & names[1]
 
 
-def test_a_quick_run_says_so_first(out):
-    assert all(one.text[0].startswith("A quick run") for one in read_results(out))
+def test_a_quick_run_says_so_in_its_text_and_its_names(out):
+    found = read_results(out)
+    start = PLAN.start
+    facts = f"{start.sampling.train} training and {start.sampling.test} test images of each class"
+    assert all(one.quick.startswith("A quick run") and facts in one.quick for one in found)
+    names = [path.stem for path in (*out.glob("*.json"), *(out / "figures").iterdir())]
+    names += [path.name for path in (out / "networks").iterdir()]
+    assert all(name.endswith("-quick") for name in names if name != "store")
+
+
+def test_a_quick_run_describes_its_own_settings(out):
+    """And none of those of the full run, which its text would have otherwise."""
+    texts = " ".join(text for one in read_results(out) for text in one.text)
+    for phrase in ("12 principal components, 16 points", "1 epoch of SGD", "batch size 16"):
+        assert phrase in texts
+    for phrase in ("128 principal", "512 points", "20 epochs", "batch size 256", "line at 128"):
+        assert phrase not in texts
+
+
+def test_a_quick_run_judges_nothing_and_stands_alone(out):
+    tables = [table for one in read_results(out) for table in one.tables]
+    assert not any(row.paper for table in tables for row in table.rows)
+    columns = {column.name for table in tables for column in table.columns}
+    assert not columns & {"verdict", "speedup"}
+    assert "verdict" not in (out / "claims-quick.json").read_text()
+
+
+def test_a_full_result_comes_before_a_quick_one(out, tmp_path):
+    shutil.copy(out / "fig-monomials-quick.json", tmp_path)
+    assert read_results(tmp_path)[0].quick
+    full = replace(_experiment(out, "fig-monomials"), quick="")
+    write_json(tmp_path / "fig-monomials.json", as_plain(full))
+    assert read_results(tmp_path) == [full]
+
+
+def test_the_command_prints_tables_and_the_page_says_quick(out, folders, tmp_path):
+    """Over trials that are there, so that nothing is run."""
+    testing, app = pytest.importorskip("typer.testing"), pytest.importorskip("vinets.cli.app").app
+    shutil.copytree(out / "trials", tmp_path / "trials")
+    shutil.copytree(out / "networks", tmp_path / "networks")
+    shutil.copy(out / "store.json", tmp_path)
+    words = ["reproduce", "table-efficiency", "fig-monomials", "--quick", "--seeds", 2]
+    words += ["--backbone", "resnet18", "--device", "cpu", "--data", folders.data]
+    words += ["--weights", folders.weights, "--out", tmp_path]
+
+    def called(*more: object) -> str:
+        done = testing.CliRunner().invoke(app, list(map(str, more)))
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    printed = called(*words)
+    assert printed.startswith("A quick run") and "88.62" not in printed  # which is the paper's
+    assert all(name in printed for name in RESNET18.variants)
+    assert printed.index("fig-monomials, quick run") < printed.index("VI-Net18-Tiny")
+    files = [str(tmp_path / f"{name}-quick.json") for name in words[1:3]]
+    assert sorted(json.loads(called(*words, "--json"))["results"]) == sorted(files)
+    page = tmp_path / "report-quick.html"
+    assert called("report", tmp_path).strip() == str(page)
+    assert "a quick run</h1>" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.pages
+def test_the_page_of_a_quick_run_suits_every_screen(out, tmp_path):
+    found = read_results(out)
+    page = tmp_path / "report-quick.html"
+    page.write_text(html(results_page(found)), encoding="utf-8")
+    assert found[0].quick in page.read_text(encoding="utf-8").partition("<main>")[0]
+    assert faults(page) == []
 
 
 def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch):
@@ -198,7 +308,7 @@ def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch
     )
     assert chosen_experiments(["all"])[-1] is mine
     reproduce(["my-table"], folders, tmp_path, **SETTINGS)
-    assert _experiment(tmp_path, "my-table").text[1] == "Nothing to see."
+    assert _experiment(tmp_path, "my-table").text[0] == "Nothing to see."
 
 
 @pytest.mark.parametrize(
@@ -213,9 +323,35 @@ def test_wrong_arguments_are_one_sentence(folders, tmp_path, names, plan, messag
         reproduce(names, folders, tmp_path, plan=plan, device="cpu", progress=None)
 
 
-def test_missing_weights_are_one_sentence_with_a_command_that_makes_them(folders, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"vinets train --model resnet18 --data cifar10:"):
-        reproduce(["fig-monomials"], Folders(folders.data, tmp_path), tmp_path / "out", **SETTINGS)
+def test_missing_weights_are_one_sentence_with_a_command_that_works(folders, tmp_path, monkeypatch):
+    """Run as printed, but for the number of epochs, the command makes what was missing."""
+    testing = pytest.importorskip("typer.testing")
+    from vinets.cli.app import app
+
+    missing, out = Folders(folders.data, tmp_path / "my weights"), tmp_path / "out"
+    with pytest.raises(FileNotFoundError, match="run this again: ") as error:
+        reproduce(["fig-monomials"], missing, out, **SETTINGS)
+    program, *words = shlex.split(str(error.value).partition("run this again: ")[2])
+    assert program == "vinets"
+    recipe = RECIPES[RESNET18.recipe]
+    short = replace(recipe, recipe=replace(recipe.recipe, epochs=1))
+    monkeypatch.setitem(RECIPES, RESNET18.recipe, short)
+    done = testing.CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
+    made = missing.find(RESNET18)
+    assert made is not None
+    files = missing.files(RESNET18)
+    assert files.weights == str(made)
+    assert files.open("resnet18", torch.device("cpu")).model.fc.out_features == 10
+    assert Folders(folders.data, made.parent).find(RESNET18) == made  # the folder itself
+    assert Folders(folders.data, made.parent).find(RESNET34) is None
+
+
+def test_a_plan_needs_no_weights_here(folders, tmp_path):
+    """It is carried out elsewhere, with weights in the place that is named."""
+    elsewhere = Folders(folders.data, tmp_path / "weights")
+    path = write_plan(["fig-monomials"], elsewhere, PLAN, tmp_path / "trials.json")
+    assert str(tmp_path / "weights" / RESNET18.weights) in path.read_text()
 
 
 def test_raw_results_are_json_with_settings_machine_and_time(out):

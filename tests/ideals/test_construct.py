@@ -7,8 +7,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import in_l1_ball, least_squares, plain_loop, smallest_eigenvector
+from reference import (
+    boosted_loop,
+    in_l1_ball,
+    least_squares,
+    plain_loop,
+    smallest_eigenvector,
+)
 
+from vinets import OAVI
 from vinets.data.synthetic import latent_like
 from vinets.ideals.construct import construct
 from vinets.ideals.rule import Rule, Settings
@@ -26,6 +33,14 @@ problems = st.fixed_dictionaries(
         "memory": st.sampled_from([1, 3000, 100_000, 1 << 30]),
     }
 )
+
+
+@pytest.fixture(autouse=True, scope="module", params=[64, 0], ids=["small", "any size"])
+def engine(request):
+    """Single small point sets have a construction of their own; with 0 nothing is small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vinets.ideals.small.SMALL", request.param)
+        yield
 
 
 def rows(terms) -> list[tuple[int, ...]]:
@@ -108,6 +123,7 @@ def test_batches_equal_single_fits(p, unit, sizes):
     radius=st.floats(1.0, 3.0),
 )
 def test_oavi_in_a_tight_ball_agrees_with_a_convex_solver(oracle, seed, m, n, psi, radius):
+    pytest.importorskip("cvxpy")
     Z = latent_like(m, n, 2, seed=seed)
     plain = plain_loop(Z, psi, in_l1_ball(radius), max_degree=3)
     gaps = [abs(value - psi) for _, _, value in plain.generators]
@@ -162,3 +178,20 @@ def test_the_route_of_a_gpu_gives_the_coefficients_of_a_cpu(monkeypatch, memory)
         torch.testing.assert_close(here.generators.tail, there.generators.tail)
         torch.testing.assert_close(here.generators.lead, there.generators.lead)
         torch.testing.assert_close(here.values, there.values)
+
+
+@pytest.mark.parametrize("oracle", ["cg", "pcg", "bpcg"])
+def test_sparse_oracles_decide_as_the_prior_art_and_are_no_less_sparse(oracle):
+    """The same order ideal and leading terms; values within psi; at most as many coefficients."""
+    Z, psi = latent_like(150, 8, 4, seed=7), 5e-3
+    model = OAVI(psi, oracle=oracle, max_degree=3).fit(Z)
+    plain = boosted_loop(Z, psi, 3)
+    terms = [np.repeat(np.arange(8), e).tolist() for e in model.order_ideal_]
+    leading = [np.repeat(np.arange(8), e).tolist() for e in model.leading_terms_]
+    assert terms == [list(t) for t in plain.order_ideal]
+    assert leading == [list(t) for t in plain.leading]
+    values = np.square(model.transform(Z)).mean(0)
+    np.testing.assert_allclose(values, model.mean_squares_, rtol=1e-6)
+    assert (values <= psi).all()
+    theirs = sum(np.count_nonzero(c[:-1]) for _, c, _ in plain.generators)
+    assert int(torch.count_nonzero(model.generators_.tail)) <= theirs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cvxpy
 import pytest
 import torch
 from hypothesis import given, settings
@@ -43,6 +42,7 @@ def test_projection_is_idempotent_and_leaves_the_inside_alone(rows, radius):
 
 
 def test_projection_equals_that_of_cvxpy():
+    cvxpy = pytest.importorskip("cvxpy")
     c = torch.randn(4, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x = cvxpy.Variable((4, 7))
     aim = cvxpy.Minimize(cvxpy.sum_squares(x - c.numpy()))

@@ -70,7 +70,11 @@ def test_changes_reach_the_setting_that_has_the_option():
     ("change", "error", "message"),
     [
         ({"epoch": 3}, TypeError, r"no option 'epoch'. Did you mean 'epochs'"),
-        ({"epochs": 0}, ValueError, r"'epochs' parameter of Trial must be a positive integer"),
+        (
+            {"epochs": -1},
+            ValueError,
+            r"'epochs' parameter of Trial must be an integer of at least 0",
+        ),
         ({"psi": 1.5}, ValueError, r"'psi' parameter of Trial must be a number in \[0, 1\)"),
         ({"task": "sing"}, ValueError, r"'task' parameter of Trial"),
     ],

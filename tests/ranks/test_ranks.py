@@ -53,7 +53,6 @@ def alone(tmp_path_factory):
     return by_one("everything", tmp_path_factory.mktemp("alone"))
 
 
-@pytest.mark.cluster
 def test_two_processes_find_what_one_finds(alone, tmp_path):
     done = started("everything", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from looks import chromium
 
 from vinets.report import (
     Axis,
@@ -24,13 +24,6 @@ from vinets.report import (
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=f"needs one of {', '.join(NAMES)}")
-
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-OPTIONS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 X = (10.0, 30.0, 50.0, 70.0)
 CUTS = ("layer4.1", "layer3.1", "layer2.1", "layer1.1")
 
@@ -69,10 +62,8 @@ def results() -> ExperimentResult:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

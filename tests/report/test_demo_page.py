@@ -19,6 +19,7 @@ from vinets.report.demo_page import (
     outcome_page,
     summary,
 )
+from vinets.report.values import Bullets
 from vinets.theory.bounds import Bound
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.networks import CutComplexity, HeadNorms
@@ -69,7 +70,7 @@ def build() -> BuildReport:
     )
     seconds, counts = {"ideals": 1.0}, (9, 5, 8, 4, 72, 20)
     return BuildReport(
-        "pool", "global", (3, 4), 300, 0.9, *counts, {1: 4}, PARTS, 100, seconds, False, pictures
+        "pool", "global", (3, 4), 300, 0.9, *counts, {1: 4}, PARTS, 100, seconds, pictures=pictures
     )
 
 
@@ -171,8 +172,13 @@ def test_every_picture_says_what_it_shows_and_the_page_loads_nothing():
     assert len(ids) == len(set(ids)) and loads_nothing(text)
 
 
-def test_a_quick_run_says_so_first():
-    assert demo_page(result(quick=True)).lead[0].startswith("A quick run")
+def test_a_quick_run_says_so_first_and_judges_nothing():
+    settings = {"recipe.epochs": 7}
+    page = demo_page(result(quick=True, settings=settings))
+    first = page.lead[0].text
+    assert first.startswith("A quick run") and "7 epochs" in first
+    assert not any(isinstance(block, Bullets) for block in page.lead)
+    assert "Against each baseline" not in [section.title for section in page.sections]
     assert demo_page(result()).lead[0] == summary(result())
 
 

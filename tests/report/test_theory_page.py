@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from looks import faults
 from pages import ReadPage, loads_nothing
 
 from vinets import build
@@ -154,3 +155,10 @@ def test_powers_are_rounded_down_by_little(log10):
     text = power_of_ten(log10)
     shown = float(text[3:]) if text.startswith("10^") else torch.tensor(float(text)).log10().item()
     assert log10 - 0.11 < shown <= log10 + 1e-6
+
+
+@pytest.mark.pages
+def test_the_page_suits_every_screen(found, tmp_path):
+    path = tmp_path / "theory.html"
+    path.write_text(html(page(found)), encoding="utf-8")
+    assert faults(path) == []

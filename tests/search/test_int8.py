@@ -93,3 +93,10 @@ def test_without_the_package_a_sentence_says_so(model, data, monkeypatch):
     monkeypatch.setattr(final, "find_spec", lambda name: None)
     result = compress(model, data, "params=20%", **OPTIONS).result
     assert result.int8 == () and 'pip install "vinets[onnx]"' in result.notes[0]
+
+
+@pytest.mark.parametrize(("latency", "told_of"), [("50%", False), ("48%", False), ("40%", True)])
+def test_a_latency_above_the_budget_after_training_is_told(latency, told_of):
+    said = told(f"latency={latency}@cpu", {"latency": 2.0})
+    assert ("25% above the budget" in said) == told_of
+    assert ("above the budget" in said) == told_of

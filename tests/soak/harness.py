@@ -79,7 +79,7 @@ def _once(
     model: torch.nn.Module, data: DataSplit, images: torch.Tensor, folder: Path
 ) -> torch.Tensor:
     small = {"per_class": 20, "components": 6, "keep": 3, "monomials": 24, "progress": None}
-    network = build(model, data.train, "relu3", ideal=ABM(max_degree=2), **small)[0]
+    network = build(model, data.train, "relu3", ideal=ABM(0.1, max_degree=2), **small)[0]
     network.save_pretrained(folder)
     with torch.no_grad():
         said = network.eval()(images)

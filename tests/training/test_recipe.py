@@ -13,7 +13,7 @@ from vinets.training import Epoch, History
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("epochs", 0),
+        ("epochs", -1),
         ("epochs", None),
         ("epochs", 2.5),
         ("batch_size", -1),

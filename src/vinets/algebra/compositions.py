@@ -8,25 +8,22 @@ into monomials they would be dense; evaluated level by level they are a few matr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays
+from vinets.algebra.polynomial import Polynomial, Polynomials
+from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays, names_of
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import MOST_VARIABLES, Index, TermSet, locate_rows
 from vinets.checks import rows_within
-
-if TYPE_CHECKING:
-    import sympy
-
 
 EXPAND_LIMIT = 50_000  # monomials; a dense row of coefficients each polynomial
 LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")
@@ -72,12 +69,25 @@ class KeptValues:
 
 
 @dataclass(frozen=True, eq=False)
-class CompositionSet:
-    """Generators found by VCA; the interface of :class:`PolynomialSet` where it makes sense."""
+class CompositionSet(Polynomials):
+    """Generators found by VCA; a sequence of polynomials, like :class:`PolynomialSet`."""
 
     n_variables: int
     levels: tuple[CompositionLevel, ...]
     memory_limit: int = DEFAULT_MEMORY
+    variables: tuple[str, ...] = ()
+
+    @overload
+    def __getitem__(self, index: int) -> Polynomial: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> PolynomialSet: ...
+
+    def __getitem__(self, index: int | slice) -> Polynomial | PolynomialSet:
+        return self.expanded[index]
+
+    def __iter__(self) -> Iterator[Polynomial]:
+        return iter(self.expanded)
 
     def __len__(self) -> int:
         return sum(level.vanish.shape[1] for level in self.levels)
@@ -126,7 +136,13 @@ class CompositionSet:
             newest = level.keep.mT @ remainder
             linear = newest[:, : self.n_variables + 1] if t == 0 else linear
             kept = torch.cat([kept, newest])
-        return _as_polynomials(terms, torch.cat(found), self.degrees, self.memory_limit)
+        table = torch.cat(found)
+        made = _as_polynomials(terms, table, self.degrees, self.memory_limit)
+        return made.named(self.variables) if self.variables else made
+
+    def unscaled(self, scaler: Any) -> PolynomialSet:
+        """The same polynomials in the variables before a scaling."""
+        return self.expanded.unscaled(scaler)
 
     def compact(self) -> PolynomialSet:
         """The expanded polynomials without the monomials that none of them uses."""
@@ -136,10 +152,6 @@ class CompositionSet:
     def sparsity(self) -> float:
         """Share of exact zeros among the expanded coefficients."""
         return self.expanded.sparsity
-
-    def to_sympy(self, symbols: Sequence[Any] | None = None) -> list[sympy.Expr]:
-        """The expanded polynomials as SymPy expressions (extra ``symbolic``)."""
-        return self.expanded.to_sympy(symbols)
 
     def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]:
         """Readable polynomials; numbered names where the expansion would be too long."""
@@ -156,7 +168,9 @@ class CompositionSet:
             for t, level in enumerate(self.levels)
             for name in LEVEL_FIELDS
         }
-        facts = {"n_variables": self.n_variables, "levels": len(self.levels)}
+        facts: dict[str, Any] = {"n_variables": self.n_variables, "levels": len(self.levels)}
+        if self.variables:
+            facts["variables"] = list(self.variables)
         write_tensors(path, "compositions", tensors, facts)
 
     @classmethod
@@ -174,7 +188,11 @@ class CompositionSet:
         levels = tuple(CompositionLevel(*(tensors[name] for name in row)) for row in rows)
         if not _consistent(n, levels):
             raise ValueError(f"{path} holds compositions whose tables do not fit together.")
-        return cls(n, levels)
+        found, names = cls(n, levels), facts.get("variables")
+        try:
+            return found if names is None else found.named(names_of(names))
+        except ValueError as error:
+            raise ValueError(f"{path} is not a complete set of compositions: {error}") from None
 
     def __str__(self) -> str:
         return str(self.expanded)

@@ -58,10 +58,24 @@ class EvaluationPlan:
 
     def evaluate(self, points: Tensor) -> Tensor:
         """Values of the terms at ``points`` (m, n), as (m, count). Differentiable."""
-        values = torch.cat(self.levels(points))
+        values = torch.cat(self.levels(points)) if points.requires_grad else self._fill(points)
         if self.outputs is not None:
             values = values.index_select(0, torch.as_tensor(self.outputs, device=points.device))
         return values.mT
+
+    def _fill(self, points: Tensor) -> Tensor:
+        """The levels under each other, (count, m), each written where it belongs."""
+        columns = points.mT.contiguous()
+        counts = [1, *(len(parent) for parent, _ in self.steps)]
+        values = points.new_empty(sum(counts), len(points))
+        levels = values.split(counts)
+        levels[0].fill_(1.0)
+        for (parent, variable), below, level in zip(self.steps, levels, levels[1:], strict=False):
+            at = torch.as_tensor(parent, device=points.device)
+            by = torch.as_tensor(variable, device=points.device)
+            torch.index_select(below, 0, at, out=level)
+            level *= columns.index_select(0, by)
+        return values
 
     def jacobian(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Values (m, count) and derivatives (m, count, n), by the product rule level by level."""

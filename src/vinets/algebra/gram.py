@@ -16,10 +16,19 @@ No eigenvalue and no least-squares problem is solved to decide.
 
 from __future__ import annotations
 
+import math
+from typing import TypeAlias
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dtrtrs
 from torch import Tensor
 
 from vinets.algebra.growing import HALF, Candidates, GrowingFactor, gather_rows, scatter_mask
+from vinets.algebra.terms import Index
+
+Array: TypeAlias = NDArray[np.float64]
 
 DEPENDENT = 1e3  # a residual below this many roundings of the term itself is none
 
@@ -55,6 +64,8 @@ class GramFactor(GrowingFactor):
         return torch.linalg.vector_norm(wide, dim=-1).square().to(self.work_dtype)
 
     def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
+        if len(index) == 1 and index.device.type == "cpu" and self.rows.dtype == self.work_dtype:
+            return self._take_alone(block, index[0, chosen[0]].numpy())
         values = gather_rows(block.values, index)
         coordinates = gather_rows(block.coordinates, index)
         # the Schur complement of the panel: its Gram matrix, less what lies in the span of O
@@ -85,6 +96,29 @@ class GramFactor(GrowingFactor):
         block.gap -= fresh.square().sum(-1)
         block.undecided &= block.gap > block.threshold
 
+    def _take_alone(self, block: Candidates, index: Index) -> None:
+        """The same for one set on a CPU, where starting a step of torch costs more than it."""
+        coordinates = block.coordinates[0].numpy()
+        # a copy: values lie in memory that others resize, which an array over it would forbid
+        panel = block.values[0].index_select(0, torch.from_numpy(index)).numpy()
+        known = coordinates[index]
+        schur = panel @ panel.T - known @ known.T
+        schur.flat[:: len(schur) + 1] -= self.shift
+        order, columns = pivots_of(schur, self.threshold)
+        block.undecided[0, torch.from_numpy(index)] = False
+        if len(order) == 0:
+            return
+        corner = np.tril(columns[order])
+        cross = (torch.from_numpy(panel[order]) @ block.values[0].mT).numpy()
+        cross -= known[order] @ coordinates.T
+        fresh = dtrtrs(corner, cross, lower=1)[0].T
+        before = self._append(block, [index[order].tolist()], torch.from_numpy(corner)[None])
+        self._extend(block, torch.from_numpy(fresh)[None], before)
+        gap = block.gap[0].numpy()
+        gap -= np.einsum("bi,bi->b", fresh, fresh)
+        undecided = block.undecided[0].numpy()
+        undecided &= gap > self.threshold
+
     def force(self, values: Tensor) -> None:
         one = torch.ones(1, 1, dtype=torch.bool, device=values.device)
         block = self.screen(values[None, None], one)
@@ -107,6 +141,22 @@ def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor,
     # a copy, which the elimination may overwrite; what was not chosen has the pivot 0
     schur = schur * (chosen[:, :, None] & chosen[:, None, :])
     return _skip_pivot_cholesky(schur, threshold)
+
+
+def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
+    """What :func:`_eliminate` returns, for one matrix."""
+    lower, failed = dpotrf(schur, lower=1, clean=1)
+    if not failed and bool((lower.diagonal() ** 2 > threshold).all()):
+        return list(range(len(schur))), lower
+    lower = np.zeros_like(schur)
+    order: list[int] = []
+    for i in range(len(schur)):
+        known = lower[:, : len(order)]
+        pivot = schur[i, i] - known[i] @ known[i]
+        if pivot > threshold:
+            lower[:, len(order)] = (schur[i] - known @ known[i]) / math.sqrt(pivot)
+            order.append(i)
+    return order, lower[:, : len(order)]
 
 
 def _skip_pivot_cholesky(schur: Tensor, threshold: float) -> tuple[Tensor, Tensor]:

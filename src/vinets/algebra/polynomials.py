@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -20,15 +20,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.algebra.evaluation import EvaluationPlan, factor_terms
+from vinets.algebra.polynomial import TOLERANCE, Polynomial, Polynomials, TermNames
+from vinets.algebra.rescaling import rows_of, scaling_of, substituted, table_over, termset
 from vinets.algebra.storage import read_tensors, write_tensors
-from vinets.algebra.terms import Index, TermSet, term_name
+from vinets.algebra.terms import Index, TermSet
 from vinets.checks import point_shape, rows_within
 
-if TYPE_CHECKING:
-    import sympy
-
-
 DEFAULT_MEMORY = 1 << 30
+SMALL = 1 << 18  # values of terms and polynomials that NumPy evaluates
 
 
 def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], Any]:
@@ -49,8 +48,10 @@ def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], 
 
 
 @dataclass(frozen=True, eq=False)
-class PolynomialSet:
+class PolynomialSet(Polynomials):
     """``N`` polynomials ``lead[j] * leading[j] + sum_i tail[j, i] * terms[i]``.
+
+    A sequence of :class:`Polynomial`: ``p[0]``, ``for one in p``, ``p(points)``, ``p == q``.
 
     Parameters
     ----------
@@ -64,6 +65,8 @@ class PolynomialSet:
         Coefficients of the leading terms.
     memory_limit : int
         Bytes that evaluation may use for intermediate values.
+    variables : tuple of str, default=()
+        Names of the variables; none for x0, x1, ...
 
     Examples
     --------
@@ -75,6 +78,8 @@ class PolynomialSet:
     x0^2 + 0.5*x1 - 1
     >>> p.evaluate(np.array([[2.0, 4.0]]))
     array([[5.]])
+    >>> p[0]([2.0, 4.0])
+    5.0
     """
 
     terms: TermSet
@@ -82,6 +87,7 @@ class PolynomialSet:
     tail: Tensor
     lead: Tensor
     memory_limit: int = DEFAULT_MEMORY
+    variables: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (len(self.leading), len(self.terms))
@@ -95,7 +101,7 @@ class PolynomialSet:
         return len(self.leading)
 
     @property
-    def n_variables(self) -> int:
+    def n_variables(self) -> int:  # type: ignore[override]
         """Number of variables of the ring."""
         return self.terms.n_variables
 
@@ -117,9 +123,13 @@ class PolynomialSet:
         return EvaluationPlan.of(self.terms)
 
     @cached_property
-    def _leading_steps(self) -> list[tuple[int, Index, Index, EvaluationPlan | None]]:
-        """Per degree: start, parent, variable, and a plan for parents not among the terms."""
-        steps, start = [], 0
+    def _leading_steps(self) -> list[tuple[int, Tensor, Tensor, EvaluationPlan | None]]:
+        """Start, parents, variables, and a plan for parents not among the terms.
+
+        Degrees that follow each other and need no plan are one step.
+        """
+        steps: list[tuple[int, Index, Index, EvaluationPlan | None]] = []
+        start = 0
         offsets = np.cumsum([0] + [len(block) for block in self.terms.blocks])
         for degree, block in enumerate(self.leading.blocks):
             if len(block) == 0:
@@ -133,9 +143,13 @@ class PolynomialSet:
             if len(missing):
                 empty = tuple(np.zeros((0, d), dtype=np.int64) for d in range(degree))
                 plan = EvaluationPlan.of(TermSet(self.n_variables, (*empty, block)))
-            steps.append((start, parent, variable, plan))
+            if plan is None and steps and steps[-1][-1] is None:
+                first, parents, variables, _ = steps.pop()
+                steps.append((first, np.r_[parents, parent], np.r_[variables, variable], None))
+            else:
+                steps.append((start, parent, variable, plan))
             start += len(block)
-        return steps
+        return [(at, torch.from_numpy(p), torch.from_numpy(v), plan) for at, p, v, plan in steps]
 
     @for_arrays
     def evaluate(self, points: Tensor) -> Tensor:
@@ -145,12 +159,41 @@ class PolynomialSet:
         within ``memory_limit``.
         """
         dtype = torch.promote_types(points.dtype, self.tail.dtype)
+        if self._is_small(points):
+            return torch.from_numpy(self._evaluate_small(points.numpy()))
         tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
         # half of the memory for the shared terms of a chunk, half for leading terms and results
         per_point = dtype.itemsize * (len(self.terms) + 2 * self.n_variables)
         chunk = rows_within(self.memory_limit // 2, per_point + dtype.itemsize * 64)
-        parts = [self._evaluate_chunk(part, tail, lead) for part in points.to(dtype).split(chunk)]
-        return torch.cat(parts) if len(parts) > 1 else parts[0]  # cat copies even a single part
+        points = points.to(dtype)
+        if len(points) <= chunk:
+            return self._evaluate_chunk(points, tail, lead)
+        return torch.cat([self._evaluate_chunk(part, tail, lead) for part in points.split(chunk)])
+
+    def _is_small(self, points: Tensor) -> bool:
+        """Whether starting the steps of torch would cost more than they do."""
+        numbers = len(points) * (len(self.terms) + len(self))
+        return (
+            numbers <= min(SMALL, self.memory_limit // 8)
+            and points.dtype == self.tail.dtype == torch.float64
+            and points.device.type == self.tail.device.type == "cpu"
+            and not (points.requires_grad or self.tail.requires_grad or self.lead.requires_grad)
+            and self.plan.outputs is None
+            and len(self._leading_steps) == 1
+            and self._leading_steps[0][-1] is None
+        )
+
+    def _evaluate_small(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        columns = np.ascontiguousarray(points.T)
+        levels = [np.ones((1, len(points)))]
+        for parent, variable in self.plan.steps:
+            levels.append(levels[-1][parent] * columns[variable])
+        shared = np.concatenate(levels)
+        _, at, by, _ = self._leading_steps[0]
+        values = shared[at.numpy()] * columns[by.numpy()]
+        values *= self.lead.numpy()[:, None]
+        values += self.tail.numpy() @ shared
+        return values.T
 
     def _evaluate_chunk(self, points: Tensor, tail: Tensor, lead: Tensor) -> Tensor:
         # terms by rows, so that parents are selected as whole rows
@@ -165,14 +208,15 @@ class PolynomialSet:
                 rows = slice(start, start + len(own))
                 out.append(lead[rows, None] * own + tail[rows] @ values)
                 continue
-            at = torch.as_tensor(parent, device=points.device)
-            by = torch.as_tensor(variable, device=points.device)
+            at, by = parent.to(points.device), variable.to(points.device)
             # leading terms are a product away from shared ones: made where they are added up
             for first in range(0, len(at), width):
                 here = slice(first, first + width)
                 own = values.index_select(0, at[here]) * columns.index_select(0, by[here])
                 rows = slice(start + first, start + first + len(own))
                 out.append(torch.addmm(lead[rows, None] * own, tail[rows], values))
+        if len(out) == 1:  # cat copies even a single part
+            return out[0].mT
         return (torch.cat(out) if out else points.new_zeros(0, len(points))).mT
 
     @for_arrays
@@ -210,45 +254,89 @@ class PolynomialSet:
         tail, lead = self.tail.to(*args, **kwargs), self.lead.to(*args, **kwargs)
         return replace(self, tail=tail, lead=lead)
 
-    def to_sympy(self, symbols: Sequence[Any] | None = None) -> list[sympy.Expr]:
-        """The polynomials as SymPy expressions (extra ``symbolic``)."""
-        import sympy
+    @overload
+    def __getitem__(self, index: int) -> Polynomial: ...
 
-        names = symbols or sympy.symbols(f"x:{self.n_variables}", seq=True)
-        shared, own = (
-            [sympy.Mul(*(names[v] for v in row)) for block in terms.blocks for row in block]
-            for terms in (self.terms, self.leading)
-        )
-        tail, lead = self.tail.cpu().double().tolist(), self.lead.cpu().double().tolist()
-        return [
-            sympy.Add(a * u, *(c * t for c, t in zip(row, shared, strict=True) if c))
-            for a, u, row in zip(lead, own, tail, strict=True)
-        ]
+    @overload
+    def __getitem__(self, index: slice) -> PolynomialSet: ...
 
-    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]:
+    def __getitem__(self, index: int | slice) -> Polynomial | PolynomialSet:
+        if isinstance(index, slice):
+            return self.select(np.arange(len(self))[index])
+        at = range(len(self))[index]  # an IndexError ends iteration, too
+        return next(self.select(np.array([at]))._each())
+
+    def __iter__(self) -> Iterator[Polynomial]:
+        return self._each()
+
+    def _each(self) -> Iterator[Polynomial]:
+        """The polynomials, leading term first, then from the highest term down."""
+        shared = [tuple(row.tolist()) for row in rows_of(self.terms)]
+        for row, lead, tail in zip(rows_of(self.leading), self.lead, self.tail, strict=True):
+            used = tail.nonzero()[:, 0].flip(0).tolist()
+            values = tail.double().tolist()
+            terms = (tuple(row.tolist()), *(shared[i] for i in used))
+            yield Polynomial(terms, (float(lead), *(values[i] for i in used)), self.names)
+
+    def strings(
+        self,
+        variables: Sequence[str] | None = None,
+        digits: int = 3,
+        tolerance: float = TOLERANCE,
+    ) -> list[str]:
         """The polynomials in readable form, leading term first.
 
-        Coefficients at rounding level, below 1e-9 of the largest, are left out of the text.
+        Coefficients of at most ``tolerance`` times the largest are rounding, and left out.
         """
-        return list(self._written(variables, digits))
+        names = TermNames(variables or self.names)
+        return [one.written(names, digits, tolerance) for one in self]
 
-    def _written(self, variables: Sequence[str] | None, digits: int) -> Iterator[str]:
-        labels = variables or [f"x{i}" for i in range(self.n_variables)]
-        shared = self.terms.names(labels)
-        rows = (row for block in self.leading.blocks for row in block)
-        for row, lead, tail in zip(rows, self.lead, self.tail, strict=True):
-            # rounding left by cancellation is not worth reading
-            visible = 1e-9 * max(float(lead.abs()), float(tail.abs().sum()))
-            used = (tail.abs() > visible).nonzero()[:, 0].tolist()
-            parts = [(float(lead), term_name(row, labels))]
-            parts += [(float(tail[i]), shared[i]) for i in reversed(used)]
-            yield _write(parts, digits)
+    def unscaled(self, scaler: Any) -> PolynomialSet:
+        """The same polynomials in the variables before a scaling.
+
+        Parameters
+        ----------
+        scaler : MinMaxScaler, StandardScaler or alike
+            Fitted, and what the points went through. Names that it knows are taken.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import MinMaxScaler
+        >>> from vinets import ABM
+        >>> t = np.linspace(0, 6, 50)
+        >>> X = np.c_[5 + 2 * np.cos(t), 2 * np.sin(t)]
+        >>> scaler = MinMaxScaler((-1, 1)).fit(X)
+        >>> found = ABM(psi=1e-9, max_degree=2).fit(scaler.transform(X)).generators_
+        >>> print(found.unscaled(scaler)[0].rational())
+        x1^2 + x0^2 - 10*x0 + 21
+        """
+        found = self.substituted(*scaling_of(scaler, self.n_variables))
+        return found.named(getattr(scaler, "feature_names_in_", self.names))
+
+    def substituted(
+        self, factors: NDArray[np.float64], offsets: NDArray[np.float64]
+    ) -> PolynomialSet:
+        """The polynomials in ``x``, where their variables are ``factors * x + offsets``."""
+        shared, own = (substituted(one, factors, offsets) for one in (self.terms, self.leading))
+        first = [
+            parts.pop(tuple(row.tolist()))
+            for parts, row in zip(own, rows_of(self.leading), strict=True)
+        ]
+        terms = termset((row for parts in (*shared, *own) for row in parts), self.n_variables)
+        columns = {tuple(row.tolist()): k for k, row in enumerate(rows_of(terms))}
+        old, by = (one.cpu().double().numpy() for one in (self.tail, self.lead))
+        new = old @ table_over(shared, columns) + by[:, None] * table_over(own, columns).toarray()
+        tail, lead = (torch.from_numpy(one).to(self.tail) for one in (new, by * np.array(first)))
+        return replace(self, terms=terms, tail=tail, lead=lead)
 
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file."""
         tensors = {"tail": self.tail, "lead": self.lead}
         tensors |= self.terms.tensors("terms") | self.leading.tensors("leading")
-        write_tensors(path, "polynomials", tensors, {"n_variables": self.n_variables})
+        facts: dict[str, Any] = {"n_variables": self.n_variables}
+        if self.variables:
+            facts["variables"] = list(self.variables)
+        write_tensors(path, "polynomials", tensors, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> PolynomialSet:
@@ -263,14 +351,16 @@ class PolynomialSet:
         try:
             terms = TermSet.from_tensors(n, "terms", tensors)
             leading = TermSet.from_tensors(n, "leading", tensors)
-            return cls(terms, leading, tail, lead)
+            found = cls(terms, leading, tail, lead)
+            names = facts.get("variables")
+            return found if names is None else found.named(names_of(names))
         except ValueError as error:
             raise ValueError(f"{path} is not a complete set of polynomials: {error}") from None
 
     def __str__(self) -> str:
         if len(self) == 0:
             return "(no polynomials)"
-        shown = list(islice(self._written(None, 3), 20))  # of thousands, only these are written
+        shown = [one.text() for one in islice(self, 20)]  # of thousands, only these are written
         if len(self) > len(shown):
             shown.append(f"... and {len(self) - len(shown)} more")
         return "\n".join(shown)
@@ -283,13 +373,8 @@ class PolynomialSet:
         )
 
 
-def _write(parts: Sequence[tuple[float, str]], digits: int) -> str:
-    text = ""
-    for coefficient, name in parts:
-        size = f"{abs(coefficient):.{digits}g}"
-        body = size if name == "1" else name if size == "1" else f"{size}*{name}"
-        if text:
-            text += f" {'-' if coefficient < 0 else '+'} {body}"
-        else:
-            text = f"-{body}" if coefficient < 0 else body
-    return text
+def names_of(given: Any) -> list[str]:
+    """Names of variables in a file that nobody vouches for."""
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise ValueError("the names of its variables are no names.")
+    return given

@@ -11,14 +11,17 @@ import typer
 
 from vinets.cli.bench import bench
 from vinets.cli.build import build
+from vinets.cli.cascade import cascade
 from vinets.cli.compress import compress
 from vinets.cli.cuts import cuts
 from vinets.cli.demo import demo
 from vinets.cli.errors import OneSentenceGroup
 from vinets.cli.evaluate import evaluate
+from vinets.cli.explain import explain
 from vinets.cli.export import export
 from vinets.cli.ideal import ideal
 from vinets.cli.late_help import LateHelp
+from vinets.cli.ood import ood
 from vinets.cli.predict import predict
 from vinets.cli.report import report
 from vinets.cli.reproduce import reproduce
@@ -63,8 +66,8 @@ def main(
 
 # In the order of use. Commands that need an argument show their help without one.
 for _panel, _commands in {
-    "Make a network": (train, compress, cuts, build),
-    "Use a network": (evaluate, bench, theory, predict, export),
+    "Make a network": (train, compress, cuts, build, cascade),
+    "Use a network": (evaluate, bench, theory, ood, predict, explain, export),
     "Ideals of points": (ideal,),
     "See it at work": (demo, reproduce, report),
 }.items():

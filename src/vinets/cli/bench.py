@@ -36,12 +36,12 @@ def bench(
 
     Prints images per second (mean and deviation over the windows), the ratio to the first
     network (median over the windows), the latency of one batch, peak memory, floating-point
-    operations per example, and stored numbers by part. Exported files run on the CPU in the
+    operations per example, and stored values by part. Exported files run on the CPU in the
     runtime and the precision that their rows name, with as many threads as torch.
 
     Example: vinets bench out/base out/vinet vinet-int8.onnx --batch-sizes 1,256
     """
-    from vinets.pipeline.opening import open_side_by_side
+    from vinets.pipeline.opening import noise_like, open_side_by_side
     from vinets.report import print_table
     from vinets.side_by_side import bench as measured
 
@@ -49,6 +49,7 @@ def bench(
     wanted = integers("--batch-sizes", batch_sizes)
     assert wanted is not None  # it has a default
     opened, example = open_side_by_side(nets, integers("--shape", shape))
+    example = noise_like(example, max(wanted), common.seed)
     with watching(common.quiet) as progress:
         progress.start("timing", 1)
         found = measured(

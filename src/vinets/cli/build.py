@@ -110,7 +110,8 @@ def build(
     Example: vinets build out/base --data digits --cut pool --preset paper --components 32 --keep 16
     --out out/paper
 
-    With --head, another head is trained in their place, in the same way.
+    With --head, another head is trained in their place, in the same way. With --epochs 0 nothing
+    is trained: the head is the best in closed form, and the command says which that is and why.
 
     Example: vinets build --preset VI-Net18-Small --weights resnet18.safetensors --data cifar10:data
     --out out/small
@@ -125,7 +126,7 @@ def build(
     trial = replace(trial, head=head)
     head_trials(trial, baselines=baselines)  # complains before any work
     opened, _, split = open_uncut(model, **reading.keywords())
-    require_weights(opened)
+    require_weights(opened, reading.data)
     assert split is not None  # --data is required
     note_normalisation(opened, split, common.quiet)
     if backbone is not None and opened.architecture not in (None, backbone):

@@ -91,7 +91,7 @@ def compress(
 
     wanted, jobs = parse_budget(budget), beside.where
     opened, _, split = open_uncut(model, **reading.keywords())
-    require_weights(opened)
+    require_weights(opened, reading.data)
     assert split is not None  # --data is required
     note_normalisation(opened, split, common.quiet)
     network = opened.network

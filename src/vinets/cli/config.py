@@ -41,13 +41,7 @@ def given_options(ctx: Any) -> dict[str, Any]:
 
 def read_config(path: str, command: str, parameters: list[Any]) -> dict[str, Any]:
     """Values of parameters by name, as a file has them for this command."""
-    try:
-        values = tomllib.loads(read_bytes(path, MOST).decode("utf-8"))
-    except RecursionError:
-        raise ValueError(f"{path} is not a TOML file: it is nested too deeply.") from None
-    except ValueError as error:  # of the encoding, of TOML, and of integers that are too long
-        told = textwrap.shorten(str(error).rstrip("."), 200)
-        raise ValueError(f"{path} is not a TOML file: {told}.") from None
+    values = _read(path)
     told = values.pop("command", command)
     if told != command:
         name = textwrap.shorten(str(told), 80)
@@ -63,6 +57,21 @@ def read_config(path: str, command: str, parameters: list[Any]) -> dict[str, Any
         if isinstance(value, dict):
             raise ValueError(f"{path}: {flag} must be a value or a list of values, not a table.")
     return {known[flag]: value for flag, value in values.items()}
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """The options that a folder was made with; none where there is no such file."""
+    return _read(path) if path.is_file() else {}
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_bytes(path, MOST).decode("utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path} is not a TOML file: it is nested too deeply.") from None
+    except ValueError as error:  # of the encoding, of TOML, and of integers that are too long
+        told = textwrap.shorten(str(error).rstrip("."), 200)
+        raise ValueError(f"{path} is not a TOML file: {told}.") from None
 
 
 def write_config(folder: Path, command: str, values: Mapping[str, Any], version: str) -> Path:

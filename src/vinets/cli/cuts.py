@@ -25,14 +25,18 @@ def cuts(
     ] = None,
     shape: Shape = None,
     weights: Weights = None,
-    match: Annotated[str | None, option(OUTPUT, "Only cuts whose name holds this text.")] = None,
+    match: Annotated[str | None, option(OUTPUT, "All cuts whose name holds this text.")] = None,
+    every: Annotated[bool, option(OUTPUT, "All cuts.", "--all")] = False,
     common: Common,
 ) -> None:
-    """List where a network can be cut, from its input to its output.
+    """List where to cut a network, from its input to its output.
 
+    Shown are the cuts that vinets compress tries, which differ in what they cost, and those of the
+    paper, marked with the name of their preset; --all shows every one, many of which are alike.
     Shape is that of the latents; parameters and multiply-adds (MACs) are those that the cut
-    network still needs; removed is the share of convolutions that the cut takes away. The cuts
-    of the paper are marked with the name of their preset.
+    network still needs; removed is the share of convolutions that the cut takes away.
+
+    Example: vinets cuts resnet18 --shape 3,32,32
 
     Example: vinets cuts resnet18 --shape 3,32,32 --match layer3
     """
@@ -41,6 +45,7 @@ def cuts(
     from vinets.pipeline.opening import open_uncut
     from vinets.report import print_table
     from vinets.running import each, resolve_device
+    from vinets.search.space import choose_cuts
 
     seeded(common.seed)
     there = resolve_device("vinets", common.device)
@@ -48,15 +53,26 @@ def cuts(
     presets = (p for p in PRESETS.values() if p.backbone == opened.architecture)
     marks = {p.cut: p.name for p in presets}
     inputs = each(example, lambda tensor: tensor.to(there))
-    every = cut_points(opened.network.to(there), inputs)
-    points = [p for p in every if match is None or match in p.name]
+    found = cut_points(opened.network.to(there), inputs)
+    points = [p for p in found if match is None or match in p.name]
     if not points:
         raise ValueError(f"No cut of {opened.name} has {match!r} in its name.")
+    parameters = sum(p.numel() for p in opened.network.parameters())
+    tried = {p.name for p in choose_cuts(found, parameters)}
     if common.json:
-        listed = [asdict(p) | {"preset": marks.get(p.name)} for p in points]
+        listed = [
+            asdict(p) | {"preset": marks.get(p.name), "tried": p.name in tried} for p in points
+        ]
         print_json({"model": model, "architecture": opened.architecture, "points": listed})
         return
+    if match is None and not every:
+        points = [p for p in points if p.name in tried or p.name in marks] or points
     print_table(_table(points, marks))
+    if len(points) < len(found) and match is None:
+        print(
+            f"{len(points)} of {len(found)} cuts: those that vinets compress tries"
+            f"{', and those of the paper' if marks else ''}. --all shows every one."
+        )
 
 
 def _table(points: list[CutPoint], marks: dict[str, str]) -> Table:

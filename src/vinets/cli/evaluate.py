@@ -47,7 +47,7 @@ def evaluate(
     one_of("vinets", "part", part, ("test", "train"))
     there = resolve_device("vinets", common.device)
     opened, split = open_with_data(net, **reading.keywords())
-    require_weights(opened)
+    require_weights(opened, reading.data)
     note_normalisation(opened, split, common.quiet)
     source = split.test if part == "test" else split.train
     with watching(common.quiet) as progress:

@@ -44,7 +44,9 @@ def ideal(
     out: Annotated[
         Path | None,
         option(
-            OUTPUT, "Save the generators: FILE.safetensors, or FILE-CLASS.safetensors with --label."
+            OUTPUT,
+            "Save the generators, in scaled variables: FILE.safetensors, or "
+            "FILE-CLASS.safetensors with --label.",
         ),
     ] = None,
     common: Common,
@@ -52,7 +54,8 @@ def ideal(
     """Find polynomials that nearly vanish on points, and print them.
 
     |G| is the number of generators, |O| that of the terms no combination of which vanishes. The
-    polynomials are in the scaled variables, and psi bounds their mean square there.
+    polynomials are printed in the columns as they are. They are found with every column scaled to
+    [-1, 1], where psi has its meaning; coefficients below 1e-9 of the largest are not printed.
 
     Example: vinets ideal points.csv --psi 0.001 --max-degree 2
 
@@ -82,7 +85,7 @@ def ideal(
     for summary in found:
         typer.echo("\n".join(_lines(summary)))
     if fitted.scaling is not None:
-        note("The variables are scaled to [-1, 1]; --json tells their ranges.")
+        note("Found with variables scaled to [-1, 1], printed as they came; --scale none to not.")
 
 
 @contextmanager

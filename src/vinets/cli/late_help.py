@@ -13,6 +13,8 @@ from typer.core import TyperCommand
 LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "{data formats}": ("vinets.data.formats", lambda m: m.written_formats()),
     "{networks}": ("vinets.models", lambda m: ", ".join(one.written for one in m.libraries())),
+    "{pretrained}": ("vinets.pretrained", lambda m: ", ".join(m.names())),
+    "{recipes}": ("vinets.pipeline.scratch", lambda m: m.written_recipes()),
     "{oracles}": ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
     "{export formats}": ("vinets.nn.export", lambda m: " or ".join(sorted(m.EXPORT_FORMATS))),
     "{export suffixes}": ("vinets.nn.export", lambda m: " or ".join(m.suffixes())),

@@ -194,7 +194,7 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise ValueError(
-            f"{option} must be numbers with commas in between, one a channel or one for all, "
+            f"{option} must be numbers with commas in between, one per channel or one for all, "
             f"such as 0.485,0.456,0.406. Got {text!r} instead."
         ) from None
 

@@ -15,8 +15,20 @@ from vinets.cli.output import print_json, seeded, watching
 @takes(common=Common)
 def predict(
     *,
-    net: Annotated[str, typer.Argument(help="A folder of vinets build or vinets train.")],
-    path: Annotated[Path, typer.Argument(help="An image, or a folder of images.")],
+    net: Annotated[
+        str,
+        typer.Argument(
+            help="A folder of vinets build or vinets train, or a network of the package: "
+            "{pretrained}."
+        ),
+    ],
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            help="An image, or a folder of images.",
+            show_default="the picture that comes with the network, where one does",
+        ),
+    ] = None,
     top: Annotated[int, option(OUTPUT, "Classes to show.", min=1)] = 3,
     batch_size: Annotated[int, option(RUNNING, "Images at once.", min=1)] = 64,
     common: Common,
@@ -26,14 +38,22 @@ def predict(
     Images are resized and normalised as the network knows it from its training.
 
     Example: vinets predict out/vinet holiday.png --top 5
+
+    Example: vinets predict vinets/digits-cnn-best
     """
+    from vinets import pretrained
     from vinets.data.folders import image_files
     from vinets.pipeline.opening import open_network
     from vinets.pipeline.predicting import predict_images
     from vinets.report import Column, Table, print_table
 
     seeded(common.seed)
-    opened, files = open_network(net), image_files(path)
+    opened = open_network(net)
+    if path is None and pretrained.is_name(net):
+        path = pretrained.example(net)
+    if path is None:
+        raise ValueError(f"Pass an image, or a folder of images: {net} comes without a picture.")
+    files = image_files(path)
     with watching(common.quiet) as progress:
         found = predict_images(
             opened, files, top=top, batch_size=batch_size, device=common.device, progress=progress

@@ -19,7 +19,12 @@ def report(
         Path, typer.Argument(help="Folder of results, one JSON file an experiment.")
     ],
     out: Annotated[
-        Path | None, option(OUTPUT, "The page.", show_default="report.html in the folder")
+        Path | None,
+        option(
+            OUTPUT,
+            "The page.",
+            show_default="report.html in the folder, report-quick.html of a quick run",
+        ),
     ] = None,
     title: Annotated[str, option(OUTPUT, "Title of the page.")] = "The paper's results, repeated",
     common: Common,
@@ -34,7 +39,8 @@ def report(
     from vinets.report import html, read_results, results_page
 
     experiments = read_results(results)
-    page = results / "report.html" if out is None else out
+    quick = "-quick" if any(one.quick for one in experiments) else ""
+    page = results / f"report{quick}.html" if out is None else out
     if page.is_dir():
         raise ValueError(f"{page} is a folder. Pass the name of a file with --out.")
     # A text of JSON may hold half a pair of surrogates, which no file can.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, RUNNING, Beside, Filling, option
 from vinets.cli.output import print_json, watching
 from vinets.locks import locked
+
+if TYPE_CHECKING:
+    from vinets.report import ExperimentResult
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,12 @@ def reproduce(
     data: Annotated[Path, option(DATA, "Folder with cifar10 and cifar100.")],
     weights: Annotated[
         Path,
-        option(DATA, "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors."),
+        option(
+            DATA,
+            "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors, or with "
+            "the folders cifar10-resnet18 and cifar100-resnet34 that vinets train --recipe wrote; "
+            "or one of these.",
+        ),
     ] = Path("weights"),
     extent: Extent,
     beside: Beside,
@@ -57,21 +65,30 @@ def reproduce(
 ) -> None:
     """Repeat experiments of the paper: raw results as JSON, figures as PNG and SVG.
 
-    Every trial is kept when it is done, so that a call that was stopped goes on where it was, and
-    experiments share what they have in common. For a page of the results: vinets report OUT.
+    Tables are printed, and files written, when an experiment is complete. Every trial is kept when
+    it is done, so that a call that was stopped goes on where it was, and experiments share what
+    they have in common. For a page of what is there: vinets report OUT.
 
     Example: vinets reproduce table-efficiency --data data --weights weights --out out/paper
     """
     from vinets.experiments.backbones import BACKBONES
     from vinets.experiments.plan import Plan
-    from vinets.experiments.reproduce import Folders, write_plan
+    from vinets.experiments.reproduce import Folders, quick_sentence, write_plan
     from vinets.experiments.reproduce import reproduce as carried_out
+    from vinets.report import print_page, result_in_short
+
+    def show(result: ExperimentResult) -> None:
+        if not common.json and (result.tables or result.figures):  # stdout is for JSON alone
+            print_page(result_in_short(result), f"Its figures are in {out / 'figures'}.")
+            typer.echo()
 
     wanted = Plan(extent.seeds, extent.quick, tuple(extent.backbone or BACKBONES))
     folders = Folders(data, weights)
     if plan is not None:
         paths = [write_plan(names, folders, wanted, plan)]
     else:
+        if wanted.quick and not common.json:
+            typer.echo(f"{quick_sentence(wanted)}\n")
         with locked(out, wait=common.wait), watching(common.quiet) as progress:
             paths = carried_out(
                 names,
@@ -82,6 +99,7 @@ def reproduce(
                 device=common.device,
                 command=["vinets", *sys.argv[1:]],
                 progress=progress,
+                show=show,
             )
     if common.json:
         print_json({"results": paths})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from vinets.cli.options import DATA, OUTPUT, Filling, TrainingData, opened_again
 from vinets.cli.output import note, print_json, recording
 from vinets.locks import locked
 from vinets.progress import tell
-from vinets.settings import BACKBONE, SMALL, Recipe
+from vinets.settings import BACKBONE, RECIPES, SMALL, Recipe
 
 # there is no teacher, and no head; the seed is that of the command
 WITHOUT = ("seed", "distill", "temperature", "standardize", "vanish")
@@ -27,14 +27,33 @@ def _words(name: str) -> str:
     return "; ".join(["no limit" if usual is None else str(text), *differ])
 
 
-@takes(WITHOUT, {"recipe": _words}, recipe=Recipe)
-@takes(("weights",), reading=TrainingData, common=Filling)
+@dataclass(frozen=True)
+class RecipeData(TrainingData):
+    """Where data to train on comes from; a recipe knows."""
+
+    data: Annotated[str, option(DATA, "{data formats}.", show_default="that of the recipe")] = ""
+
+
+@takes(WITHOUT, {"settings": _words}, settings=Recipe)
+@takes(("weights",), reading=RecipeData, common=Filling)
 def train(
     *,
-    model: Annotated[str, option(DATA, "{networks}.")],
-    reading: TrainingData,
+    model: Annotated[
+        str | None, option(DATA, "{networks}.", show_default="that of the recipe")
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        option(
+            DATA,
+            "Network, data and training by one name, with what to expect: {recipes}. Other options "
+            "override it; data of CIFAR lie in the folder data, unless --data says where.",
+            show_default="none",
+            autocompletion=lambda: list(RECIPES),
+        ),
+    ] = None,
+    reading: RecipeData,
     out: Annotated[Path, option(OUTPUT, "Folder for the network.")],
-    recipe: dict[str, Any],
+    settings: dict[str, Any],
     common: Filling,
 ) -> None:
     """Train a network from scratch, to be cut later.
@@ -44,15 +63,28 @@ def train(
     test part at the end.
 
     Example: vinets train --model digits_cnn --data digits --out out/base
+
+    Example: vinets train --recipe cifar10-resnet18 --out weights/cifar10-resnet18
     """
     from vinets.data import load_data
     from vinets.data.images import augment_by, normalise_by
-    from vinets.pipeline.scratch import recipe_for, train_into
+    from vinets.pipeline.scratch import expectation, recipe_called, recipe_for, train_into
     from vinets.plain import as_plain
     from vinets.report import Column, Row, Table, print_table
 
-    chosen = replace(recipe_for(model), **recipe, seed=common.seed)
-    split = load_data(reading.data, seed=reading.split_seed, size=reading.size)
+    if recipe is None and (model is None or not reading.data):
+        raise ValueError(
+            "Pass --model and --data, or --recipe, which has both, such as --recipe digits-cnn."
+        )
+    data, start = reading.data, recipe_for(model or "")
+    if recipe is not None:
+        known = recipe_called(recipe)
+        if model is not None and model != known.model:
+            raise ValueError(f"{recipe} is for {known.model}. Leave out --model, or --recipe.")
+        model, data, start = known.model, data or known.data, known.recipe
+    assert model is not None
+    chosen = replace(start, **settings, seed=common.seed)
+    split = load_data(data, seed=reading.split_seed, size=reading.size, unchanged=True)
     images = reading.keywords()["images"]
     split = augment_by(normalise_by(split, images.mean, images.std), images.flip, images.crop)
     with locked(out, wait=common.wait), recording(common) as progress:
@@ -71,4 +103,6 @@ def train(
     )
     values = run.test | {"parameters": run.parameters, "seconds": run.seconds}
     print_table(Table("training", f"{model} on {split.name}", columns, (Row(values),)))
+    if recipe is not None and not settings and (words := expectation(recipe)):
+        note(f"The recipe is known to reach {words}.", common.quiet)
     note(f"Saved in {out}. Next: vinets cuts {opened_again(out, model)}", common.quiet)

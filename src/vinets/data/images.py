@@ -46,7 +46,7 @@ class Preprocessing:
         for name, values in (("mean", self.mean), ("std", self.std)):
             sound = isinstance(values, tuple) and len(values) == self.channels
             if not sound or not all(isinstance(v, Real) and math.isfinite(v) for v in values):
-                accepted = f"a tuple of {self.channels} finite floats, one a channel"
+                accepted = f"a tuple of {self.channels} finite floats, one per channel"
                 raise parameter_error("Preprocessing", name, accepted, values)
         if min(self.std) <= 0:
             raise parameter_error("Preprocessing", "std", "positive", self.std)
@@ -189,7 +189,9 @@ class ImageSource(CheckedSource):
 
     def to(self, device: torch.device | str) -> ImageSource:
         """The same source with its images resident on ``device``; labels stay on the CPU."""
-        return self._with(self.images.to(device), self.labels)
+        moved = self._with(self.images.to(device), self.labels)
+        moved.stamp = self.stamp
+        return moved
 
     def _subset(self, index: Tensor) -> ImageSource:
         return self._with(self.images[index.to(self.images.device)], self.labels[index])
@@ -267,7 +269,9 @@ def _read_by(source: Source, preprocessing: Preprocessing) -> Source:
     if not isinstance(source, ImageSource):
         return source
     augmentation = source.augmentation
-    return ImageSource(source.images, source.labels, source.classes, preprocessing, augmentation)
+    read = ImageSource(source.images, source.labels, source.classes, preprocessing, augmentation)
+    read.stamp = source.stamp
+    return read
 
 
 def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = None) -> DataSplit:
@@ -287,6 +291,7 @@ def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = N
     if flip is not None:
         given = replace(given, flip=flip)
     changed = ImageSource(train.images, train.labels, train.classes, train.preprocessing, given)
+    changed.stamp = train.stamp
     return replace(data, train=changed, reading=f"{data.reading}{given} ")
 
 
@@ -361,6 +366,6 @@ def _pillow() -> ModuleType:
         from PIL import Image
     except ImportError:
         raise ImportError(
-            'Reading image files needs Pillow: pip install "vinets[vision]".'
+            'Reading image files needs Pillow: pip install "vinets[images]".'
         ) from None
     return Image

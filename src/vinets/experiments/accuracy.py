@@ -19,6 +19,7 @@ from vinets.experiments.plan import (
     spread,
 )
 from vinets.pipeline.trial import Trial
+from vinets.pipeline.vanish import MOST
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Series, Table
 
 
@@ -53,9 +54,9 @@ def _accuracy_figures(found: Results) -> tuple[Figure, ...]:
 
 HEADS = {"vi": "VI-Net", "linear": "linear head", "random": "random monomials", "mlp": "MLP"}
 TRUNCATION = (
-    "Nothing is pruned. Coefficients and linear layer are trained for 20 epochs; the backbone "
+    "Nothing is pruned. Coefficients and linear layer are trained for {}; the backbone "
     "stays as it is. The linear head sees the flat map, the MLP stores as many numbers as the VI "
-    "head, and random monomials stand in blocks of the same shape.",
+    "head, and random monomials stand in blocks of the same shape."
 )
 
 
@@ -75,7 +76,9 @@ Experiment(
     "Figures on truncation, CIFAR-100 and CIFAR-10",
     4,
     _truncated,
-    lambda plan, found: Findings(TRUNCATION, figures=_accuracy_figures(found)),
+    lambda plan, found: Findings(
+        (TRUNCATION.format(plan.epochs),), figures=_accuracy_figures(found)
+    ),
 )
 
 # --- pruning and algorithms -------------------------------------------------------------------
@@ -86,15 +89,15 @@ RATIOS = (0.0, 0.5, 0.9, 0.95, 0.99)
 FEW = (0.0, 0.9, 0.99)  # of OAVI, which takes longer
 PRUNING = (
     "Of every class, the polynomials with the highest pruning score stay; all their monomials "
-    "stay with them. Heads are trained anew for every point. A head holds at most 150,000 "
-    "polynomials: where more are left, as many as fit are taken, the best of every class; this "
-    "happens to OAVI at early cuts.",
+    f"stay with them. Heads are trained anew for every point. A head holds at most {MOST:,} "
+    "polynomials: where more are left, as many as fit are taken, the best of every class{}."
 )
+HAPPENS = "; this happens to OAVI at early cuts"  # in a full run
 COMPARED = (
-    "Nothing is pruned, but for OAVI at early cuts, where only the best 150,000 polynomials fit "
-    "into a head. Coefficients are retrained, so the algorithms differ in the monomials and in "
-    "where training starts.",
+    "Nothing is pruned{}. Coefficients are retrained, so the algorithms differ in the monomials "
+    "and in where training starts."
 )
+BUT = f", but for OAVI at early cuts, where only the best {MOST:,} polynomials fit into a head"
 
 
 def _pruned_trial(plan: Plan, backbone: Backbone, cut: str, algorithm: str, ratio: float) -> Trial:
@@ -124,7 +127,9 @@ Experiment(
     "Figures on pruning: ABM, OAVI-CG and OAVI-AGD",
     5,
     _pruned,
-    lambda plan, found: Findings(PRUNING, figures=_accuracy_figures(found)),
+    lambda plan, found: Findings(
+        (PRUNING.format("" if plan.quick else HAPPENS),), figures=_accuracy_figures(found)
+    ),
 )
 
 
@@ -149,7 +154,7 @@ def _algorithms_found(plan: Plan, found: Results) -> Findings:
         title = f"{RESNET34.caption}: polynomials in the head"
         count = Axis("polynomials", log=True, format=",.0f")
         figures += (Figure("algorithms-size", title, REMOVED, count, series),)
-    return Findings(COMPARED, figures=figures)
+    return Findings((COMPARED.format("" if plan.quick else BUT),), figures=figures)
 
 
 Experiment(
@@ -185,7 +190,7 @@ BASELINES = (
     "Mean and standard deviation over seeds; a seed draws the points of the ideals, the "
     "augmentation, the random monomials, the first weights and the order of the batches. Nothing "
     "is pruned.",
-    "VI-Net, random monomials and the linear layer on components see the same 128 principal "
+    "VI-Net, random monomials and the linear layer on components see the same {} principal "
     "components: what VI-Net gains on the linear layer is what polynomials add, and what it gains "
     "on random monomials is what vanishing ideals add. The flat linear head and the MLP see all of "
     "the map, thousands of values, the pooled head the mean of every channel.",
@@ -217,7 +222,8 @@ def _baselines_found(plan: Plan, found: Results) -> Findings:
     table = Table("random", "VI-Net and random monomials", DUEL_COLUMNS, rows)
     name, own = f"baselines-{RESNET34.data}", part(found, RESNET34, MEAN_SQUARE)
     figures = (_accuracy_figure(name, RESNET34.caption, own),) if own else ()
-    return Findings(BASELINES, (table,), figures)
+    text = tuple(one.format(plan.components) for one in BASELINES)
+    return Findings(text[:-1] if plan.quick else text, (table,), figures)
 
 
 def _duel(found: Results, backbone: Backbone, reading: str, cut: str) -> Row:

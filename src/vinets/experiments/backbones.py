@@ -13,7 +13,8 @@ class Backbone:
 
     ``rows`` are the cuts of the paper's table of generators, with the share in percent that it
     prints; where it is not clear which cut is meant, there are two. ``blocks`` counts the residual
-    blocks of the four stages.
+    blocks of the four stages. The weights lie in a file of that name, or in the folder of ``vinets
+    train --recipe RECIPE``.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Backbone:
     data_title: str
     classes: int
     weights: str
+    recipe: str
     cuts: tuple[str, ...]
     rows: tuple[tuple[str, float], ...]
     blocks: tuple[int, ...]
@@ -30,6 +32,11 @@ class Backbone:
     def caption(self) -> str:
         """As the paper heads its tables."""
         return f"{self.data_title} ({self.title})"
+
+    @property
+    def per_class(self) -> int:
+        """Training images of a class, of which both data sets have 50,000 in all."""
+        return 50_000 // self.classes
 
     @property
     def variants(self) -> dict[str, str]:
@@ -54,6 +61,7 @@ RESNET18 = Backbone(
     data_title="CIFAR-10",
     classes=10,
     weights="resnet18_cifar10.safetensors",
+    recipe="cifar10-resnet18",
     cuts=(
         *("layer2.0", "layer2.1.bn2", "layer3.0.bn2", "layer3.0", "layer3.1.bn1", "layer3.1"),
         *("layer4.0.bn1", "layer4.0", "layer4.1.bn1"),
@@ -74,6 +82,7 @@ RESNET34 = Backbone(
     data_title="CIFAR-100",
     classes=100,
     weights="resnet34_cifar100.safetensors",
+    recipe="cifar100-resnet34",
     cuts=(
         *("layer2.2", "layer2.3", "layer3.1.bn1", "layer3.1", "layer3.2", "layer3.3.bn1"),
         *("layer3.5", "layer4.1.bn1", "layer4.1", "layer4.2.bn1"),

@@ -32,9 +32,7 @@ COLUMNS = (
     Column("seconds", "seconds", ",.2f", difference=False),
     Column("speedup", "their seconds over ours", ",.0f"),
 )
-COUNTED = (
-    "ABM of degree 5 in tanh of 128 principal components, 512 points a class; all 500 for "
-    "CIFAR-100. The constant is not counted as a monomial.",
+COMPARED = (
     "What vanishes depends on the scale of the components, which the paper does not give. Plain "
     "components give its counts at the late cuts of ResNet-18 and at the last of ResNet-34, so "
     "all tables and figures take them, unless they say otherwise. Its definition asks for a mean "
@@ -47,6 +45,18 @@ COUNTED = (
     "Seconds are those of the ideals alone, with nothing else on the machine. The paper does not "
     "say which machine it used.",
 )
+
+
+def _text(plan: Plan) -> tuple[str, ...]:
+    finding, most = plan.start.finding, plan.start.collecting.per_class or 0
+    fewer = "".join(
+        f"; all {b.per_class} for {b.data_title}" for b in plan.chosen if b.per_class < most
+    )
+    text = (
+        f"ABM of degree {finding.max_degree} in tanh of {plan.components} principal components, "
+        f"{most} points a class{fewer}. The constant is not counted as a monomial."
+    )
+    return (text,) if plan.quick else (text, *COMPARED)
 
 
 def _readings(plan: Plan) -> Trials:
@@ -77,11 +87,12 @@ def _counted(plan: Plan, results: Results) -> Findings:
         section = backbone.caption if reading == first else f"{backbone.caption}: {reading}"
         rows[reading].append(Row(values, {"removed": printed, **theirs}, section))
     more = tuple(row for reading in others for row in rows[reading])
+    columns = COLUMNS[:-1] if plan.quick else COLUMNS  # which compares with the paper
     tables = (
-        Table("generators", first, COLUMNS, tuple(rows[first])),
-        Table("generators-readings", "Other readings of the paper", COLUMNS, more),
+        Table("generators", first, columns, tuple(rows[first])),
+        Table("generators-readings", "Other readings of the paper", columns, more),
     )
-    return Findings(COUNTED, tables)
+    return Findings(_text(plan), tables)
 
 
 Experiment(
@@ -91,8 +102,8 @@ Experiment(
 # --- layer by layer ---------------------------------------------------------------------------
 
 LAYERS = (
-    "ABM with ψ = 0.1 behind every convolution of a residual block: inside the block, behind "
-    "bn1, and behind its sum. The first convolution of a stage is where the map gets smaller.",
+    "ABM with ψ = {} behind every convolution of a residual block: inside the block, behind "
+    "bn1, and behind its sum. The first convolution of a stage is where the map gets smaller."
 )
 
 
@@ -102,8 +113,9 @@ def _layers(plan: Plan) -> Trials:
 
 
 def _by_layer(plan: Plan, found: Results) -> Findings:
+    text = (LAYERS.format(plan.start.finding.psi),)
     if not found:
-        return Findings(LAYERS)
+        return Findings(text)
     series = tuple(
         line(name, ((place, getattr(one.found, name), cut) for (place, cut), one in found.items()))
         for name in ("monomials", "polynomials")
@@ -111,7 +123,7 @@ def _by_layer(plan: Plan, found: Results) -> Findings:
     where = Axis("convolution, counted from the first block", format=".0f")
     counts = Axis("count", log=True, format=",.0f")
     figure = Figure("generators-by-layer", RESNET34.caption, where, counts, series)
-    return Findings(LAYERS, figures=(figure,))
+    return Findings(text, figures=(figure,))
 
 
 Experiment(
@@ -127,7 +139,7 @@ Experiment(
 
 PRUNED = (
     "Monomials that evaluation of the remaining polynomials needs, without the constant. The line "
-    "at 128 is the number of variables.",
+    "at {} is the number of variables."
 )
 
 
@@ -136,7 +148,7 @@ def _every_cut(plan: Plan) -> Trials:
 
 
 def _left(plan: Plan, found: Results) -> Findings:
-    levels, figures = (ReferenceLine("variables", variables(plan)),), []
+    levels, figures = (ReferenceLine("variables", plan.components),), []
     for backbone in plan.chosen:
         own = part(found, backbone).items()
         series = tuple(
@@ -148,14 +160,7 @@ def _left(plan: Plan, found: Results) -> Findings:
         )
         name = f"monomials-{backbone.data}"
         figures.append(Figure(name, backbone.caption, REMOVED, MONOMIALS, series, levels=levels))
-    return Findings(PRUNED, figures=tuple(figures))
-
-
-def variables(plan: Plan) -> int:
-    """Principal components, the variables of the polynomials."""
-    components = plan.start.projecting.components
-    assert isinstance(components, int)
-    return components
+    return Findings((PRUNED.format(plan.components),), figures=tuple(figures))
 
 
 Experiment(
@@ -171,8 +176,8 @@ Experiment(
 
 DIMENSION = (
     "Levina and Bickel's estimate with MacKay and Ghahramani's mean over the points of a class, "
-    "20 neighbours, mean over the classes. One point is one cut. With few points and many "
-    "dimensions the estimate is too small; it orders layers rather than measuring them.",
+    "{} neighbours, mean over the classes. One point is one cut. With few points and many "
+    "dimensions the estimate is too small; it orders layers rather than measuring them."
 )
 DIMENSION_COLUMNS = (
     *CUT,
@@ -214,7 +219,9 @@ def _estimated(plan: Plan, found: Results) -> Findings:
     dimension = Axis("intrinsic dimension, mean over classes", format=".1f")
     title = "Dimension and monomials"
     figure = Figure("dimension", title, dimension, MONOMIALS, tuple(series), kind="scatter")
-    return Findings(DIMENSION, (table,), (figure,), tuple(notes))
+    used = sorted({one.dimension.neighbours for one in found.values() if one.dimension})
+    text = DIMENSION.format(" or ".join(map(str, used)))
+    return Findings((text,), (table,), (figure,), tuple(notes))
 
 
 Experiment(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import stdev
 from typing import Any, TypeAlias
 
@@ -83,6 +83,24 @@ class Plan:
         """Every network with every cut of the figures."""
         return [(backbone, cut) for backbone in self.chosen for cut in self.cuts(backbone)]
 
+    @property
+    def suffix(self) -> str:
+        """What ends the name of every file, so that none passes for one of a full run."""
+        return "-quick" if self.quick else ""
+
+    @property
+    def components(self) -> int:
+        """Principal components, the variables of the polynomials."""
+        found = self.start.projecting.components
+        assert isinstance(found, int)
+        return found
+
+    @property
+    def epochs(self) -> str:
+        """How long heads are trained, in words."""
+        count = self.start.recipe.epochs
+        return f"{count} epoch{'s' if count > 1 else ''}"
+
     def trial(self, backbone: Backbone, cut: str, task: str = "train", **changes: Any) -> Trial:
         """A trial of the paper, with changes as :meth:`Trial.change` takes them."""
         if self.quick:  # a change of the experiment's own does not undo the small slice
@@ -98,6 +116,14 @@ class Findings:
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def alone(self) -> Findings:
+        """Without the paper's values, beside which those of a quick run would mislead."""
+        tables = (
+            replace(table, rows=tuple(replace(row, paper={}) for row in table.rows))
+            for table in self.tables
+        )
+        return replace(self, tables=tuple(tables))
 
 
 Key: TypeAlias = tuple[Any, ...]
@@ -137,7 +163,8 @@ class Experiment:
 
     def findings(self, plan: Plan, store: Store) -> Findings:
         """What comes of it, where it was carried out."""
-        return self.finding(plan, {k: store.read(t) for k, t in self.planned(plan).items()})
+        found = self.finding(plan, {k: store.read(t) for k, t in self.planned(plan).items()})
+        return found.alone() if plan.quick else found
 
 
 EXPERIMENTS: Registry[Experiment] = Registry("experiment", "vinets.experiments")

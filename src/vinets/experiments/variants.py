@@ -23,21 +23,41 @@ COLUMNS = (
     Column("head", "head, M", ".2f", difference=False),
     Column("speed", "images/s", ",.0f", "speed_std", difference=False),
 )
-TEXT = (
-    "128 polynomials a class over 512 monomials, as in the paper's appendix, found by ABM with "
-    "ψ = 0.01, a root mean square of 0.1, in tanh of 128 principal components of unit variance. "
-    "Coefficients and linear layer are trained with the paper's recipe: 20 epochs of SGD, learning "
-    "rate 0.05, momentum 0.9; the weight decay, which it does not give, is 2e-3. Why: see what the "
-    "paper leaves open. Accuracy is the mean "
-    "and standard deviation over seeds, of the last epoch; a seed draws the points of the ideals, "
-    "the augmentation, the first weights and the order of the batches. The backbone is the same.",
+COUNTING = (
     "How we count: base is every parameter of the truncated network. Head is every number that "
     "the folded head stores: the projection, the indices of the monomials, the whole matrix of "
     "coefficients with its bias, the linear layer. The paper's Poly column is smaller than its own "
-    "matrix of coefficients (1280 × 512 is 0.66M, 12800 × 512 is 6.55M).",
-    "Images per second at batch size 256 over five runs, all networks in turn. They depend on the "
-    "machine, which the paper does not name: compare within a column.",
+    "matrix of coefficients (1280 × 512 is 0.66M, 12800 × 512 is 6.55M)."
 )
+TIMING = (
+    "Images per second at batch size {batch} over {repeats} runs, all networks in turn. They "
+    "depend on the machine, which the paper does not name: compare within a column."
+)
+
+
+def _text(plan: Plan) -> tuple[str, ...]:
+    recipe, timing = plan.start.recipe, plan.start.timing
+    own = "" if plan.quick else ", as in the paper's appendix,"
+    start = (
+        f"{START['keep']} polynomials a class over {START['monomials']} monomials{own} found by "
+        f"ABM with ψ = {PSI}, a root mean square of {PSI**0.5:.2g}, in tanh of {plan.components} "
+        "principal components of unit variance. Coefficients and linear layer are trained with "
+    )
+    how = f"{plan.epochs} of SGD, learning rate {recipe.learning_rate}, momentum {recipe.momentum}"
+    decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
+    start += (
+        f"{how}, weight decay {decay}. "
+        if plan.quick
+        else f"the paper's recipe: {how}; the weight decay, which it does not give, is {decay}. "
+        "Why: see what the paper leaves open. "
+    )
+    start += (
+        "Accuracy is the mean and standard deviation over seeds, of the last epoch; a seed draws "
+        "the points of the ideals, the augmentation, the first weights and the order of the "
+        "batches. The backbone is the same."
+    )
+    timed = TIMING.format(batch=timing.batch, repeats=timing.repeats)
+    return (start, timed) if plan.quick else (start, COUNTING, timed)
 
 
 def _planned(plan: Plan) -> Trials:
@@ -46,7 +66,9 @@ def _planned(plan: Plan) -> Trials:
     for backbone in plan.chosen:
         for name, cut in backbone.variants.items():
             for seed in range(plan.seeds):
-                save = f"networks/{name}" if seed == 0 else ""  # its speed is measured later
+                save = (
+                    f"networks/{name}{plan.suffix}" if seed == 0 else ""
+                )  # its speed is measured later
                 changes = START | {"psi": PSI, "seed": seed, "save": save}
                 found[backbone, name, seed] = plan.trial(backbone, cut, **changes)
     for backbone in plan.chosen:
@@ -94,7 +116,7 @@ def _finding(plan: Plan, found: Results) -> Findings:
             "speed_std": timing.std,
         }
         rows.append(Row(values, uncut, backbone.caption))
-    return Findings(TEXT, (Table("variants", "Variants", COLUMNS, tuple(rows)),))
+    return Findings(_text(plan), (Table("variants", "Variants", COLUMNS, tuple(rows)),))
 
 
 Experiment(
@@ -135,12 +157,14 @@ CHOICE_COLUMNS = (
     Column("monomials", "monomials", ","),
     Column("head", "head, M", ".2f"),
 )
-CHOICE_TEXT = (
-    "One change at a time to a head on components of unit variance with ψ = 0.1, one seed each, "
-    "Tiny and Small. The figures and the table of generators take plain components, the last rows "
-    "here. "
+ONE_CHANGE = (
+    "One change at a time to a head on components of unit variance with ψ = {psi}, one seed each, "
+    "{sizes}."
+)
+CHOSEN = (
+    " The figures and the table of generators take plain components, the last rows here. "
     "The accuracy is that on test images, and the setting was chosen with this table in view, for "
-    "held-out training images cannot rank heads: the backbone has seen them.",
+    "held-out training images cannot rank heads: the backbone has seen them."
 )
 
 
@@ -170,7 +194,9 @@ def _chosen(plan: Plan, results: Results) -> Findings:
             "head": found.parameters_head / 1e6,
         }
         rows.append(Row(values, section=section))
-    return Findings(CHOICE_TEXT, (Table("choices", "Choices", CHOICE_COLUMNS, tuple(rows)),))
+    text = ONE_CHANGE.format(psi=plan.start.finding.psi, sizes=" and ".join(SIZES))
+    text += "" if plan.quick else CHOSEN
+    return Findings((text,), (Table("choices", "Choices", CHOICE_COLUMNS, tuple(rows)),))
 
 
 Experiment("table-choices", "What the paper leaves open", "not in the paper", 11, _choices, _chosen)

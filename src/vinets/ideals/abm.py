@@ -20,7 +20,7 @@ class ABM(MonomialIdeal):
 
     Parameters
     ----------
-    psi : float, default=0.1
+    psi : float, default=0.01
         Tolerance in [0, 1) on the mean squared value of a generator. 0 finds the exact ideal.
     normalization : {"unit", "leading"}, default="unit"
         What keeps a polynomial from vanishing by being small. ``"unit"``: its coefficient vector
@@ -75,7 +75,7 @@ class ABM(MonomialIdeal):
 
     def __init__(
         self,
-        psi: float = 0.1,
+        psi: float = 0.01,
         *,
         normalization: str = "unit",
         max_degree: int | None = 5,

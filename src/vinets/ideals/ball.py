@@ -20,7 +20,15 @@ from torch.nn.functional import pad
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.rule import Rule
-from vinets.oracles import ORACLES, LeastSquaresBatch, Solution, Status, nearest, solve
+from vinets.oracles import (
+    ORACLES,
+    LeastSquaresBatch,
+    Solution,
+    Status,
+    nearest,
+    solve,
+    solve_sparse,
+)
 
 SPARSE_STEPS = 2000  # beyond this the closed form stands in
 
@@ -130,19 +138,19 @@ def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, i
 def sparse_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: OracleLog) -> None:
     """Re-solve every generator with the oracle; keep what still vanishes.
 
-    Sparse oracles start from zero and stop as soon as they vanish (weak boosting: the closed form
-    has decided, and stands in where the oracle falls short). Others start from the closed form
-    (full boosting).
+    For sparse oracles, entries of the closed form are left out as long as it vanishes. Where the
+    ball is in the way, they start from zero and stop as soon as they vanish (weak boosting: the
+    closed form has decided, and stands in where the oracle falls short). Others start from the
+    closed form (full boosting).
     """
     at = vanished.nonzero(as_tuple=True)
     if len(at[0]) == 0:
         return
     problem = decided.problem(at, rule.radius)
     solver = ORACLES[rule.oracle]()
-    # From 0 with a target few entries become non-zero before the polynomial vanishes. A solver
-    # that is not sparse gains nothing by stopping early.
+    # A solver that is not sparse gains nothing by stopping early.
     if solver.sparse:
-        solution = solve(problem, solver, target=rule.psi, max_steps=SPARSE_STEPS)
+        solution = solve_sparse(problem, solver, decided.tail[at], rule.psi, max_steps=SPARSE_STEPS)
     else:
         solution = solve(problem, solver, start=decided.tail[at])
     value, keep = decided.vanishing(at, solution, rule.psi)

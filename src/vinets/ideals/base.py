@@ -23,6 +23,7 @@ from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet
 from vinets.checks import optional_positive_int
 from vinets.ideals.report import FitReport
+from vinets.progress import Progress, progress_of
 
 Array: TypeAlias = Any  # numpy array or torch tensor
 ROUNDED = 1e-20  # of a square, what is left of it where all cancels
@@ -52,6 +53,8 @@ class Generators(Protocol):
 
     def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]: ...
 
+    def named(self, variables: Sequence[str]) -> Any: ...
+
 
 @dataclass(frozen=True, eq=False)
 class FittedIdeal:
@@ -76,17 +79,25 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             optional_positive_int(type(self).__name__, name, getattr(self, name, None), remedy)
 
     @abstractmethod
-    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
+    def _fit_sets(
+        self, points: list[Tensor], progress: Progress | None = None
+    ) -> list[FittedIdeal]:
         """Fit one ideal per point set, all of them together where that pays."""
 
     def _store(self, fitted: FittedIdeal) -> None:
         """Write a fit to the attributes with a trailing underscore."""
-        self.generators_: Any = fitted.generators
+        names = getattr(self, "feature_names_in_", None)  # of a table whose columns have names
+        found = fitted.generators
+        self.generators_: Any = found if names is None else found.named(names)
         self.mean_squares_ = fitted.values.cpu().numpy()
         self.report_ = fitted.report
 
     def fit(self, X: Array, y: Any = None) -> Self:
         """Find the generators of the approximate vanishing ideal of the rows of ``X``.
+
+        A fit of more than two seconds prints how far it is if a person watches the terminal. If
+        it is interrupted (Ctrl-C) after the first degree, ABM and OAVI keep what the degrees
+        before gave, ``report_.interrupted`` says so, and KeyboardInterrupt goes on its way.
 
         Parameters
         ----------
@@ -101,7 +112,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         """
         self._check()
         points = self._points(X, reset=True)
-        fit_ideals([self], [points])
+        fit_ideals([self], [points], progress_of("auto", short=True))
         self._warn_if_empty()
         return self
 
@@ -119,8 +130,8 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         """Absolute values of the generators at the rows of ``X``, (m, n_generators)."""
         check_is_fitted(self)
         points = self._points(X, reset=False)
-        values = self.generators_.evaluate(points).abs()
-        return values if isinstance(X, Tensor) else values.cpu().numpy()
+        values = self.generators_.evaluate(points)
+        return values.abs() if isinstance(X, Tensor) else values.abs_().cpu().numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """The generators, written out as polynomials in the input features."""
@@ -157,6 +168,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             )
         if reset:
             self.n_features_in_ = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         elif X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {owner} is expecting {self.n_features_in_} "
@@ -165,17 +177,23 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         return X
 
 
-def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> None:
+def fit_ideals(
+    estimators: Sequence[VanishingIdeal],
+    sets: Sequence[Tensor],
+    progress: Progress | None = None,
+) -> None:
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
     top = max(float(points.abs().max()) for points in sets)
     warn_if_wide(first, top, stacklevel=4)
-    random = check_random_state(first.random_state)
-    samples = [_sample(points, first.n_samples, random) for points in sets]
+    samples = [(points, points[:0]) for points in sets]
+    if first.n_samples is not None:
+        random = check_random_state(first.random_state)
+        samples = [_sample(points, first.n_samples, random) for points in sets]
     begin = time.perf_counter()
     # float64 whatever came: products of high degree leave little of lower precision
     used = [points.detach().to(torch.float64) for points, _ in samples]
-    fitted = first._fit_sets(used)
+    fitted = first._fit_sets(used, progress)
     psi = float(getattr(first, "psi", 0.0))
     for k, (ideal, points) in enumerate(zip(fitted, used, strict=True)):
         top, measure = float(points.abs().max()), partial(_mean_squares, ideal.generators, points)
@@ -188,6 +206,8 @@ def fit_ideals(estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor]) -> 
         report = replace(ideal.report, seconds=seconds, held_out=held_out)
         estimator.n_features_in_ = left_out.shape[1]
         estimator._store(replace(ideal, report=report))
+    if any(ideal.report.interrupted for ideal in fitted):
+        raise KeyboardInterrupt
 
 
 def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> None:
@@ -260,11 +280,9 @@ def _mean_squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tenso
     return values / len(points), largest / len(points)
 
 
-def _sample(
-    points: Tensor, n_samples: int | None, random: np.random.RandomState
-) -> tuple[Tensor, Tensor]:
+def _sample(points: Tensor, n_samples: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
     """The rows to fit on and the rows left out."""
-    if n_samples is None or n_samples >= len(points):
+    if n_samples >= len(points):
         return points, points[:0]
     order = torch.as_tensor(random.permutation(len(points)), device=points.device)
     # in their old order: sums round as they would over the same points given alone

@@ -34,8 +34,8 @@ def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
 
     Examples
     --------
-    >>> make_ideal(Finding(psi=0.01, border="full"), max_degree=3)
-    ABM(border='full', max_degree=3, psi=0.01)
+    >>> make_ideal(Finding(psi=0.1, border="full"), max_degree=3)
+    ABM(border='full', max_degree=3, psi=0.1)
     """
     name = one_of("Finding", "algorithm", finding.algorithm.lower(), tuple(ALGORITHMS))
     kind = ALGORITHMS[name]

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
+from vinets.algebra.polynomials import PolynomialSet
 from vinets.checks import one_of
 from vinets.ideals.base import Array, VanishingIdeal, fit_ideals
+from vinets.ideals.device import choose_device
+from vinets.progress import Notes, Progress, progress_of
 
 BACKENDS = ("auto", "batched", "joblib")
 
@@ -69,7 +72,9 @@ def fit_class_ideals(
     estimator: VanishingIdeal,
     *,
     backend: str = "auto",
+    device: torch.device | str | None = None,
     n_jobs: int | None = None,
+    progress: Progress | str | None = "auto",
 ) -> ClassIdeals:
     """Fit one vanishing ideal to the points of every class.
 
@@ -85,10 +90,17 @@ def fit_class_ideals(
         ``"batched"`` advances all classes together in batched matrix products; ``"joblib"`` fits
         them one by one, in several processes if asked to. Auto batches on a GPU. Order ideals and
         leading terms are the same.
+    device : device, str or None, default=None
+        Where to fit; polynomials come back to where the points lie. None is there. ``"auto"`` is
+        a GPU for large problems and the CPU for small ones; what is large is measured once, the
+        first time that it is in doubt, and remembered in the user's cache folder.
     n_jobs : int or None, default=None
         Processes of the joblib backend, in joblib's convention; None means 1 unless a
         ``joblib.parallel_config`` or :func:`vinets.cluster.workers` says otherwise. Starting them
         takes seconds.
+    progress : Progress, "auto" or None, default="auto"
+        Told of every class, and of the degrees within, unless other processes fit them. Auto
+        prints lines after two seconds if a person watches the terminal.
 
     Returns
     -------
@@ -123,18 +135,34 @@ def fit_class_ideals(
     groups = [
         points[torch.as_tensor(codes == k, device=points.device)] for k in range(len(classes))
     ]
+    where = points.device
+    if device is not None:
+        where = choose_device("fit_class_ideals", device, points)
+        groups = [group.to(where) for group in groups]
     fitted = [clone(estimator) for _ in classes]
+    watch = progress_of(progress, short=True)
     # products of a single class keep a CPU busy, but not a GPU
-    if backend == "batched" or (backend == "auto" and points.device.type == "cuda"):
-        fit_ideals(fitted, groups)
+    if backend == "batched" or (backend == "auto" and where.type == "cuda"):
+        fit_ideals(fitted, groups, watch)
+    elif effective_n_jobs(n_jobs) == 1:
+        watch.start("classes", len(classes))
+        for e, g in zip(fitted, groups, strict=True):
+            _fit_one(e, g, Notes(watch))
+            watch.advance()
     else:
         jobs = (delayed(_fit_one)(e, g) for e, g in zip(fitted, groups, strict=True))
         fitted = Parallel(n_jobs=n_jobs)(jobs)
+    if where != points.device:
+        for e in fitted:
+            if isinstance(e.generators_, PolynomialSet):
+                e.generators_ = e.generators_.to(points.device)
     return ClassIdeals(classes, tuple(fitted))
 
 
-def _fit_one(estimator: VanishingIdeal, points: Tensor) -> VanishingIdeal:
+def _fit_one(
+    estimator: VanishingIdeal, points: Tensor, progress: Progress | None = None
+) -> VanishingIdeal:
     if multiprocessing.parent_process() is not None:  # one core a worker
         torch.set_num_threads(1)
-    fit_ideals([estimator], [points])
+    fit_ideals([estimator], [points], progress)
     return estimator

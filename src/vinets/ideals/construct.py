@@ -38,6 +38,9 @@ from vinets.ideals.coefficients import (
 )
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.small import SmallIdeal, construct_small
+from vinets.progress import Progress as Receiver
+from vinets.progress import progress_of
 
 STORAGE: dict[str, torch.dtype] = {
     name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")
@@ -54,6 +57,7 @@ class Construction:
     degrees: tuple[DegreeReport, ...]
     path: str
     oracle: OracleLog
+    interrupted: bool = False  # after the last of the degrees
 
 
 @dataclass
@@ -67,6 +71,11 @@ class Progress:
     found: list[Found] = field(default_factory=list)
     settled: list[Coefficients] = field(default_factory=list)
     degrees: list[DegreeReport] = field(default_factory=list)
+
+    def forget(self, degree: int, found: int) -> None:
+        """Go back to before ``degree`` began, when there were ``found`` blocks."""
+        del self.found[found:], self.leading[degree - 1 :], self.accepted[degree - 1 :]
+        self.degrees = [d for d in self.degrees if d.degree < degree]
 
 
 class Terms(Protocol):
@@ -88,33 +97,75 @@ class Terms(Protocol):
 
 
 def construct(
-    points: list[Tensor], rule: Rule, settings: Settings, *, orthogonal: bool
+    points: list[Tensor],
+    rule: Rule,
+    settings: Settings,
+    *,
+    orthogonal: bool,
+    progress: Receiver | None = None,
 ) -> list[Construction]:
     """Order ideals and generators of several point sets over the same variables, in their order.
 
     ``points`` are tensors (m_k, n) of float64 on one device; ``orthogonal`` decides through an
-    orthogonal factorisation rather than the Gram matrix.
+    orthogonal factorisation rather than the Gram matrix. ``progress`` hears of every degree, and
+    of its terms. If interrupted, returns what was found in the degrees before.
     """
+    alone = len(points) == 1 and points[0].device.type == "cpu"
+    if alone and not orthogonal and settings.precision == "float64":
+        small = construct_small(points[0], rule, settings)
+        if small is not None:
+            return [_finished(points[0].shape[1], small)]
     columns, constant = _stack(points, STORAGE[settings.precision])
     factor = _factor(constant, rule, orthogonal)
     try:
-        return grow(factor, InMemory(columns, settings), rule, settings)
+        return grow(factor, InMemory(columns, settings), rule, settings, progress)
     except BallBinds:
         # A refused term undoes what a block decided behind it, in one set alone: sets that
         # were decided together can no longer be, so each starts again by itself.
-        return [construct([p], rule, settings, orthogonal=orthogonal)[0] for p in points]
+        built: list[Construction] = []
+        for p in points:
+            built += construct([p], rule, settings, orthogonal=orthogonal, progress=progress)
+            if built[-1].interrupted:
+                raise KeyboardInterrupt from None  # there is nothing of the others
+        return built
 
 
-def grow(factor: GrowingFactor, terms: Terms, rule: Rule, settings: Settings) -> list[Construction]:
+def _finished(n_variables: int, small: SmallIdeal) -> Construction:
+    one = np.zeros((1, 0), dtype=np.int64)
+    order_ideal = TermSet.of_blocks(n_variables, [one, *small.accepted])
+    leading = TermSet.of_blocks(n_variables, [one[:0], *small.leading])
+    generators = PolynomialSet(order_ideal, leading, small.tail, small.lead)
+    degrees = tuple(small.degrees)
+    return Construction(order_ideal, generators, small.value, degrees, "gram", small.log)
+
+
+def grow(
+    factor: GrowingFactor,
+    terms: Terms,
+    rule: Rule,
+    settings: Settings,
+    progress: Receiver | None = None,
+) -> list[Construction]:
     """Degree by degree, all point sets of the factor in step."""
-    n_variables = terms.n_variables
+    watch = progress_of(progress)
+    n_variables, interrupted = terms.n_variables, False
     sets = [Progress(first_border(n_variables)) for _ in factor.counts]
     log = OracleLog()
     degree = 1
     while any(len(s.level) for s in sets):
         if settings.max_degree is not None and degree > settings.max_degree:
             break
-        _run_degree(factor, terms, sets, rule, settings, degree, log)
+        known = list(factor.counts), [len(s.found) for s in sets]
+        try:
+            _run_degree(factor, terms, sets, rule, settings, degree, log, watch)
+        except KeyboardInterrupt:
+            if degree == 1 or not terms.lasting:
+                raise
+            interrupted = True
+            factor.truncate(known[0])
+            for s, count in zip(sets, known[1], strict=True):
+                s.forget(degree, count)
+            break
         degree += 1
     # Coefficients come last: those of the unit rule need most of the memory.
     if terms.lasting:
@@ -127,7 +178,10 @@ def grow(factor: GrowingFactor, terms: Terms, rule: Rule, settings: Settings) ->
         order_ideal = TermSet.of_blocks(n_variables, [one, *s.accepted])
         leading = TermSet.of_blocks(n_variables, [one[:0], *s.leading])
         generators = PolynomialSet(order_ideal, leading, c.tail, c.lead)
-        finished.append(Construction(order_ideal, generators, c.value, tuple(s.degrees), path, log))
+        degrees = tuple(s.degrees)
+        finished.append(
+            Construction(order_ideal, generators, c.value, degrees, path, log, interrupted)
+        )
     return finished
 
 
@@ -150,6 +204,7 @@ def _run_degree(
     settings: Settings,
     degree: int,
     log: OracleLog,
+    watch: Receiver,
 ) -> None:
     """Decide all candidates of one degree, record the outcome in ``sets``, list the next border."""
     begin = time.perf_counter()
@@ -157,6 +212,7 @@ def _run_degree(
     kept: list[list[Index]] = [[] for _ in sets]
     vanished: list[list[Index]] = [[] for _ in sets]
     start = 0
+    watch.start(f"degree {degree}", longest)
     while start < longest:
         # the factor has grown since the last block, and leaves less room
         stop = min(longest, start + terms.width(factor))
@@ -180,6 +236,7 @@ def _run_degree(
         terms.accept(sets, [places[-1] for places in kept])
         if not terms.lasting:
             _settle(factor, sets, rule, settings)
+        watch.advance(stop - start)
         start = stop
     seconds = time.perf_counter() - begin
     for k, s in enumerate(sets):

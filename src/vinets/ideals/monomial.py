@@ -24,6 +24,7 @@ from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
 from vinets.ideals.streaming import (
     Coarse,
+    by_size,
     construct_stream,
     correlation_order,
     mean_squares,
@@ -178,7 +179,9 @@ class MonomialIdeal(VanishingIdeal):
             memory_limit=self.memory_limit or memory,
         )
 
-    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
+    def _fit_sets(
+        self, points: list[Tensor], progress: Receiver | None = None
+    ) -> list[FittedIdeal]:
         rule = self._rule()
         settings = self._settings(default_memory(points[0].device))
         orders = [_variable_order(p, self.variable_order) for p in points]
@@ -191,7 +194,7 @@ class MonomialIdeal(VanishingIdeal):
             ]
         top = max(float(p.abs().max()) for p in points)
         orthogonal = needs_orthogonal(top, rule.psi, settings)
-        built = construct(permuted, rule, settings, orthogonal=orthogonal)
+        built = construct(permuted, rule, settings, orthogonal=orthogonal, progress=progress)
         return [
             _describe(c, o, len(p), p.device, settings)
             for c, o, p in zip(built, orders, points, strict=True)
@@ -235,6 +238,7 @@ def _describe(
         precision=settings.precision,
         closed_under_division=settings.border == "groebner" or _is_closed(order_ideal),
         oracle=asdict(log) if log.rows else {},
+        interrupted=built.interrupted,
     )
     return FittedIdeal(generators, built.values, report, order_ideal)
 
@@ -248,8 +252,7 @@ def _variable_order(points: Tensor, kind: str) -> Index:
         centred = points - points.mean(0)
         norms = torch.linalg.vector_norm(centred, dim=0)
         scaled = centred / torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
-        total = (scaled.mT @ scaled).abs().sum(0)
-        return torch.argsort(total, stable=True).cpu().numpy()
+        return by_size((scaled.mT @ scaled).abs().sum(0))
     return np.arange(n)
 
 

@@ -26,9 +26,10 @@ class OAVI(MonomialIdeal):
     psi : float, default=0.01
         Tolerance in [0, 1) on the mean squared value of a generator.
     oracle : {"cg", "pcg", "bpcg", "agd", "exact"}, default="bpcg"
-        Conditional gradients, pairwise, blended pairwise (sparse coefficients; each stops as soon
-        as its polynomial vanishes, and the closed form stands in where it does not), accelerated
-        projected gradient started from the closed form, or the closed form itself.
+        Conditional gradients, pairwise, blended pairwise (sparse coefficients), accelerated
+        projected gradient started from the closed form, or the closed form itself. The sparse ones
+        leave coefficients of the closed form out while the polynomial vanishes; the steps that
+        they are named after are taken where the ball keeps the closed form out.
     tau : float, default=1000.0
         Bound >= 2 on the l1 norm of a generator's coefficients, the leading 1 included.
     max_degree : int or None, default=5

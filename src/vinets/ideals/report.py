@@ -44,6 +44,8 @@ class FitReport:
         How often the points were gone through, by ``fit_stream``; 0 if they lay in memory.
     held_out : list of float
         Mean square of every generator on the points left out by ``n_samples``; empty if none were.
+    interrupted : bool
+        Whether the fit was interrupted: what was found up to the degree before that is here.
     """
 
     seconds: float
@@ -59,6 +61,7 @@ class FitReport:
     oracle: dict[str, Any] = field(default_factory=dict)
     passes: int = 0
     held_out: list[float] = field(default_factory=list, repr=False)
+    interrupted: bool = False
 
     def __str__(self) -> str:
         """A few lines that a person can read."""
@@ -71,6 +74,8 @@ class FitReport:
             f"{d.degree:>8}{d.border:>10}{d.accepted:>10}{d.generators:>12}{d.seconds:>10.3g}"
             for d in self.degrees
         ]
+        if self.interrupted:
+            lines.append("interrupted: higher degrees were not looked at")
         if self.passes:
             lines.append(f"{self.passes} passes over the points")
         if self.held_out:

@@ -196,8 +196,18 @@ def correlation_order(stream: Stream) -> Index:
         count = total
     norms = products.diagonal().clamp(min=0).sqrt()
     norms = torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
-    sums = (products / norms[:, None] / norms).abs().sum(0)
-    return torch.argsort(sums, stable=True).cpu().numpy()
+    return by_size((products / norms[:, None] / norms).abs().sum(0))
+
+
+def by_size(values: Tensor) -> Index:
+    """Positions by increasing value; equal ones stay as they are, whatever rounding made of them.
+
+    Examples
+    --------
+    >>> by_size(torch.tensor([2 + 1e-15, 1.0, 2.0], dtype=torch.float64))
+    array([1, 0, 2])
+    """
+    return torch.argsort(values.double().round(decimals=9), stable=True).cpu().numpy()
 
 
 def mean_squares(

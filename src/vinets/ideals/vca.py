@@ -16,6 +16,7 @@ from vinets.checks import format_bytes
 from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal, RoundingWarning, VanishingIdeal
 from vinets.ideals.report import DegreeReport, FitReport
+from vinets.progress import Progress, progress_of
 
 DRIFT = 1e-8  # of polynomials of mean square 1, between two ways to compute them
 
@@ -40,7 +41,7 @@ class VCA(VanishingIdeal):
 
     Parameters
     ----------
-    psi : float, default=0.1
+    psi : float, default=0.01
         Tolerance in [0, 1) on the mean square of a unit combination of candidates.
     max_degree : int or None, default=5
         Largest degree of a generator; None goes on until nothing is left.
@@ -75,7 +76,7 @@ class VCA(VanishingIdeal):
 
     def __init__(
         self,
-        psi: float = 0.1,
+        psi: float = 0.01,
         *,
         max_degree: int | None = 5,
         n_samples: int | None = None,
@@ -92,12 +93,16 @@ class VCA(VanishingIdeal):
         super()._check()
         check_psi("VCA", self.psi)
 
-    def _fit_sets(self, points: list[Tensor]) -> list[FittedIdeal]:
-        limit = self.memory_limit or DEFAULT_MEMORY
-        return [_components(p, float(self.psi), self.max_degree, limit) for p in points]
+    def _fit_sets(
+        self, points: list[Tensor], progress: Progress | None = None
+    ) -> list[FittedIdeal]:
+        limit, watch = self.memory_limit or DEFAULT_MEMORY, progress_of(progress)
+        return [_components(p, float(self.psi), self.max_degree, limit, watch) for p in points]
 
 
-def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) -> FittedIdeal:
+def _components(
+    points: Tensor, psi: float, max_degree: int | None, limit: int, progress: Progress
+) -> FittedIdeal:
     """Run the algorithm on one point set (m, n)."""
     m, n = points.shape
     right = torch.arange(n, device=points.device)
@@ -107,6 +112,7 @@ def _components(points: Tensor, psi: float, max_degree: int | None, limit: int) 
     counts: list[DegreeReport] = []
     while len(right) and (max_degree is None or len(levels) < max_degree):
         begin = time.perf_counter()
+        progress.start(f"degree {len(levels) + 1}", 0)
         _afford(len(right), limit)
         products = here.products(left, right)
         projection, remainder = _project(products, here.kept)

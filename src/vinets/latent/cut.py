@@ -317,3 +317,43 @@ def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
             before[node] |= {str(node.target)}
             known.setdefault(str(node.target), before[node])  # a cut is at the first call
     return {name: known.get(name, ran) for name, ran in needed.items()}
+
+
+def remainder(model: nn.Module, cut: str | int, example: Inputs | None = None) -> nn.Module:
+    """The network behind the module ``cut``, in eval mode: from its output to the logits.
+
+    With :func:`truncate` it makes up the whole network, whose parameters it shares. A network that
+    does not trace, and one with another way around the cut, such as a skip connection, is refused.
+
+    Examples
+    --------
+    >>> net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> x = torch.ones(1, 4)
+    >>> bool((remainder(net, "1")(truncate(net, "1")(x)) == net(x)).all())
+    True
+    """
+    name = resolve_cut(model, cut, example)
+    model = _twin(model)
+    graph = _trace(model, keep=name)
+    if graph is None:
+        raise ValueError(
+            f"The network cannot be traced, so that what is behind {name!r} is one "
+            "piece with what is before it. Pass the whole network instead."
+        )
+    node = next((n for n in graph.nodes if n.op == "call_module" and n.target == name), None)
+    if node is None:
+        raise parameter_error("remainder", "cut", "a module that the forward pass calls", cut)
+    before = [n for n in graph.nodes if n.op == "placeholder"]
+    with graph.inserting_before(before[0]):
+        latents = graph.placeholder("latents")
+    node.replace_all_uses_with(latents)
+    graph.erase_node(node)
+    graph.eliminate_dead_code()
+    for one in before:
+        if one.users:
+            raise ValueError(
+                f"Something goes around {name!r}, such as a skip connection, so that "
+                "its output is not all that is needed behind it. Cut behind a block."
+            )
+        graph.erase_node(one)
+    return TracedNetwork(model, graph).eval()

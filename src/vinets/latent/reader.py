@@ -94,7 +94,8 @@ class LatentReader(nn.Module):
         if self.kind == "class_token":
             if not tokens:
                 raise _wrong_kind("class_token", "tokens (B, T, C)", values)
-            return values[:, 0].unsqueeze(2)
+            # by select: of a slice, torch 2.6 exports that the batch is not the largest integer
+            return values.select(1, 0).unsqueeze(2)
         if tokens:
             descriptors = values.transpose(1, 2)
         elif self.channels_last:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vinets import pretrained
 from vinets.checks import format_bytes, reason_of
 from vinets.files import read_json, write_json
 from vinets.fingerprint import digest
@@ -20,6 +21,7 @@ from vinets.locks import locked
 from vinets.models.guard import Building, bytes_of, room_for
 from vinets.models.sources import rebuild, sketch
 from vinets.models.weights import read_weights, save_weights
+from vinets.nn.distances import ClassDistances
 from vinets.nn.heads import HEADS, Head
 from vinets.nn.network import CutNetwork, Record, example_inputs, network_of
 from vinets.plain import as_plain, from_plain
@@ -46,6 +48,8 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
         "head": {"kind": network.head.kind, **network.head.config()},
         "parts": network.parts(),
     }
+    if network.distances is not None:
+        config["distances"] = network.distances.config()
     with locked(folder, wait=True):  # both files of one writer
         save_weights(network, folder / WEIGHTS)
         config = tied(config, network.state_dict())
@@ -53,7 +57,12 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
 
 
 def load_network(directory: str | Path, backbone: nn.Module | None = None) -> CutNetwork:
-    """Read a network; files that are not one are refused in one sentence."""
+    """Read a network; files that are not one are refused in one sentence.
+
+    One of the package, ``"vinets/NAME"``, is stored in half precision, and computes in single.
+    """
+    if pretrained.is_name(directory):
+        return load_network(pretrained.find(str(directory)), backbone).float()
     folder = Path(directory)
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(
@@ -71,10 +80,11 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         # polynomials are whole numbers, and are read before the rest.
         index, _ = read_file(weights, wanted=_is_index)
         with Building():
-            drawn = _head(config["head"], index)
+            drawn = nn.ModuleDict(_behind(config, index))
     except UNREADABLE as error:
         raise _not_described(folder, error) from None
-    _compare(folder, _forms(drawn, "head."), {k: _form(f) for k, f in forms.items() if _of_head(k)})
+    stored = {k: _form(f) for k, f in forms.items() if _of_head(k)}
+    _compare(folder, _forms(drawn), stored)
     if backbone is None:
         backbone = _backbone(folder, record, forms, room)
     _refuse_size(folder, drawn, room)
@@ -84,7 +94,12 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         if record.cut not in dict(backbone.named_modules()):
             raise ValueError(f"the network has no module {record.cut!r} to be cut at")
         cut = truncate(backbone, record.cut, example)
-        network = network_of(cut, reader, _head(config["head"], state), record)
+        behind = _behind(config, state)
+        head = behind["head"]
+        assert isinstance(head, Head)
+        network = network_of(cut, reader, head, record)
+        distances = behind.get("distances")
+        network.distances = distances if isinstance(distances, ClassDistances) else None
     except UNREADABLE as error:
         raise _not_described(folder, error) from None
     _compare(folder, _forms(network), {k: _form(f) for k, f in forms.items()})
@@ -160,6 +175,14 @@ def read_description(path: Path, format: str, version: int) -> dict[str, Any]:
     return values
 
 
+def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, nn.Module]:
+    """What a network's description puts behind the cut, of the right shapes, without its state."""
+    behind: dict[str, nn.Module] = {"head": _head(config["head"], state)}
+    if "distances" in config:
+        behind["distances"] = ClassDistances.from_config(config["distances"], state, "distances.")
+    return behind
+
+
 def _head(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Head:
     """The head of a network's description, of the right shapes; its state is not loaded yet."""
     arguments = {name: value for name, value in config.items() if name != "kind"}
@@ -200,7 +223,7 @@ def _form(form: Form) -> tuple[bool, tuple[int, ...]]:
 
 
 def _of_head(name: str) -> bool:
-    return name.startswith("head.")
+    return name.startswith(("head.", "distances."))
 
 
 def _is_index(name: str, form: Form) -> bool:

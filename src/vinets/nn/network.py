@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vinets.latent.reader import LatentReader
-from vinets.nn.heads import Head
+from vinets.nn.distances import ClassDistances
+from vinets.nn.heads import DistanceHead, Head
 from vinets.running import Inputs, call, device_of, evaluating
 
 MOST_VALUES = 1 << 24  # of one input; an image of 2,000 by 2,000 pixels has twelve million
@@ -50,6 +51,7 @@ class CutNetwork(nn.Module):
         self.reader = reader
         self.head = head
         self.record = record
+        self.distances: ClassDistances | None = None  # of vinets.attach_distances
         self._moving: tuple[str, ...] = ()  # modules of the backbone that train() may switch
 
     def train(self, mode: bool = True) -> Self:
@@ -95,6 +97,32 @@ class CutNetwork(nn.Module):
     def forward(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
         return self.head(self.latents(x, **named))
 
+    def distance(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
+        """How far inputs are from every class, (B, K): the Christoffel functions, each 1 or more.
+
+        They belong to the head of a network that was built without training, or were given to
+        the network by :func:`vinets.attach_distances`.
+        """
+        return self.distance_of(self.latents(x, **named))
+
+    @property
+    def has_distances(self) -> bool:
+        """Whether :meth:`distance` can be told."""
+        return self.distances is not None or isinstance(self.head, DistanceHead)
+
+    def distance_of(self, latents: Tensor) -> Tensor:
+        """The same of latents (B, C, P)."""
+        distances = self.distances
+        if distances is None and isinstance(self.head, DistanceHead):
+            distances = self.head.distances
+        if distances is None:
+            raise ValueError(
+                "This network knows no distances to its classes. Fit them with "
+                "vinets.attach_distances(network, train_data)."
+            )
+        found: Tensor = distances(latents.mean(-1))
+        return found
+
     def folded(self) -> Self:
         """The network for inference: statistics of training folded into plain coefficients.
 
@@ -108,7 +136,10 @@ class CutNetwork(nn.Module):
     def parts(self) -> dict[str, int]:
         """How many numbers each part stores: backbone, projection, monomials, ..."""
         stored = sum(p.numel() for p in self.backbone.parameters())
-        return {"backbone": stored} | self.head.parts()
+        parts = {"backbone": stored} | self.head.parts()
+        if self.distances is not None:
+            parts["distances"] = sum(self.distances.parts().values())
+        return parts
 
     def save_pretrained(self, directory: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors`` into ``directory``."""
@@ -118,10 +149,15 @@ class CutNetwork(nn.Module):
 
     @classmethod
     def from_pretrained(cls, directory: str | Path, backbone: nn.Module | None = None) -> Self:
-        """Read what :meth:`save_pretrained` wrote.
+        """Read what :meth:`save_pretrained` wrote, or a network of the package by its name.
 
         Where the class of the uncut network is the user's own, pass one as ``backbone``; its
-        weights do not matter.
+        weights do not matter. The names are those of :func:`vinets.pretrained.names`.
+
+        Examples
+        --------
+        >>> VINet.from_pretrained("vinets/digits-cnn-best")(torch.zeros(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
         """
         from vinets.nn.files import load_network
 

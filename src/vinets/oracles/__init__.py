@@ -1,7 +1,7 @@
 """Batched solvers of least squares over the l1 ball: one loop, a status per row.
 
-Which oracle? ``solve_exact`` for the optimum; "bpcg" with a target for coefficients with many
-exact zeros, "pcg" for fewer of them sooner; "agd" to improve a warm start; "cg" as a baseline.
+Which oracle? ``solve_exact`` for the optimum; ``solve_sparse`` with a target for coefficients with
+many exact zeros, and "bpcg" for what it leaves; "agd" to improve a warm start; "cg" as a baseline.
 
 >>> import torch
 >>> M = torch.tensor([[1.0, 0.5], [1.0, -0.5], [1.0, 0.0]], dtype=torch.float64)
@@ -31,6 +31,7 @@ from .nearest import nearest
 from .problem import LeastSquaresBatch
 from .solution import Solution, Status, Summary
 from .solver import ORACLES, RowState, Solver
+from .sparse import shorten, solve_sparse
 
 __all__ = [
     "ORACLES",
@@ -46,6 +47,8 @@ __all__ = [
     "Summary",
     "least_squares",
     "nearest",
+    "shorten",
     "solve",
     "solve_exact",
+    "solve_sparse",
 ]

@@ -123,6 +123,11 @@ class LeastSquaresBatch:
         flat = (self._row_offset + i.view(-1)) * self.width + j.view(-1)
         return self._stacked.view(-1).index_select(0, flat).view(i.shape)
 
+    def gram_blocks(self, rows: Tensor, index: Tensor) -> Tensor:
+        """Blocks (n, q, q) of the Gram matrices of ``rows`` (n,) at their ``index`` (n, q)."""
+        first = (self._row_offset[rows, None] + index) * self.width
+        return self._stacked.view(-1)[first[:, :, None] + index[:, None, :]]
+
     def value(self, c: Tensor) -> Tensor:
         """``f(c)`` of every row, shape (N,)."""
         return self.value_and_gradient(c)[0]
@@ -155,6 +160,11 @@ class LeastSquaresBatch:
         largest = self.gram.diagonal(dim1=1, dim2=2).amax(1).clamp(min=0.0)[self.owner]
         reach = c.abs().sum(1) * largest.sqrt()
         return torch.finfo(c.dtype).eps * (self.constant.abs().sqrt() + reach).square()
+
+    def to(self, dtype: torch.dtype) -> LeastSquaresBatch:
+        """The same problems in another precision."""
+        gram, linear, constant = (x.to(dtype) for x in (self.gram, self.linear, self.constant))
+        return LeastSquaresBatch(gram, linear, constant, self.prefix, self.owner, self.radius)
 
     def select(self, rows: Tensor) -> LeastSquaresBatch:
         """The sub-batch of the rows listed in ``rows``, with the Gram matrices they use."""

@@ -34,7 +34,8 @@ class Solver(ABC, Generic[State]):
     A state belongs to the call that receives it: ``step`` and ``refresh`` may reuse its memory. A
     subclass with a ``name`` is an oracle: ``OAVI(oracle=name)`` makes one without arguments.
     ``sparse`` tells that few steps from 0 leave few coefficients nonzero: such an oracle starts
-    there and stops as soon as its polynomial vanishes, others start at the optimum.
+    there, where ``solve_sparse`` leaves anything to it, and stops as soon as its polynomial
+    vanishes; others start at the optimum.
     """
 
     name: ClassVar[str]

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import comb
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 
 from vinets.algebra.terms import TermSet
+from vinets.checks import parameter_error
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.choose import choose_ideal
 from vinets.nn.heads import LinearPath, LocalHead, ProductsHead, VanishingHead
@@ -32,7 +33,7 @@ from vinets.pipeline.vanish import (
     make_layer,
 )
 from vinets.pipeline.variables import Variables, find_variables
-from vinets.progress import Progress, progress_of
+from vinets.progress import Notes, Progress, progress_of
 from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning, Shaping
 
 
@@ -68,6 +69,7 @@ def build(
     projecting: Projecting,
     pruning: Pruning,
     shaping: Shaping,
+    epochs: int | None = None,
     device: torch.device | str = "cpu",
     seed: int = 0,
     progress: Progress | str | None = "auto",
@@ -95,6 +97,9 @@ def build(
     collecting, placing, projecting, pruning, shaping
         See :mod:`vinets.settings`; or their fields as keywords: ``per_class=512``,
         ``placement="local"``, ``components=32``, ``keep=16``, ``monomials=64``, ...
+    epochs : 0 or None, default=None
+        With 0, the head is one in closed form that needs no training, see
+        :mod:`vinets.pipeline.closed`, and the network a :class:`vinets.CutNetwork`.
     device : str or torch.device, default="cpu"
         Where to work.
     seed : int, default=0
@@ -113,6 +118,9 @@ def build(
     >>> report.generators_kept, net.head.linear.out_features
     (80, 10)
     """
+    if epochs not in (0, None):
+        remedy = "Networks are trained by fine_tune(net, train_data, epochs=...)."
+        raise parameter_error("build", "epochs", "0 or None", epochs, remedy)
     if isinstance(model, Latents):
         latents = model
     else:
@@ -127,6 +135,11 @@ def build(
             seed=seed,
             progress=progress,
         )
+    if epochs == 0:
+        from vinets.pipeline.closed import build_closed_form
+
+        closed, report = build_closed_form(latents, seed=seed)
+        return cast(VINet, closed), report
     design = Design(placing, projecting, pruning)
     algorithm = choose_ideal(Finding(), placing, projecting) if ideal is None else ideal
     if placing.placement == "products":
@@ -134,7 +147,9 @@ def build(
     watch = progress_of(progress)
     watch.start("polynomials", 1)
     variables = find_variables(latents, placing, projecting, seed=seed)
-    generators = find_generators(variables, latents.fit, latents.check, algorithm, pruning.score)
+    generators = find_generators(
+        variables, latents.fit, latents.check, algorithm, pruning.score, Notes(watch)
+    )
     made = assemble(latents, variables, generators, design, algorithm, seed)
     watch.advance(1)
     return made

@@ -27,7 +27,7 @@ from vinets.progress import Progress
 from vinets.running import each, resolve_device
 from vinets.settings import Caching
 
-UNCUT, OURS = "uncut", "VI-Net"
+UNCUT, OURS, CLOSED = "uncut", "VI-Net", "closed form"
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,13 @@ def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str,
     """The trial of a head, and of every baseline beside a VI head, by the label of the head."""
     # an empty save means none, and "." is the folder of the store itself
     mine = replace(trial, detailed=True, save=folder or ".")
+    if mine.recipe.epochs == 0:
+        if mine.head != "vi" or baselines:
+            raise ValueError(
+                "Without training there is one head, the best in closed form. Leave out the head "
+                "and the baselines, or pass epochs of 1 or more."
+            )
+        return {CLOSED: mine}
     kinds = kinds_beside(mine.placing.placement)
     if mine.head != "vi":
         if mine.head not in kinds:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from vinets import pretrained
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
 from vinets.data.formats import Size, takes_size
 from vinets.data.images import augment_by, normalise_by
@@ -20,19 +22,22 @@ from vinets.models import (
     spec_of,
     use_file,
 )
-from vinets.nn.export import ExportedNetwork, WholeNetwork, open_exported, suffixes
+from vinets.models.weights import refuse_pickled
+from vinets.nn.cascade import FACTS, Cascade
+from vinets.nn.export import ExportedNetwork, Network, WholeNetwork, open_exported, suffixes
 from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
 from vinets.nn.seen import load_trained, refuse_seen, trained_on
 from vinets.nn.uncut import DESCRIPTION, read_uncut
-from vinets.running import call, evaluating, logits_of, tensors_of
+from vinets.running import call, each, evaluating, logits_of, tensors_of
+from vinets.settings import RECIPES
 
 
 @dataclass(frozen=True)
 class Imaging:
     """How images are normalised and augmented; None is what is known of network and data."""
 
-    mean: tuple[float, ...] | None = None  # of pixels in [0, 1], one a channel or one for all
+    mean: tuple[float, ...] | None = None  # of pixels in [0, 1], one per channel or one for all
     std: tuple[float, ...] | None = None
     flip: bool | None = None  # see vinets.data.images.augment_by
     crop: float | None = None
@@ -43,7 +48,7 @@ class Opened:
     """A network in eval mode on the CPU, and what is known about it."""
 
     name: str  # for tables
-    network: nn.Module  # a CutNetwork, folded, an uncut network, or an ExportedNetwork
+    network: nn.Module  # folded CutNetwork or Cascade, an uncut network, or an ExportedNetwork
     architecture: str | None = None  # of the uncut network, as for create_model
     inputs: Mapping[str, Any] | None = None  # their shapes and dtypes
     classes: tuple[str, ...] = ()  # empty where their names are not known
@@ -65,7 +70,8 @@ def open_network(
     ----------
     spec : str or Path
         A folder that ``vinets train`` or ``save_pretrained`` wrote, a file that ``vinets export``
-        wrote, or a name for :func:`vinets.models.create_model`. A network in a file of your own is
+        wrote, a network of the package (``"vinets/NAME"``, see :mod:`vinets.pretrained`), or a name
+        for :func:`vinets.models.create_model`. A network in a file of your own is
         named again when its folder is opened, ``"out/net@path/file.py:NAME"``: folders have no
         file run.
     weights : str, Path or None, default=None
@@ -78,49 +84,54 @@ def open_network(
     if at and not folder.exists() and Path(before).expanduser().is_dir():
         use_file(file)
         folder = Path(before).expanduser()
+    listed = pretrained.is_name(name)
+    exported = folder.is_file() and folder.suffix.lower() in suffixes()
+    if weights is not None and (listed or exported or folder.is_dir()):
+        raise ValueError(f"{spec} has its own weights. Leave out the weights.")
+    if listed:
+        return _opened(name, CutNetwork.from_pretrained(name))
     if folder.is_dir():
-        if weights is not None:
-            raise ValueError(f"{folder} has its own weights. Leave out the weights.")
         return _open_folder(folder)
-    if folder.is_file() and folder.suffix.lower() in suffixes():
-        if weights is not None:
-            raise ValueError(f"{folder} has its own weights. Leave out the weights.")
+    if exported:
         return _open_file(folder)
     # a name of another library has a colon, hf:org/net a slash as well: other slashes are paths
     if folder.exists() or (":" not in name and "/" in name):
         raise FileNotFoundError(
-            f"{spec} is not a folder. Pass one that vinets train or vinets build wrote, or the "
-            "name of a network with its weights, which may be path/file.py:CLASS."
+            f"{spec} is not a folder. Pass one that vinets train or vinets build wrote, "
+            f"{' or '.join(pretrained.names())}, or the name of a network with its weights, "
+            "which may be path/file.py:CLASS."
         )
     fitted = {} if channels is None else channel_options(name, channels)
     model = create_model(name, num_classes, **fitted)
     if weights is not None:
+        _require_file(weights, name)
         load_trained(model, weights)
     return Opened(name, model.eval(), name, trained=weights is not None)
+
+
+def _require_file(weights: str | Path, name: str) -> None:
+    refuse_pickled(Path(weights))  # there or not, it would not be read
+    if Path(weights).is_file():
+        return
+    recipe = next((recipe for recipe, made in RECIPES.items() if made.model == name), None)
+    how = f" To make a trained {name}: vinets train --recipe {recipe} --out out/{recipe}"
+    raise FileNotFoundError(f"{weights} does not exist or is not a file.{how if recipe else ''}")
 
 
 def _is_saved(spec: str | Path) -> bool:
     """Whether :func:`open_network` finds a folder or a file, which need no facts of the data."""
     before = str(spec).rpartition("@")[0]
-    return any(Path(path).expanduser().exists() for path in (spec, before) if path)
+    return pretrained.is_name(str(spec)) or any(
+        Path(path).expanduser().exists() for path in (spec, before) if path
+    )
 
 
 def _open_folder(folder: Path) -> Opened:
     name = folder.resolve().name
     if (folder / CONFIG).is_file():
-        network = CutNetwork.from_pretrained(folder).folded()
-        record, given = network.record, network.record.preprocessing
-        preprocessing = None if given is None else Preprocessing.from_dict(given)
-        known = None if record.source is None else spec_of(record.source)
-        return Opened(
-            name,
-            network,
-            known,
-            record.inputs,
-            record.classes,
-            preprocessing,
-            stated=_share(record.notes.get("accuracy")),
-        )
+        return _opened(name, CutNetwork.from_pretrained(folder))
+    if (folder / FACTS).is_file():
+        return _opened(name, Cascade.from_pretrained(folder))
     if (folder / DESCRIPTION).is_file():
         uncut = read_uncut(folder)
         test = uncut.training.get("test")
@@ -135,8 +146,18 @@ def _open_folder(folder: Path) -> Opened:
         )
     raise FileNotFoundError(
         f"{folder} holds no network: neither {DESCRIPTION} of vinets train nor {CONFIG} of "
-        "vinets build is there."
+        f"vinets build nor {FACTS} of vinets cascade is there."
     )
+
+
+def _opened(name: str, network: CutNetwork | Cascade) -> Opened:
+    record, given = network.record, network.record.preprocessing
+    preprocessing = None if given is None else Preprocessing.from_dict(given)
+    known = None if record.source is None else spec_of(record.source)
+    facts = record.inputs, record.classes, preprocessing
+    # notes are those of the early network alone
+    accuracy = None if isinstance(network, Cascade) else record.notes.get("accuracy")
+    return Opened(name, network.folded(), known, *facts, stated=_share(accuracy))
 
 
 def _share(value: Any) -> float | None:
@@ -189,9 +210,14 @@ def open_with_data(
         own = saved.preprocessing.size
         if size is not None and trained_on(saved.network) is not None:
             # images of another size have other pixels: those that it knows are of its own
-            refuse_seen(saved.name, saved.network, load_data(data, seed=split_seed, size=own))
+            refuse_seen(
+                saved.name,
+                saved.network,
+                load_data(data, seed=split_seed, size=own, unchanged=True),
+            )
         size = own if size is None else size
-    split, mean, std = load_data(data, seed=split_seed, size=size), images.mean, images.std
+    split = load_data(data, seed=split_seed, size=size, unchanged=True)
+    mean, std = images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)
     opened = saved or open_network(spec, weights, count, channel_count(example))
@@ -245,6 +271,8 @@ def open_uncut(
     opened, example, split = _open(spec, data, shape, weights, reading)
     if isinstance(opened.network, CutNetwork):
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
+    if isinstance(opened.network, Cascade):
+        raise ValueError(f"{spec} is a cascade. Pass the network that it was made from.")
     if isinstance(opened.network, ExportedNetwork):
         raise ValueError(f"{spec} is exported. Pass the network that it was made from.")
     return opened, example, split
@@ -257,16 +285,16 @@ def open_to_export(
     *,
     weights: str | Path | None = None,
     **reading: Any,
-) -> tuple[CutNetwork | WholeNetwork, DataSplit | None]:
+) -> tuple[Network, DataSplit | None]:
     """Open a network that is cut or whole with what its file should tell, and the data if given.
 
     The shape of an input is that of the data, or ``shape``, or what the network was made for.
     """
     opened, example, split = _open(spec, data, shape, weights, reading)
-    require_weights(opened)
+    require_weights(opened, None if data is None else str(data))
     if isinstance(opened.network, ExportedNetwork):
         raise ValueError(f"{spec} is exported already. Pass the network that it was made from.")
-    if isinstance(opened.network, CutNetwork):
+    if isinstance(opened.network, CutNetwork | Cascade):
         return opened.network, split
     classes = opened.classes or (() if split is None else split.test.classes)
     known = opened.preprocessing
@@ -316,6 +344,12 @@ def open_side_by_side(
     if len(set(specs)) < len(specs):
         raise ValueError("The same network is given twice. Pass each one once.")
     opened = [open_network(spec) for spec in specs]
+    for one in opened:
+        if isinstance(one.network, Cascade):
+            raise ValueError(
+                f"How fast {one.name} is depends on its images, for it is a cascade. Pass its "
+                "early network; vinets cascade measures time on data."
+            )
     knowing = [network for network in opened if network.inputs is not None]
     example = example_for((knowing or opened)[0], shape)
     for network in opened:
@@ -328,7 +362,8 @@ def open_side_by_side(
 def _files_in(spec: str) -> list[str]:
     """The exported files of a folder that holds no network itself, by name; else what is given."""
     folder = Path(spec).expanduser()
-    if not folder.is_dir() or any((folder / file).is_file() for file in (CONFIG, DESCRIPTION)):
+    own = (CONFIG, DESCRIPTION, FACTS)
+    if not folder.is_dir() or any((folder / file).is_file() for file in own):
         return [spec]
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in suffixes())
     return [str(file) for file in files] or [spec]
@@ -380,10 +415,30 @@ def example_for(opened: Opened, shape: tuple[int, ...] | None) -> Inputs:
     return example
 
 
-def require_weights(opened: Opened) -> None:
-    """Raise for a network with random weights."""
-    if not opened.trained:
-        raise ValueError(
-            f"{opened.name} has random weights. Pass its weights, a .safetensors file, or a folder "
-            "that vinets train wrote."
-        )
+def noise_like(example: Inputs, count: int, seed: int) -> Inputs:
+    """So many inputs of noise, shaped as the first example; tokens are repeated.
+
+    Pooling is faster on inputs that are all alike, which in use they are not: a processor learns
+    which of them is the largest.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(tensor: Tensor) -> Tensor:
+        if not tensor.is_floating_point():
+            return tensor[:1].repeat(count, *[1] * (tensor.ndim - 1))
+        return torch.randn(count, *tensor.shape[1:], generator=generator, dtype=tensor.dtype)
+
+    return each(example, drawn)
+
+
+def require_weights(opened: Opened, data: str | None = None) -> None:
+    """Raise for a network with random weights; trained on ``data``, it would have others."""
+    if opened.trained:
+        return
+    how = "a folder that vinets train wrote."
+    if data is not None:
+        words = shlex.join(("--model", opened.name, "--data", data, "--out", "out/uncut"))
+        how = f"train it and pass out/uncut in place of its name: vinets train {words}"
+    raise ValueError(
+        f"{opened.name} has random weights. Pass its weights, a .safetensors file, or {how}"
+    )

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from vinets.algebra.polynomial import Polynomials
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.checks import one_of
 from vinets.data.points import Points
 from vinets.files import slugs
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
-from vinets.running import resolve_device
+from vinets.ideals.device import choose_device
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class IdealSummary:
     n_generators: int
     degrees: dict[int, int]  # generators by degree
     seconds: float
-    generators: list[str]  # or the first of them
+    generators: list[str]  # or the first of them, in the variables as they came
     mean_squares: list[float]  # of every generator
 
 
@@ -43,10 +44,7 @@ class PointIdeals:
         """A summary of every ideal, with its first ``count`` generators or all."""
         found = []
         for label, ideal in self.ideals.items():
-            report, generators = ideal.report_, ideal.generators_
-            if isinstance(generators, PolynomialSet) and count is not None:
-                # Only those that are asked for are written out, for there may be thousands.
-                generators = generators.select(np.arange(min(count, len(generators))))
+            report = ideal.report_
             summary = IdealSummary(
                 label,
                 report.n_points,
@@ -54,14 +52,30 @@ class PointIdeals:
                 report.n_generators,
                 {d.degree: d.generators for d in report.degrees if d.generators},
                 report.seconds,
-                generators.strings(self.names)[:count],
+                self._written(ideal.generators_, count),
                 ideal.mean_squares_.tolist(),
             )
             found.append(summary)
         return found
 
+    def _written(self, generators: Polynomials, count: int | None) -> list[str]:
+        """The first polynomials in the variables as they came, for there may be thousands."""
+        try:
+            shown = generators[:count]
+        except ValueError:  # too many monomials to write down
+            return [f"polynomial {i}" for i in range(len(generators))][:count]
+        assert isinstance(shown, PolynomialSet)
+        if self.scaling is not None:
+            low, high = (np.array(self.scaling[end]) for end in ("low", "high"))
+            factors = 2 / (high - low + (high == low))
+            shown = shown.substituted(factors, -1 - factors * low)
+        return shown.strings(self.names)
+
     def save(self, path: Path) -> None:
-        """Write the generators to a safetensors file, or to one for every class beside it."""
+        """Write the generators to a safetensors file, or to one for every class beside it.
+
+        They are in the scaled variables, which they were found in.
+        """
         names = slugs(label for label in self.ideals if label is not None)
         for label, one in self.ideals.items():
             name = path.name if label is None else f"{path.stem}-{names[label]}{path.suffix}"
@@ -85,7 +99,7 @@ def fit_points(
     scale : {"minmax", "none"}, default="minmax"
         Whether every variable is scaled to [-1, 1] before, over all classes alike.
     device : device or str, default="auto"
-        Where to fit.
+        Where to fit; auto is a GPU where there is one and the points are many enough for it.
     """
     one_of("fit_points", "scale", scale, ("minmax", "none"))
     values, scaling = points.values, None
@@ -94,7 +108,8 @@ def fit_points(
         scaling = {"low": low.tolist(), "high": high.tolist()}
         spread = high - low
         values = 2 * (values - low) / (spread + (spread == 0)) - 1  # constants go to -1
-    given = torch.from_numpy(values).to(resolve_device("fit_points", device))
+    given = torch.from_numpy(values)
+    given = given.to(choose_device("fit_points", device, given))
     if points.labels is None:
         return PointIdeals(points.names, {None: model.fit(given)}, scaling)
     classes = fit_class_ideals(given, points.labels, model)

@@ -93,6 +93,8 @@ def settings_with(start: TrialSettings, given: Given) -> TrialSettings:
     made = replace(
         start, **{group: replace(getattr(start, group), **given[group]) for group in given}
     )
+    if made.recipe.epochs == 0:
+        return _without_training(made, given)
     for group, one, reason in _without_effect(made, given):
         if one.name in given.get(group, {}):
             raise ValueError(f"{flag_of(one)} {reason}")
@@ -104,6 +106,20 @@ def settings_with(start: TrialSettings, given: Given) -> TrialSettings:
         most = given.get("collecting", {}).get("per_class", Collecting().per_class)
         made = replace(made, collecting=replace(made.collecting, per_class=most))
     return made
+
+
+def _without_training(settings: TrialSettings, given: Given) -> TrialSettings:
+    """The settings of a head in closed form, which takes few options."""
+    for group, options in given.items():
+        for name in options:
+            if group not in ("collecting", "sampling", "timing") and name != "epochs":
+                one = next(f for f in fields(getattr(settings, group)) if f.name == name)
+                raise ValueError(
+                    f"{flag_of(one)} has no effect on a closed form. Leave it out, or pass "
+                    "--epochs of 1 or more."
+                )
+    most = given.get("collecting", {}).get("per_class", Collecting().per_class)
+    return replace(settings, collecting=replace(settings.collecting, per_class=most))
 
 
 def _without_effect(settings: TrialSettings, given: Given) -> Iterator[tuple[str, Field[Any], str]]:

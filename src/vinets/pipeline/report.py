@@ -21,6 +21,41 @@ class Pictures:
 
 
 @dataclass(frozen=True)
+class ClosedForms:
+    """The heads in closed form that were tried, and the one that was taken."""
+
+    taken: str
+    accuracies: dict[str, float]  # on held-out training examples
+    sizes: dict[str, int]  # numbers that each head stores
+    error: float  # the standard error of the best accuracy
+
+    @classmethod
+    def of(cls, accuracies: dict[str, float], sizes: dict[str, int], held_out: int) -> ClosedForms:
+        """Take the smallest within a standard error of the best on so many examples.
+
+        Examples
+        --------
+        >>> accuracies, sizes = {"ridge": 0.90, "distances": 0.91}, {"ridge": 10, "distances": 99}
+        >>> ClosedForms.of(accuracies, sizes, 10_000).taken
+        'distances'
+        >>> print(ClosedForms.of(accuracies, sizes, 100))
+        closed form: ridge, the smallest of those within a standard error (2.86 points) of the best
+        held out:   ridge 90.00% (10 numbers), distances 91.00% (99 numbers)
+        """
+        best = max(accuracies.values())
+        error = float((best * (1 - best) / held_out) ** 0.5)
+        equals = [name for name, accuracy in accuracies.items() if accuracy >= best - error]
+        return cls(min(equals, key=sizes.__getitem__), accuracies, sizes, error)
+
+    def __str__(self) -> str:
+        shown = (f"{k} {v:.2%} ({self.sizes[k]:,} numbers)" for k, v in self.accuracies.items())
+        return (
+            f"closed form: {self.taken}, the smallest of those within a standard error "
+            f"({100 * self.error:.2f} points) of the best\nheld out:   " + ", ".join(shown)
+        )
+
+
+@dataclass(frozen=True)
 class BuildReport:
     """How a VI-Net was built.
 
@@ -50,6 +85,8 @@ class BuildReport:
         Wall-clock time of every step.
     capped : bool
         Whether generators were left out because there was no room for more.
+    closed : ClosedForms or None
+        Of a head in closed form: which was taken, and why.
     pictures : Pictures or None
         For figures; not part of the JSON.
     """
@@ -70,6 +107,7 @@ class BuildReport:
     original_parameters: int
     seconds: dict[str, float]
     capped: bool = False
+    closed: ClosedForms | None = None
     pictures: Pictures | None = field(
         default=None, repr=False, compare=False, metadata={"plain": False}
     )
@@ -80,6 +118,8 @@ class BuildReport:
         return sum(self.parts.values())
 
     def _polynomials(self) -> list[str]:
+        if self.closed is not None:
+            return [str(self.closed)]
         if self.placement == "products":
             lines = [f"polynomials: products of {max(self.degrees)} forms"]
             if self.generators_found:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
 
+from vinets import pretrained
 from vinets.data import DataSplit
 from vinets.locks import locked
 from vinets.measure import evaluate, machine
@@ -19,10 +21,10 @@ from vinets.pipeline.opening import channel_count, check_inputs, open_network
 from vinets.pipeline.setup import DataFacts, Identity, Setup
 from vinets.pipeline.store import Store
 from vinets.pipeline.tasks import CHECKPOINTS
-from vinets.plain import as_plain, changes
+from vinets.plain import as_plain, changes, nearest
 from vinets.progress import Progress
 from vinets.running import resolve_device
-from vinets.settings import BACKBONE, SMALL, Recipe
+from vinets.settings import BACKBONE, RECIPES, SMALL, Recipe, UncutRecipe
 from vinets.training import train_classifier
 
 
@@ -43,6 +45,38 @@ class TrainingRun:
 def recipe_for(model: str) -> Recipe:
     """What a network of that name trains by."""
     return SMALL.get(model, BACKBONE)
+
+
+def recipe_called(name: str) -> UncutRecipe:
+    """An uncut network by the name of its recipe."""
+    if name not in RECIPES:
+        raise ValueError(
+            f"There is no recipe {name!r}.{nearest(name, RECIPES)} There are: {', '.join(RECIPES)}."
+        )
+    return RECIPES[name]
+
+
+def expectation(name: str) -> str:
+    """What training by a recipe came to, in words; empty where that was not measured.
+
+    Examples
+    --------
+    >>> expectation("digits-cnn")
+    '99.03% ± 0.13 on the test part, 3 seeds'
+    """
+    known = pretrained.expected(name)
+    if known is None:
+        return ""
+    found = [100 * one for one in known["accuracies"]]
+    spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
+    seeds = f"{len(found)} seeds" if len(found) > 1 else "one seed"
+    return f"{fmean(found):.2f}%{spread} on the test part, {seeds}"
+
+
+def written_recipes() -> str:
+    """The recipes with what to expect of them, for a help text."""
+    told = {name: expectation(name) for name in RECIPES}
+    return "; ".join(f"{name} ({words})" if words else name for name, words in told.items())
 
 
 def train_into(

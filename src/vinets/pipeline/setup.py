@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -177,17 +178,18 @@ class SetupFiles:
     def open(self, name: str, device: torch.device) -> Setup:
         """Read both."""
         if not Path(self.weights).is_file():
+            made = Path(self.weights).with_suffix("")
+            words = ("--model", self.model, "--data", self.data, "--out", str(made))
             raise FileNotFoundError(
-                f"{self.weights} is not there. Pass the folder with the weights of {self.model}, "
-                f"or make them: vinets train --model {self.model} --data {self.data} --out DIR "
-                "writes DIR/weights.safetensors."
+                f"{self.weights} is not there. Name the weights of {self.model}, or make them and "
+                f"name {made / 'weights.safetensors'}: vinets train {shlex.join(words)}"
             )
         if ".py:" in self.model:
             raise ValueError(
                 f"A list of trials may not name code, and has {self.model}. Name it in a command "
                 "or a script instead."
             )
-        data = load_data(self.data)
+        data = load_data(self.data, unchanged=True)
         source, fitted = data.train, {}
         if isinstance(source, ImageSource):
             fitted = channel_options(self.model, source.preprocessing.channels)

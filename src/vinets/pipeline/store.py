@@ -1,4 +1,4 @@
-"""Results of trials on disk: one file a trial, the data and weights they belong to beside them.
+"""Results of trials on disk: one file per trial, the data and weights they belong to beside them.
 
 A trial that is there is not repeated: this is how an interrupted call goes on, and how several
 experiments share what they have in common.

@@ -18,6 +18,7 @@ from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
 from vinets.nn.heads import Head
 from vinets.nn.network import CutNetwork
+from vinets.pipeline.closed import build_closed_form, loss_and_accuracy
 from vinets.pipeline.comparison import Speed
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import CHUNK, wrong_answers
@@ -94,6 +95,8 @@ def _estimate_dimension(context: CutContext, trial: Trial, folder: Path) -> Tria
 
 def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """Train a head, fold it, test it, and save it where the trial says so."""
+    if trial.recipe.epochs == 0:
+        return _solve_head(context, trial, folder)
     network, report = context.network(trial)
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
     split = network.head.split() if _projected(trial) else None
@@ -106,11 +109,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         wrong = _tested(context, trial, folded)
     kept, parts = history.kept, folded.parts()
     setup = context.setup
-    accuracy = 1 - len(wrong) / len(setup.test)
-    if trial.save:
-        notes = folded.record.notes | {"accuracy": accuracy}
-        folded.record = replace(folded.record, notes=notes, data=as_plain(setup.facts))
-        _save(folded, folder / trial.save)
+    accuracy = _tested_and_saved(context, trial, folded, wrong, folder)
     facts = TrainingFacts(
         accuracy=accuracy,
         uncut=setup.accuracy,
@@ -126,6 +125,40 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         build=report if trial.detailed else None,
     )
     return TrialResult(training=facts)
+
+
+def _solve_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
+    """Make a head in closed form, test it, and save it where the trial says so."""
+    context.progress.start("closed form", 1)
+    network, report = build_closed_form(context.latents, seed=trial.seed)
+    context.progress.advance(1)
+    setup = context.setup
+    wrong = wrong_answers(network, setup.test, setup.device, progress=context.progress)
+    loss, right = loss_and_accuracy(network, context.latents)
+    facts = TrainingFacts(
+        accuracy=_tested_and_saved(context, trial, network, wrong, folder),
+        uncut=setup.accuracy,
+        train_accuracy=right,
+        loss=loss,
+        parts=network.parts(),
+        seconds=0.0,  # of training; those of the closed form are in the report
+        wrong=wrong if trial.detailed else None,
+        build=report if trial.detailed else None,
+    )
+    return TrialResult(training=facts)
+
+
+def _tested_and_saved(
+    context: CutContext, trial: Trial, network: CutNetwork, wrong: tuple[int, ...], folder: Path
+) -> float:
+    """The accuracy, which a network that is saved takes along."""
+    setup = context.setup
+    accuracy = 1 - len(wrong) / len(setup.test)
+    if trial.save:
+        notes = network.record.notes | {"accuracy": accuracy}
+        network.record = replace(network.record, notes=notes, data=as_plain(setup.facts))
+        _save(network, folder / trial.save)
+    return accuracy
 
 
 def _projected(trial: Trial) -> bool:

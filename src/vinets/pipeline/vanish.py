@@ -18,6 +18,7 @@ from vinets.measure.running import Clock
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.pipeline.variables import Variables
+from vinets.progress import Progress
 from vinets.settings import Pruning
 
 MOST = 150_000  # polynomials of a head; what is beyond it is pruned
@@ -49,15 +50,16 @@ def find_generators(
     check: Tensor,
     ideal: VanishingIdeal,
     kind: str = "separation",
+    progress: Progress | None = None,
 ) -> ClassGenerators:
     """Fit one ideal per class, and score its generators on other points.
 
     The masks ``fit`` and ``check`` (m,) tell which points are for the one and for the other;
-    ``kind`` is the score, see :class:`vinets.settings.Pruning`.
+    ``kind`` is the score, see :class:`vinets.settings.Pruning`; ``progress`` hears of the fits.
     """
     points, labels = variables.points, variables.labels
     fit, check = fit.to(points.device), check.to(points.device)
-    ideals, seconds = timed_ideals(points[fit], labels[fit], ideal)
+    ideals, seconds = timed_ideals(points[fit], labels[fit], ideal, progress)
     if ideals.n_generators == 0:
         raise ValueError(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
@@ -68,7 +70,7 @@ def find_generators(
 
 
 def timed_ideals(
-    points: Tensor, labels: Tensor, ideal: VanishingIdeal
+    points: Tensor, labels: Tensor, ideal: VanishingIdeal, progress: Progress | None = None
 ) -> tuple[ClassIdeals, float]:
     """One ideal per class, and the seconds that the fits took until the device was done."""
     clock = Clock(points.device)
@@ -77,20 +79,27 @@ def timed_ideals(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
         warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller tells
-        ideals = _class_ideals(points, labels, ideal)
+        ideals = _class_ideals(points, labels, ideal, progress)
     end = clock.mark()
     clock.wait()
     return ideals, clock.between(begin, end)
 
 
-def _class_ideals(points: Tensor, labels: Tensor, ideal: VanishingIdeal) -> ClassIdeals:
+def _class_ideals(
+    points: Tensor, labels: Tensor, ideal: VanishingIdeal, progress: Progress | None
+) -> ClassIdeals:
     """One ideal per class; ranks that work together take turns at the classes."""
+    # points on a CPU stay there, for somebody has chosen it
+    device = "auto" if points.is_cuda else None
     if ranks.size() == 1:
-        return fit_class_ideals(points, labels, ideal)
+        return fit_class_ideals(points, labels, ideal, device=device, progress=progress)
     classes = labels.unique()
     mine = list(ranks.turns(classes))
     chosen = torch.isin(labels, torch.stack(mine)) if mine else torch.zeros_like(labels).bool()
-    found = fit_class_ideals(points[chosen], labels[chosen], ideal).ideals if mine else ()
+    found: tuple[VanishingIdeal, ...] = ()
+    if mine:
+        given = points[chosen], labels[chosen]
+        found = fit_class_ideals(*given, ideal, device=device, progress=progress).ideals
     return ClassIdeals(classes.cpu().numpy(), tuple(ranks.in_turns(list(found))))
 
 

@@ -2,9 +2,10 @@
 
 from vinets.report.comparisons import comparison_table
 from vinets.report.demo_page import demo_page
+from vinets.report.explain_page import explain_page
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html
-from vinets.report.results_page import read_results, results_page
+from vinets.report.results_page import read_results, result_in_short, results_page
 from vinets.report.terminal import as_characters, markdown, print_page, print_table
 from vinets.report.theory_page import theory_page
 from vinets.report.values import (
@@ -31,11 +32,13 @@ __all__ = [
     "can_draw",
     "comparison_table",
     "demo_page",
+    "explain_page",
     "html",
     "markdown",
     "print_page",
     "print_table",
     "read_results",
+    "result_in_short",
     "results_page",
     "save_figure",
     "theory_page",

@@ -32,6 +32,7 @@ from vinets.report.values import (
     Column,
     Drawing,
     Facts,
+    Notice,
     Page,
     Row,
     Section,
@@ -44,10 +45,10 @@ from vinets.theory.networks import CutComplexity
 
 TITLE = "VI-Nets on handwritten digits"
 QUICK = (
-    "A quick run: few cuts and little training, to see that everything works. Its numbers say "
-    "nothing about what the networks can do."
+    "A quick run, to see that everything works: {cuts} cuts, and {epochs} epochs of training for "
+    "each head. Its numbers say nothing about what the networks can do, and nothing is judged."
 )
-WIDE = 9.0  # inches
+WIDE = 6.4  # inches; wider ones cannot be read on narrow screens
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def demo_page(result: DemoResult) -> Page:
     machine = facts_table("machine", "Versions and machine", result.machine.items())
     sections = (
         Section("Accuracy, size and speed", (measured, accuracy_figure(comparisons), *tables)),
-        _duels(result),
+        *(() if result.quick else (_duels(result),)),
         Section(f"Inside the VI-Net cut at {result.saved}", inside),
         _parameters(result),
         _complexity(result),
@@ -157,9 +158,12 @@ def _lead(result: DemoResult) -> tuple[Block, ...]:
         remark = f"{number(ratio, '.2f')} × the uncut network"
         facts.append(("Images per second", number(saved.speed.mean, ",.0f"), remark))
     facts.append(("Cut", result.saved, f"of {len(result.comparisons)} that were tried"))
+    if result.quick:
+        epochs = result.settings["recipe.epochs"]
+        notice = Notice(QUICK.format(cuts=len(result.comparisons), epochs=epochs))
+        return (notice, summary(result), Facts(tuple(facts)))
     duels = Bullets(tuple(standings(duels_of(result.comparisons))))
-    first = (QUICK,) if result.quick else ()
-    return (*first, summary(result), Facts(tuple(facts)), duels)
+    return (summary(result), Facts(tuple(facts)), duels)
 
 
 def summary(result: DemoResult) -> str:
@@ -227,7 +231,7 @@ def _pictures(result: DemoResult) -> tuple[Block, ...]:
         "Mean size of every kept generator (column) on the points of every digit (row) before "
         "training, relative to its largest: dark is small, and belongs on the diagonal.",
         partial(plot_generators, shown.means, shown.owners, classes),
-        (WIDE, 4.0),
+        (WIDE, 3.2),
     )
     return (Beside((points, scores)), generators)
 
@@ -242,7 +246,7 @@ def _parameters(result: DemoResult) -> Section:
         "Parameters of backbone, projection, monomials, coefficients and linear layers. All "
         "layers of the heads that have no polynomials count as linear.",
         partial(draw_parts, comparisons=result.comparisons),
-        (WIDE, 1.4 + 0.24 * bars),
+        (WIDE, 1.2 + 0.22 * bars),
     )
     return Section("Where the parameters are", (text, chart))
 

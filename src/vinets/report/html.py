@@ -25,6 +25,7 @@ from vinets.report.values import (
     Facts,
     Figure,
     Folded,
+    Notice,
     Page,
     Row,
     Series,
@@ -95,6 +96,8 @@ def _html(block: Block, prefix: str) -> str:
     match block:
         case str():
             return f"<p>{escape(block, quote=False)}</p>"
+        case Notice(text):
+            return f'<p class="notice">{escape(text, quote=False)}</p>'
         case Bullets(items):
             rows = "\n".join(f"<li>{escape(item, quote=False)}</li>" for item in items)
             return f"<ul>\n{rows}\n</ul>" if rows else ""
@@ -115,12 +118,11 @@ def _html(block: Block, prefix: str) -> str:
             inner = "\n".join(_html(one, prefix) for one in blocks)
             summary = f"<summary>{escape(title)}</summary>"
             return f'<details class="folded">{summary}\n{inner}\n</details>'
-        case Drawing(_, _, caption, _, (width, _)):
+        case Drawing(caption=caption):
             if not can_draw():
                 return ""
-            kind = "scroll wide" if width > 6 else "scroll"
             return (
-                f'<figure>\n<div class="{kind}" tabindex="0">\n{svg(block)}\n</div>\n'
+                f'<figure class="drawing">\n{svg(block)}\n'
                 f"<figcaption>{escape(caption, quote=False)}</figcaption>\n</figure>"
             )
         case Table():

@@ -16,6 +16,7 @@ from vinets.report.values import (
     Code,
     ExperimentResult,
     Folded,
+    Notice,
     Page,
     Section,
     facts_table,
@@ -27,28 +28,37 @@ LEAD = (
     "from mark to mark with the arrow keys to read it, and click on a name to hide its series."
 )
 
-
+QUICK_LEAD = (
+    "In the figures, point at a mark or go from mark to mark with the arrow keys to read it, and "
+    "click on a name to hide its series."
+)
+NOT_DONE = (
+    "Not complete: {} of its trials were still to be done when this was written. The same command "
+    "goes on where it was."
+)
 KINDS = {"title", "tables", "figures"}  # one of them tells a result from other JSON
 
 
 def read_results(folder: str | Path) -> list[ExperimentResult]:
     """Results of a folder, a JSON file each, in their order.
 
-    Other files, JSON that is no experiment and folders inside it are passed over. An error names
-    the file that is broken, and the key.
+    Other files, JSON that is no experiment and folders inside it are passed over, and so are
+    quick results of an experiment that has others. An error names the file that is broken, and
+    the key.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(
             f"There is no folder {folder}. Pass the one into which vinets reproduce wrote."
         )
-    found: dict[str, tuple[Path, ExperimentResult]] = {}
+    found: dict[tuple[str, bool], tuple[Path, ExperimentResult]] = {}
     for path in sorted(folder.glob("*.json")):
         values = read_json(path) if path.is_file() else None
         if not (isinstance(values, dict) and "experiment" in values and KINDS & values.keys()):
             continue
         result = from_plain(ExperimentResult, values, path.name)
-        known, _ = found.setdefault(result.experiment, (path, result))
+        key = result.experiment, bool(result.quick)
+        known, _ = found.setdefault(key, (path, result))
         if known is not path:
             raise ValueError(
                 f"{known.name} and {path.name} are both results of {result.experiment!r}. Keep one."
@@ -57,7 +67,10 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
         raise ValueError(
             f"{folder} holds no results of experiments. Write some with vinets reproduce."
         )
-    return sorted((one for _, one in found.values()), key=lambda one: (one.order, one.experiment))
+    kept = (
+        one for (name, quick), (_, one) in found.items() if not quick or (name, False) not in found
+    )
+    return sorted(kept, key=lambda one: (one.order, one.experiment))
 
 
 def results_page(results: Iterable[ExperimentResult], title: str = "Results") -> Page:
@@ -65,7 +78,21 @@ def results_page(results: Iterable[ExperimentResult], title: str = "Results") ->
     found = list(results)
     versions = sorted({str(one.machine.get("vinets", "unknown")) for one in found})
     footer = f"Written by vinets report. Results of vinets {', '.join(versions)}."
-    return Page(title, (LEAD,), tuple(map(_section, found)), footer)
+    quick = [one for one in found if one.quick]
+    if quick:
+        title += ", a quick run"
+    lead: list[Block] = [Notice(text) for text in dict.fromkeys(one.quick for one in quick)]
+    if 0 < len(quick) < len(found):
+        lead.append(f"Quick runs are: {', '.join(one.title for one in quick)}.")
+    lead.append(QUICK_LEAD if len(quick) == len(found) else LEAD)
+    return Page(title, tuple(lead), tuple(map(_section, found)), footer)
+
+
+def result_in_short(result: ExperimentResult) -> Page:
+    """An experiment for the terminal: its tables and remarks."""
+    remark = f"{result.experiment}{', quick run' * bool(result.quick)}"
+    lead: tuple[Block, ...] = (*result.tables, *result.figures, Bullets(result.notes))
+    return Page(f"{result.title} ({remark})", lead, ())
 
 
 def _section(result: ExperimentResult) -> Section:
@@ -80,5 +107,7 @@ def _section(result: ExperimentResult) -> Section:
     if filled := tuple(table for table in tables if table.rows):
         run.append(Beside(filled))
     folded = Folded("How it was run", tuple(run) or ("The results do not say.",))
-    blocks = (*result.text, *result.tables, *figures, Bullets(result.notes), folded)
-    return Section(result.title, blocks, result.experiment, result.paper)
+    missing = [Notice(NOT_DONE.format(result.missing))] * bool(result.missing)
+    blocks = (*missing, *result.text, *result.tables, *figures, Bullets(result.notes), folded)
+    remarks = (result.paper, "quick run" * bool(result.quick), "not complete" * len(missing))
+    return Section(result.title, blocks, result.experiment, ", ".join(filter(None, remarks)))

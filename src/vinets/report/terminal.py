@@ -19,6 +19,7 @@ from vinets.report.values import (
     Facts,
     Figure,
     Folded,
+    Notice,
     Page,
     Table,
 )
@@ -77,6 +78,8 @@ def _show(block: Block, console: Console) -> None:
                 console.print(block, width=min(console.width, TEXT_WIDTH))
             else:
                 console.print(block, soft_wrap=True)
+        case Notice(text):
+            _show(text, console)
         case Bullets(items):
             for item in items:
                 _show(f"- {item}", console)

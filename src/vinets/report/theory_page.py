@@ -222,7 +222,7 @@ def _advice(advice: Advice) -> Section:
         "largest ℓ₁ norm of a polynomial's coefficients, so there is a largest τ for every size. "
         "Below 1, no polynomial with a leading coefficient of 1 is certified. That does not say "
         "that its κ is above 1: the bound may be far from attained. This is for polynomials of one "
-        "vector an example, with variables in [-1, 1] and no linear path beside them."
+        "vector per example, with variables in [-1, 1] and no linear path beside them."
     )
     maps = []
     for degree in sorted({row.degree for row in advice.rows}):

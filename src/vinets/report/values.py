@@ -248,6 +248,13 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """A sentence that nobody may miss."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Bullets:
     """A list of sentences."""
 
@@ -284,7 +291,9 @@ class Folded:
     blocks: tuple[Block, ...]
 
 
-Block: TypeAlias = str | Table | Figure | Drawing | Bullets | Facts | Code | Beside | Folded
+Block: TypeAlias = (
+    str | Notice | Table | Figure | Drawing | Bullets | Facts | Code | Beside | Folded
+)
 """What a page is made of; text is a paragraph."""
 
 
@@ -328,7 +337,8 @@ class ExperimentResult:
     ``experiment`` is its name, ``order`` its place among the others, ``paper`` where the paper has
     it, such as "Table 2". ``text`` are paragraphs, ``notes`` remarks, such as what differs from the
     paper. ``seeds`` are those that were averaged over, ``settings`` what else decides the outcome.
-    ``machines`` are all of them, where its trials ran on several.
+    ``machines`` are all of them, where its trials ran on several. ``quick`` is the sentence that
+    says so, where it was a quick run, and ``missing`` how many trials are still to be done.
     """
 
     experiment: str
@@ -345,6 +355,8 @@ class ExperimentResult:
     settings: Mapping[str, object] = field(default_factory=dict)
     seconds: float | None = None
     machines: tuple[Mapping[str, object], ...] = ()
+    quick: str = ""
+    missing: int = 0
 
     def __post_init__(self) -> None:
         _check_identifier("experiment", self.experiment)

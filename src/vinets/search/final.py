@@ -14,7 +14,7 @@ from vinets.data.interface import DataSplit, Source
 from vinets.measure import evaluate
 from vinets.nn.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
 from vinets.running import resolve_device
-from vinets.search.costs import in_turns
+from vinets.search.costs import LONGER, WINDOWS, in_turns
 from vinets.search.halving import Search
 from vinets.search.repeat import Written
 from vinets.search.result import INT8, Quantised, Tried, Uncut, in_int8
@@ -69,7 +69,8 @@ def finish(
     if where.type == "cpu":  # where the files run
         everything |= {in_int8(name): file for name, (file, _) in found.items()}
     example = search.setup.test.example(batch)
-    timed = in_turns(everything, example, batch, where, search.watch)
+    windows = LONGER if search.budget.latency else WINDOWS
+    timed = in_turns(everything, example, batch, where, search.watch, windows)
 
     def latency(name: str) -> float | None:
         if search.pricing.timings:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from vinets.report.formats import number
 from vinets.report.values import (
     Axis,
     Block,
@@ -49,12 +50,12 @@ def finalists_table(result: SearchResult) -> Table:
         Column("accuracy", "accuracy %", ".2f", better="higher", short="acc. %"),
         Column("gap", "Δ", "+.2f"),
         Column("parameters", format=",", better="lower", short="params"),
-        Column("share", "of the uncut", ".1%", short="share"),
+        Column("share", "share of uncut", ".1%", short="share"),
         Column("size", "MB", ".3f"),
         Column("latency", f"ms at batch {result.batch}", ".3g", better="lower", short="ms"),
         Column("speed", "examples/s", ",.0f", better="higher", short="ex/s"),
         Column("faster", "", ".2f×"),
-        Column("seconds", "trained, s", ".0f", short="s"),
+        Column("seconds", "training, s", ".0f", short="s"),
     ]
     uncut, rows = result.uncut, [_row(result, result.uncut, "uncut", "")]
     rows += _int8_rows(result, "uncut", "uncut", uncut)
@@ -278,7 +279,7 @@ def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
 def signal_sentences(result: SearchResult) -> tuple[str, ...]:
     """How well figures that cost seconds ranked the cuts."""
     return tuple(
-        f"{SIGNAL_NAMES.get(name, name)}: {value:+.2f}"
+        f"{SIGNAL_NAMES.get(name, name)}: {number(value, '+.2f')}"
         for name, value in result.correlations.items()
         if value is not None
     )

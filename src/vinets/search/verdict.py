@@ -9,6 +9,7 @@ from vinets.search.result import Quantised, SearchResult, Tried
 
 CLOSE = 0.2  # points, below which two networks are called level
 MUCH = 5.0  # points, above which a loss is spoken of
+TOLERATED = 0.05  # of a latency, above the budget without a word
 
 
 def verdict(result: SearchResult) -> str:
@@ -89,6 +90,12 @@ def _choice(result: SearchResult, chosen: Tried) -> str:
             f"{budget.where or 'this device'}, where the uncut one takes "
             f"{1e3 * uncut.latency:.3g} ms"
         )
+        over = chosen.latency / budget.latency.of(uncut.latency) - 1
+        if result.met and over > TOLERATED:
+            text += (
+                f" ({over:.0%} above the budget, which it kept to before it was trained: on this "
+                "machine speeds differ from one measurement to the next)"
+            )
     elif chosen.speed and uncut.speed:
         text += f", runs {chosen.speed / uncut.speed:.2f} times as fast"
     if chosen.test is not None and uncut.test is not None:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 from vinets import ranks
+from vinets.checks import parameter_error
 from vinets.fingerprint import FORMAT
 from vinets.locks import locked
 from vinets.progress import Progress, progress_of, tell
@@ -98,6 +99,9 @@ def fit(
     Several ranks divide every batch among them, see :mod:`vinets.ranks`, and leave checkpoints for
     any number of ranks.
     """
+    if recipe.epochs == 0:
+        remedy = "A head without training is made by vinets.build(..., epochs=0)."
+        raise parameter_error("training", "epochs", "a positive integer", 0, remedy)
     if recipe.batch_size < ranks.size():
         raise ValueError(
             f"batch_size must be at least {ranks.size()}, an example for every process. Got "

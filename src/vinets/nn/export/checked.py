@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from vinets.checks import one_of, parameter_error
 from vinets.data import DataSplit, ImageSource, Source
 from vinets.files import check_name
+from vinets.nn.cascade import Cascade
 from vinets.nn.export.formats import (
     EXPORT_FORMATS,
     ExportFormat,
@@ -113,11 +115,17 @@ def export_network(
         accepted = "a sequence of positive integers"
         raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
     _check(target, kind, exporting, data)
+    if isinstance(known, Cascade) and not kind.cascades:
+        some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.cascades))
+        raise ValueError(
+            f"A cascade cannot be exported to {kind.title}, where all images go the same way. "
+            f"Pass the format {some}, or export its early network alone."
+        )
     kind.require()
     if kind.calibrated and data is not None:
         kind.examples = _drawn(data.train, exporting.calibration, seed)
     # A copy, since folding shares the backbone, and moving it to the CPU would move the network's.
-    folded = known.folded() if isinstance(known, CutNetwork) else known
+    folded = known if isinstance(known, WholeNetwork) else known.folded()
     plain = copy.deepcopy(folded).cpu().eval()
     exact = kind.precision == "float32"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -133,6 +141,8 @@ def export_network(
                 for size in sizes
             )
             difference = max(_difference(reference, run, batch, device) for batch in batches)
+            if isinstance(reference, Cascade):
+                difference = max(difference, *_both_ways(reference, run, sizes[-1], seed, device))
             tested = (0, None, None) if data is None else _tested(reference, run, data.test, device)
         except Exception as error:  # exporters raise whatever comes to their minds
             raise _failed(kind, error) from error
@@ -194,7 +204,7 @@ def _put(made: Path, target: Path, kind: ExportFormat) -> int:
 
 def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None) -> Network:
     """The network with what is known about it."""
-    if isinstance(network, CutNetwork | WholeNetwork):
+    if isinstance(network, CutNetwork | WholeNetwork | Cascade):
         return network
     given = example if data is None else data.test.example()
     if not isinstance(network, nn.Module) or given is None:
@@ -256,6 +266,23 @@ def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.dev
         raise ValueError(f"its logits have shape {tuple(got.shape)}, not {tuple(expected.shape)}")
     scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
     return float((got - expected).abs().max() / scale)
+
+
+def _both_ways(
+    cascade: Cascade, run: Runner, size: int, seed: int, device: torch.device | str
+) -> list[float]:
+    """Differences where all images leave early, and where none does."""
+    batch, found = _random(cascade, size, seed), []
+    for threshold in (-torch.inf, torch.inf):
+        network = copy.copy(cascade)
+        network.threshold = threshold
+        forced = partial(_forced, run, torch.tensor(threshold))
+        found.append(_difference(network, forced, batch, device))
+    return found
+
+
+def _forced(run: Runner, threshold: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    return run((*inputs, threshold))
 
 
 def _format(path: Path, format: str | None) -> ExportFormat:

@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from vinets.latent.cut import StoppedNetwork
 from vinets.latent.reader import first_tensor
 from vinets.models.libraries.base import imported
+from vinets.nn.cascade import Cascade
 from vinets.nn.network import CutNetwork, Record, example_inputs
 from vinets.registry import Registry
 from vinets.running import logits_of, tensors_of
@@ -38,7 +39,7 @@ class WholeNetwork(nn.Module):
         return logits_of(self.model(**named) if x is None else self.model(x))
 
 
-Network: TypeAlias = CutNetwork | WholeNetwork
+Network: TypeAlias = CutNetwork | WholeNetwork | Cascade
 """What can be exported."""
 
 
@@ -58,6 +59,7 @@ class ExportFormat(ABC):
     takes_opset: ClassVar[bool] = False  # whether its operators have versions to choose from
     precision: ClassVar[str] = "float32"  # others are judged by their accuracy on test data
     calibrated: ClassVar[bool] = False  # whether it needs examples to choose its ranges
+    cascades: ClassVar[bool] = False  # whether it can decide on every image how far that goes
 
     examples: Sequence[tuple[Tensor, ...]] = ()  # batches of training inputs, to calibrate on
 
@@ -114,28 +116,33 @@ def program_of(network: Network) -> torch.export.ExportedProgram:
         return torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
 
 
+def tensor_backbone(network: CutNetwork, inputs: tuple[Tensor, ...]) -> nn.Module:
+    """The backbone as a function of tensors, for exporters."""
+    module = _Backbone(network.backbone, tuple(network.record.inputs))
+    if not isinstance(network.backbone, StoppedNetwork):
+        return module
+    # Its pass is ended by an exception. Exporters keep a stack of the modules that they
+    # are in, and would lose count, so they get the operations of one pass instead.
+    return make_fx(
+        module,
+        tracing_mode="symbolic",
+        pre_dispatch=True,  # whole operators, such as attention
+        _allow_non_fake_inputs=True,  # the weights
+    )(*inputs)
+
+
 class _Positional(nn.Module):
     """The network as a function of tensors."""
 
     def __init__(self, network: Network, inputs: tuple[Tensor, ...]) -> None:
         super().__init__()
-        names = tuple(network.record.inputs)
-        if isinstance(network, WholeNetwork):
-            self.backbone: nn.Module = _Backbone(network, names)
-            self.reader: nn.Module = nn.Identity()
-            self.head: nn.Module = nn.Identity()
+        if isinstance(network, CutNetwork):
+            self.backbone = tensor_backbone(network, inputs)
+            self.reader: nn.Module = network.reader
+            self.head: nn.Module = network.head
             return
-        self.backbone = _Backbone(network.backbone, names)
-        if isinstance(network.backbone, StoppedNetwork):
-            # Its pass is ended by an exception. Exporters keep a stack of the modules that they
-            # are in, and would lose count, so they get the operations of one pass instead.
-            self.backbone = make_fx(
-                self.backbone,
-                tracing_mode="symbolic",
-                pre_dispatch=True,  # whole operators, such as attention
-                _allow_non_fake_inputs=True,  # the weights
-            )(*inputs)
-        self.reader, self.head = network.reader, network.head
+        self.backbone = _Backbone(network, tuple(network.record.inputs))
+        self.reader, self.head = nn.Identity(), nn.Identity()
 
     def forward(self, *inputs: Tensor) -> Tensor:
         logits: Tensor = self.head(self.reader(self.backbone(*inputs)))

@@ -1,6 +1,7 @@
 """What replaces the layers behind the cut: polynomials, and what they are compared with."""
 
 from vinets.nn.heads.base import HEADS, PLACEMENTS, Head, Reference
+from vinets.nn.heads.distance import DistanceHead
 from vinets.nn.heads.linear import ComponentsHead, LinearHead, PooledHead
 from vinets.nn.heads.local import LocalHead, LocalPolynomials, LocalReLUHead
 from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
@@ -22,6 +23,7 @@ __all__ = [
     "HEADS",
     "PLACEMENTS",
     "ComponentsHead",
+    "DistanceHead",
     "GlobalPolynomials",
     "Head",
     "HeadMaps",

@@ -35,12 +35,16 @@ def traced() -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
+# torch 2.6 does not tell exporting from compiling
+_is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+
+
 def in_use() -> bool:
     """Whether a network only runs: no gradients are wanted, and nothing is exported.
 
     Exported files keep the plain operations, which runtimes and quantisation know.
     """
-    exported = torch.jit.is_tracing() or torch.compiler.is_exporting()
+    exported = torch.jit.is_tracing() or _is_exporting()
     return not (torch.is_grad_enabled() or exported)
 
 

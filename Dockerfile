@@ -1,0 +1,18 @@
+# The demo in a container, without a GPU:
+#     docker build -t vinets .
+#     docker run --rm -v "$PWD/out:/work/out" vinets
+# Any other command: docker run --rm -v "$PWD:/work" vinets vinets predict vinets/digits-cnn-best
+
+FROM python:3.11-slim-bookworm
+
+COPY constraints.txt pyproject.toml README.md LICENSE /source/
+COPY src /source/src
+# of PyTorch's own index, for that of PyPI brings gigabytes for GPUs
+RUN pip install --no-cache-dir -c /source/constraints.txt \
+        --extra-index-url https://download.pytorch.org/whl/cpu "/source[images,plots]" \
+    && useradd --create-home --uid 1000 vinets \
+    && install -d -o vinets /work /work/out
+
+USER 1000
+WORKDIR /work
+CMD ["sh", "-c", "vinets train --recipe digits-cnn --out out/demo/uncut && vinets compress out/demo/uncut --data digits --budget drop=0.5 --out out/demo/small"]

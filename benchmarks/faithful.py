@@ -1,0 +1,251 @@
+"""How faithful the maps of ``vinets explain`` are, beside those of gradients.
+
+    python -m benchmarks.faithful
+    python -m benchmarks.faithful --model resnet18 --weights W.safetensors --data cifar10:DIR \
+        --cut layer2.1.bn2 --train 200 --epochs 6 --images 64 --name faithful_cifar10
+
+A VI-Net is made and trained behind the cut, and test images that it has right are explained. Area
+under the deletion curve (less is better) and the insertion curve (more is better), see
+:mod:`vinets.measure.faithfulness`, pixels replaced by the mean pixel or by the blurred image.
+Gradients are those of the same margin, with respect to pixels; ``on the grid`` sums them over the
+squares of our map, and draws them as we draw ours: then only the values differ, not the resolution.
+Intervals are one standard error over the images.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.record import keep
+from vinets import build, fine_tune, train_classifier
+from vinets.data import choose_per_class
+from vinets.measure.faithfulness import faithfulness
+from vinets.nn import CutNetwork
+from vinets.nn.gradients import integrated_gradients, margin_gradient
+from vinets.nn.sums import HeadSum, head_sum
+from vinets.pipeline.opening import open_with_data
+from vinets.running import evaluating
+from vinets.settings import BEST
+
+Maps = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, answers, next classes to (B, H, W)
+
+
+def trained(args: argparse.Namespace, seed: int) -> tuple[CutNetwork, Any]:
+    """A VI-Net and its data."""
+    torch.manual_seed(seed)
+    opened, data = open_with_data(args.model, args.data, weights=args.weights)
+    model, train = opened.network, data.train
+    if args.weights is None:
+        train_classifier(model, train, epochs=args.epochs, progress=None)
+    if args.train is not None:
+        train = train.subset(choose_per_class(train.labels, args.train, seed))
+    placing = replace(BEST.placing, placement=args.placement)
+    options: dict[str, Any] = {"placing": placing, "seed": seed, "progress": None}
+    if args.placement == "products":
+        options["collecting"] = BEST.collecting
+    net, _ = build(model, train, args.cut, **options)
+    recipe = replace(BEST.recipe, epochs=args.epochs, batch_size=args.batch_size)
+    fine_tune(net, train, recipe=recipe, teacher=model, views=args.views, progress=None)
+    return net.folded(), replace(data, train=train)
+
+
+class Ours:
+    """Contributions of positions, less those of a middle."""
+
+    def __init__(self, net: CutNetwork, data: Any, per_class: int = 100) -> None:
+        self.net, self.total = net, head_sum(net.head)
+        self.means = class_values(net, self.total, data.train, per_class)
+
+    def grid(self, images: Tensor, answers: Tensor, nexts: Tensor, middle: str) -> Tensor:
+        """Contributions (B, H, W) by position."""
+        with torch.no_grad():
+            latents = self.net.latents(images)
+            v = self.total.values(self.total.variables(latents))
+            weight = self.total.weight[answers] - self.total.weight[nexts]  # (B, N)
+            before: Tensor | float = 0.0
+            if middle == "pair":
+                before = (self.means[answers] + self.means[nexts]) / 2
+            elif middle == "all":
+                before = self.means.mean(0)
+            at = torch.einsum("bn,bpn->bp", weight, v - before)
+            path = self.total.path(latents)
+            assert path is None, "the benchmark has no linear path"
+        side = round(at.shape[1] ** 0.5)
+        return at.view(len(at), side, side).float()
+
+    def maps(self, middle: str) -> Maps:
+        def made(images: Tensor, answers: Tensor, nexts: Tensor) -> Tensor:
+            return spread(self.grid(images, answers, nexts, middle), images.shape[2:])
+
+        return made
+
+
+def class_values(net: CutNetwork, total: HeadSum, source: Any, per_class: int) -> Tensor:
+    """Mean values (K, P, N) of every class."""
+    sums: list[Any] = [0.0] * len(source.classes)
+    counts = [0] * len(source.classes)
+    chosen = choose_per_class(source.labels, per_class, 0)
+    with evaluating(net):
+        for batch, labels in source.batches(64, order=chosen):
+            v = total.values(total.variables(net.latents(batch)))
+            for k in labels.unique().tolist():
+                sums[k] = sums[k] + v[labels == k].sum(0)
+                counts[k] += int((labels == k).sum())
+    return torch.stack([s / c for s, c in zip(sums, counts, strict=True)])
+
+
+def spread(grid: Tensor, size: Any) -> Tensor:
+    """A map of positions as one of pixels."""
+    return F.interpolate(grid[:, None], tuple(size), mode="bilinear", align_corners=False)[:, 0]
+
+
+def times_input(net: CutNetwork) -> Maps:
+    def made(images: Tensor, answers: Tensor, nexts: Tensor) -> Tensor:
+        return (margin_gradient(net, images, answers, nexts) * images).sum(1)
+
+    return made
+
+
+def integrated(net: CutNetwork) -> Maps:
+    return partial(integrated_gradients, net)
+
+
+def on_grid(maps: Maps, side: int) -> Maps:
+    def made(images: Tensor, answers: Tensor, nexts: Tensor) -> Tensor:
+        return spread(
+            F.adaptive_avg_pool2d(maps(images, answers, nexts)[:, None], side)[:, 0],
+            images.shape[2:],
+        )
+
+    return made
+
+
+def by_chance(side: int, seed: int) -> Maps:
+    draw = torch.Generator().manual_seed(seed)
+
+    def made(images: Tensor, answers: Tensor, nexts: Tensor) -> Tensor:
+        return spread(torch.randn(len(images), side, side, generator=draw), images.shape[2:])
+
+    return made
+
+
+def blurred(images: Tensor) -> Tensor:
+    """Gaussian blur, a quarter of the side wide."""
+    side = images.shape[-1]
+    sigma = side / 8
+    steps = torch.arange(-(side // 2), side // 2 + 1)
+    kernel = torch.exp(-(steps**2) / (2 * sigma**2))
+    kernel = (kernel / kernel.sum()).expand(images.shape[1], 1, -1)
+    pad, groups = side // 2, images.shape[1]
+    rows = F.conv2d(F.pad(images, (pad, pad, 0, 0), "replicate"), kernel[:, :, None], groups=groups)
+    return F.conv2d(F.pad(rows, (0, 0, pad, pad), "replicate"), kernel[..., None], groups=groups)
+
+
+def measured(args: argparse.Namespace, seed: int) -> tuple[dict[str, dict[str, Tensor]], float]:
+    """Areas of every image by method, and the share of test images that is right."""
+    net, data = trained(args, seed)
+    images, labels = [], []
+    right = seen = 0
+    with evaluating(net):
+        for batch, truth in data.test.batches(64):
+            hit = net(batch).argmax(1) == truth
+            right, seen = right + int(hit.sum()), seen + len(truth)
+            images.append(batch[hit])
+            labels.append(truth[hit])
+            if args.weights is not None and seen >= max(1000, 2 * args.images):
+                break
+    x, answers = torch.cat(images)[: args.images], torch.cat(labels)[: args.images]
+    with evaluating(net):
+        nexts = net(x).scatter(1, answers[:, None], -torch.inf).argmax(1)
+    ours = Ours(net, data)
+    side = ours.grid(x[:1], answers[:1], nexts[:1], "pair").shape[-1]
+    methods = {
+        "VI-Net, from the middle of both classes": ours.maps("pair"),
+        "VI-Net, from the mean of all classes": ours.maps("all"),
+        "VI-Net, from zero": ours.maps("zero"),
+        "gradient × input": times_input(net),
+        "integrated gradients": integrated(net),
+        "gradient × input, on the grid": on_grid(times_input(net), side),
+        "integrated gradients, on the grid": on_grid(integrated(net), side),
+        "at random, on the grid": by_chance(side, seed),
+    }
+    blanks = {"mean": torch.zeros_like(x), "blurred": blurred(x)}
+    found: dict[str, dict[str, Tensor]] = {}
+    with evaluating(net):
+        for name, maps in methods.items():
+            with torch.enable_grad():
+                those = torch.cat(
+                    [
+                        maps(*part).detach()
+                        for part in zip(*(t.split(32) for t in (x, answers, nexts)), strict=True)
+                    ]
+                )
+            areas = {}
+            for kind, blank in blanks.items():
+                one = faithfulness(net, x, those, answers, nothing=blank)
+                areas |= {f"deletion_{kind}": one.deleted, f"insertion_{kind}": one.inserted}
+            found[name] = areas
+    return found, right / seen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", default="digits_cnn")
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--data", default="digits")
+    parser.add_argument("--cut", default="pool")
+    parser.add_argument("--placement", default="products", choices=("products", "local"))
+    parser.add_argument("--train", type=int, help="training examples of every class")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch_size", type=int, default=256)
+    parser.add_argument("--views", type=int, help="augmented views of the latents to cache")
+    parser.add_argument("--images", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=3, help="networks")
+    parser.add_argument("--name", default="faithful_digits")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    runs = [measured(args, seed) for seed in range(args.seeds)]
+    rows = []
+    for method in runs[0][0]:
+        row: dict[str, Any] = {"method": method}
+        for area in runs[0][0][method]:
+            values = torch.cat([found[method][area] for found, _ in runs])
+            row[area] = float(values.mean())
+            row[f"{area}_se"] = float(values.std() / len(values) ** 0.5)
+        rows.append(row)
+    accuracy = sum(right for _, right in runs) / len(runs)
+    data = args.data.partition(":")[0]
+    given = [a for a in vars(args) if getattr(args, a) != parser.get_default(a) and a != "out"]
+    words = [w for a in given for w in (f"--{a}", without_folders(str(getattr(args, a))))]
+    command = " ".join(["python -m benchmarks.faithful", *words])
+    facts = {"model": args.model, "data": data, "cut": args.cut, "placement": args.placement}
+    counts = {"images": args.images, "networks": args.seeds, "epochs": args.epochs}
+    keep(
+        args.name,
+        rows,
+        args.out,
+        **facts,
+        **counts,
+        train=args.train,
+        accuracy=accuracy,
+        command=command,
+    )
+
+
+def without_folders(word: str) -> str:
+    """What is said of a file or of data, without where it lies here."""
+    kind, colon, _ = word.partition(":")
+    return f"{kind}:DIR" if colon else Path(kind).name
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,362 @@
+"""Make the networks that come with the package, and measure what their cards say.
+
+First an uncut network by its recipe, whose accuracy becomes the one to expect of it; the test part
+is looked at once, at the end:
+
+    python -m benchmarks.pretrained recipe digits-cnn --out out/uncut
+    python -m benchmarks.pretrained recipe cifar10-resnet18 --data cifar10:data --out out/uncut
+    python -m benchmarks.pretrained recipe cifar100-resnet34 --data cifar100:data --out out/uncut
+
+Then the VI-Nets, of these or of other weights (a file, or a folder of ``vinets train``):
+
+    python -m benchmarks.pretrained network digits-cnn-best --weights out/uncut/digits-cnn-0 \\
+        --out out/vinets
+    python -m benchmarks.pretrained network resnet18-cifar10-best --data cifar10:data \\
+        --weights out/uncut/cifar10-resnet18-0 --out out/vinets
+
+Each is stored in half precision in ``src/vinets/pretrained``, with its card and its digests. A
+training that was stopped goes on where it was. ``python -m benchmarks.pretrained cards`` writes the
+cards anew from the registry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.tuning import DIGITS, early, variant
+from vinets import pretrained
+from vinets.data import DataSplit, ImageSource, load_data
+from vinets.files import read_json, write_json, write_text
+from vinets.measure import compare, evaluate, flops, machine, sizes
+from vinets.models import PRESETS
+from vinets.nn.files import CONFIG
+from vinets.nn.files import WEIGHTS as MODEL
+from vinets.nn.network import CutNetwork
+from vinets.nn.uncut import WEIGHTS
+from vinets.pipeline.compare import compare_heads
+from vinets.pipeline.scratch import expectation, train_into
+from vinets.pipeline.setup import Origin, Setup, SetupFiles
+from vinets.pipeline.trial import Trial
+from vinets.progress import Lines
+from vinets.running import resolve_device
+from vinets.settings import RECIPES
+
+if TYPE_CHECKING:
+    from vinets.report import Table
+
+
+@dataclass(frozen=True)
+class Made:
+    """A network to make: of which uncut network, by which trial."""
+
+    recipe: str
+    trial: Trial
+    licence: str  # of the data
+
+
+def _early(network: str, cut: str) -> Trial:
+    return next(t for t in early(1) if (t.network, t.cut, t.head) == (network, cut, "vi"))
+
+
+CIFAR = "CIFAR is given away for research without a licence of its own"
+UCI = "the digits are those of the UCI Machine Learning Repository, CC BY 4.0"
+NETWORKS = {
+    "digits-cnn-best": Made("digits-cnn", DIGITS["relu1"], UCI),
+    "resnet18-cifar10-best": Made("cifar10-resnet18", variant(PRESETS["VI-Net18-Tiny"], 0), CIFAR),
+    "resnet18-cifar10-small": Made("cifar10-resnet18", _early("resnet18", "layer2.0.bn2"), CIFAR),
+    "resnet34-cifar100-best": Made("cifar100-resnet34", _early("resnet34", "layer2.3.bn2"), CIFAR),
+}
+
+
+# --- uncut networks ---------------------------------------------------------------------------
+
+
+def train(name: str, data: str, out: Path, seeds: int, device: str, **changes: Any) -> None:
+    """Train by a recipe, once a seed, and keep what came of it as what to expect."""
+    chosen, split = RECIPES[name], load_data(data)
+    runs = []
+    for seed in range(seeds):
+        recipe = replace(chosen.recipe, seed=seed, **changes)
+        folder = out / f"{name}-{seed}"
+        run = train_into(
+            folder, chosen.model, split, recipe=recipe, device=device, progress=Lines()
+        )
+        print(f"{folder}: {run.test['accuracy']:.2%}", flush=True)
+        runs.append(run)
+    if changes:
+        print("Nothing was kept: this is not the recipe itself.")
+        return
+    known = read_json(pretrained.HERE / pretrained.RECIPES)
+    known[name] = {
+        "accuracies": [run.test["accuracy"] for run in runs],
+        "examples": len(split.test),
+        "seconds": fmean(run.seconds for run in runs),
+        "command": _command(),
+        "machine": runs[0].machine,
+    }
+    write_json(pretrained.HERE / pretrained.RECIPES, known)
+
+
+# --- VI-Nets ----------------------------------------------------------------------------------
+
+
+def make(name: str, data: str, weights: Path, out: Path, device: str, **changes: Any) -> None:
+    """Train a VI-Net, put it into the package, and measure it there."""
+    made, on = NETWORKS[name], resolve_device("pretrained", device)
+    file = weights / WEIGHTS if weights.is_dir() else weights
+    setup = SetupFiles(RECIPES[made.recipe].model, str(file), data).open("uncut", on)
+    trial = made.trial.change(**changes)
+    command, folder = _command(), out / name
+    compare_heads(
+        setup.model, setup.data, trial, folder, device=on, origin=Origin(()), progress=Lines()
+    )
+    if changes:
+        print("Nothing was kept: this is not the network of that name.")
+        return
+    store(name, CutNetwork.from_pretrained(folder), setup, made, command)
+
+
+def store(name: str, network: CutNetwork, setup: Setup, made: Made, command: str) -> None:
+    """Put a network into the package, with its digests and its card."""
+    folder = pretrained.HERE / name
+    network.half().save_pretrained(folder)
+    files = [CONFIG, MODEL, *_picture(folder, setup.data, made)]
+    known = read_json(pretrained.HERE / pretrained.REGISTRY)
+    digests = {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in files}
+    # with digests, the network can be opened by its name, as it is measured
+    full = pretrained.PREFIX + name
+    known[full] = {"files": digests, "facts": {}}
+    _write(known)
+    known[full]["facts"] = facts_of(full, setup, made) | {"command": command}
+    _write(known)
+    write_text(folder / "README.md", card(full, pretrained.facts(full)))
+
+
+def _write(known: Mapping[str, Any]) -> None:
+    write_json(pretrained.HERE / pretrained.REGISTRY, dict(sorted(known.items())))
+    pretrained._registry.cache_clear()
+
+
+def _picture(folder: Path, data: DataSplit, made: Made) -> list[str]:
+    """A test image of data that may be handed on, as a file to try the network with."""
+    if made.licence is not UCI:
+        return []
+    from PIL import Image
+
+    assert isinstance(data.test, ImageSource)
+    Image.fromarray(data.test.images[0, 0].cpu().numpy()).save(folder / pretrained.EXAMPLE)
+    return [pretrained.EXAMPLE]
+
+
+def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
+    """What the card tells, measured on the network as everybody opens it."""
+    network = CutNetwork.from_pretrained(name).folded()
+    whole, on = setup.model, setup.device
+    found = evaluate(network.to(on), setup.test.batches(512, device=on), device=on)
+    network, whole = network.cpu(), whole.cpu()
+    example = setup.data.test.example()
+    timed = compare(
+        {"uncut": whole, "vinet": network},
+        example,
+        batch_sizes=(1, 64),
+        device="cpu",
+        threads=1,
+        seconds=0.5,
+    )
+    file = pretrained.HERE / name.removeprefix(pretrained.PREFIX) / MODEL
+    return {
+        "data": RECIPES[made.recipe].data.partition(":")[0],
+        "data_licence": made.licence,
+        "classes": len(setup.train.classes),
+        "train": len(setup.train),
+        "test": len(setup.test),
+        "inputs": list(example.shape[1:]),  # type: ignore[union-attr]
+        "network": RECIPES[made.recipe].model,
+        "recipe": made.recipe,
+        "cut": str(made.trial.cut),
+        "epochs": made.trial.recipe.epochs,
+        "seed": made.trial.seed,
+        "accuracy": found.accuracy,
+        "uncut_accuracy": setup.accuracy,
+        "parameters": sizes(network).total,
+        "uncut_parameters": setup.parameters,
+        "flops": flops(network, example),
+        "uncut_flops": flops(whole, example),
+        "bytes": file.stat().st_size,
+        "speed": [
+            {
+                "batch": ours.batch_size,
+                "images_per_second": ours.median,
+                "uncut_images_per_second": theirs.median,
+                "ratio": ours.ratio_to(theirs),
+            }
+            for ours, theirs in zip(timed["vinet"], timed["uncut"], strict=True)
+        ],
+        "trained_on": machine(on),
+        "timed_on": machine("cpu") | {"torch_threads": 1},
+        "licence": "MIT",
+    }
+
+
+def card(name: str, facts: Mapping[str, Any]) -> str:
+    """The model card, in Markdown."""
+    timed, trained = facts["timed_on"], facts["trained_on"]
+    speeds = "\n".join(
+        f"| images per second, batches of {one['batch']} | {one['images_per_second']:,.0f} | "
+        f"{one['uncut_images_per_second']:,.0f} | {one['ratio']:.2f}× |"
+        for one in facts["speed"]
+    )
+    shape = " × ".join(map(str, facts["inputs"]))
+    part = facts["parameters"] / facts["uncut_parameters"]
+    flops = facts["flops"] / facts["uncut_flops"]
+    gained = 100 * (facts["accuracy"] - facts["uncut_accuracy"])
+    return f"""# {name}
+
+A VI-Net for {facts["data"]}: {facts["classes"]} classes, images of {shape} pixels.
+
+```python
+from vinets import VINet
+
+net = VINet.from_pretrained("{name}")
+```
+
+```
+vinets predict {name} picture.png
+```
+
+| | this network | uncut {facts["network"]} | |
+|---|---:|---:|---:|
+| accuracy on the {facts["test"]:,} test images | {facts["accuracy"]:.2%} | \
+{facts["uncut_accuracy"]:.2%} | {gained:+.2f} points |
+| parameters | {facts["parameters"]:,} | {facts["uncut_parameters"]:,} | {part:.1%} |
+| operations for an image | {facts["flops"]:,} | {facts["uncut_flops"]:,} | {flops:.1%} |
+{speeds}
+
+Speeds: one thread of {timed["processor"]}, torch {timed["torch"]}, the two networks in turns.
+
+**How it was made.** {facts["network"]}, trained by `vinets train --recipe {facts["recipe"]}` or \
+alike, was cut at `{facts["cut"]}`. Behind the cut stand products of linear forms; they and the \
+backbone were tuned for {facts["epochs"]} epochs on {facts["train"]:,} training images, with the \
+uncut network as the teacher, on {trained["gpu"] or trained["processor"]} with torch \
+{trained["torch"]}, seed {facts["seed"]}. No choice was made by the test images. \
+Weights are stored in half precision ({facts["bytes"] / 1e6:.2f} MB) and computed with in single.
+
+```
+{facts["command"]}
+```
+
+**What it is not.** It knows images like those it was trained on. For others it answers just as \
+surely, and wrongly.
+
+**Licence.** {facts["licence"]} for the weights; {facts["data_licence"]}.
+"""
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def networks_table() -> Table:
+    """The networks of the package."""
+    from vinets.report import Column, Row, Table  # networks are made where there is no rich
+
+    columns = (
+        *(Column("name"), Column("data"), Column("accuracy", "accuracy, %", ".2f")),
+        Column("uncut", "uncut, %", ".2f"),
+        Column("parameters", format=","),
+        Column("share", "of the uncut network", ".1%"),
+        Column("speed", format=".2f×"),
+        Column("size", "MB", ".2f"),
+    )
+    rows = []
+    for name in pretrained.names():
+        facts = pretrained.facts(name)
+        values = {
+            "name": f"`{name}`",
+            "data": facts["data"],
+            "accuracy": 100 * facts["accuracy"],
+            "uncut": 100 * facts["uncut_accuracy"],
+            "parameters": facts["parameters"],
+            "share": facts["parameters"] / facts["uncut_parameters"],
+            "speed": facts["speed"][0]["ratio"],
+            "size": facts["bytes"] / 1e6,
+        }
+        rows.append(Row(values))
+    return Table("pretrained", "Networks of the package", columns, tuple(rows))
+
+
+def recipes_table() -> Table:
+    """The recipes of uncut networks, with what came of those that were carried out."""
+    from vinets.report import Column, Row, Table
+
+    columns = (
+        *(Column("recipe"), Column("network"), Column("epochs", format=",")),
+        Column("expected", "accuracy to expect"),
+        Column("minutes", format=".1f"),
+        Column("machine", "measured on"),
+    )
+    rows = []
+    for name, made in RECIPES.items():
+        known = pretrained.expected(name)
+        values: dict[str, Any] = {
+            "recipe": f"`{name}`",
+            "network": made.model,
+            "epochs": made.recipe.epochs,
+            "expected": expectation(name) or "not measured yet",
+        }
+        if known is not None:
+            where = known["machine"]["gpu"] or known["machine"]["processor"]
+            values |= {"minutes": known["seconds"] / 60, "machine": where}
+        rows.append(Row(values))
+    return Table("recipes", "Recipes", columns, tuple(rows))
+
+
+def _command() -> str:
+    """As it was called, without paths of the machine."""
+    words = [re.sub("(?<![^:])[^:]*/", "", word) for word in sys.argv[1:]]
+    return "python -m benchmarks.pretrained " + shlex.join(words)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    tasks = parser.add_subparsers(dest="task", required=True)
+    for task, known in (("recipe", RECIPES), ("network", NETWORKS)):
+        one = tasks.add_parser(task)
+        one.add_argument("name", choices=list(known))
+        one.add_argument("--data", help="as for vinets train; needed for CIFAR")
+        one.add_argument("--out", type=Path, required=True)
+        one.add_argument("--device", default="auto")
+        one.add_argument("--epochs", type=int, help="for a look at it; nothing is kept then")
+        if task == "recipe":
+            one.add_argument("--seeds", type=int, default=1)
+        else:
+            one.add_argument("--weights", type=Path, required=True)
+    tasks.add_parser("cards")
+    given = parser.parse_args()
+    if given.task == "cards":
+        for name in pretrained.names():
+            folder = pretrained.HERE / name.removeprefix(pretrained.PREFIX)
+            write_text(folder / "README.md", card(name, pretrained.facts(name)))
+        return 0
+    changes = {} if given.epochs is None else {"epochs": given.epochs}
+    if given.task == "recipe":
+        data = given.data or RECIPES[given.name].data
+        train(given.name, data, given.out, given.seeds, given.device, **changes)
+    else:
+        data = given.data or RECIPES[NETWORKS[given.name].recipe].data
+        make(given.name, data, given.weights, given.out, given.device, **changes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""One polynomial in named variables, and what sequences of them can do."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, floor
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from torch import Tensor
+
+from vinets.algebra.terms import term_name
+from vinets.checks import parameter_error
+
+if TYPE_CHECKING:
+    import sympy
+
+TOLERANCE = 1e-9  # of the largest coefficient: what is smaller is rounding left by cancellation
+
+
+class TermNames(dict[tuple[int, ...], str]):
+    """Names of terms, each made when it is first asked for."""
+
+    def __init__(self, variables: Sequence[str]) -> None:
+        super().__init__()
+        self.variables = variables
+
+    def __missing__(self, row: tuple[int, ...]) -> str:
+        self[row] = name = term_name(row, self.variables)
+        return name
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial:
+    """A sum of coefficients times terms.
+
+    Parameters
+    ----------
+    terms : tuple of tuple of int
+        Each a product of variables, by their sorted indices; the leading term comes first.
+    coefficients : tuple of float or Fraction
+        One for every term.
+    variables : tuple of str
+        Names of the variables.
+
+    Examples
+    --------
+    >>> p = Polynomial(((0, 0), (1, 1), ()), (1.0, 1.0, -1.0), ("x", "y"))
+    >>> print(p)
+    x^2 + y^2 - 1
+    >>> p([3.0, 4.0])
+    24.0
+    """
+
+    terms: tuple[tuple[int, ...], ...]
+    coefficients: tuple[float | Fraction, ...]
+    variables: tuple[str, ...]
+
+    @property
+    def degree(self) -> int:
+        """The largest degree of a term whose coefficient is not 0."""
+        return max((len(row) for row in self._known), default=0)
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, ...], float | Fraction]:
+        """Coefficients other than 0 by term; those of a term that comes twice are added up."""
+        found: dict[tuple[int, ...], float | Fraction] = {}
+        for row, c in zip(self.terms, self.coefficients, strict=True):
+            found[row] = found.get(row, 0) + c
+        return {row: c for row, c in found.items() if c != 0}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all coefficients and the names of the variables are the same."""
+        if not isinstance(other, Polynomial):
+            return NotImplemented
+        return self.variables == other.variables and self._known == other._known
+
+    def __hash__(self) -> int:
+        return hash((self.variables, frozenset(self._known.items())))
+
+    def __call__(self, points: Any) -> Any:
+        """The value at a point (n,), or the values (m,) at points (m, n)."""
+        x = points if isinstance(points, Tensor) else np.asarray(points, dtype=float)
+        if x.ndim not in (1, 2) or x.shape[-1] != len(self.variables):
+            accepted = f"a point of {len(self.variables)} coordinates, or rows of such points"
+            raise parameter_error("Polynomial", "points", accepted, tuple(x.shape))
+        total = 0 * x[..., 0]
+        for row, coefficient in self._known.items():
+            value: Any = float(coefficient)
+            for variable in row:
+                value = value * x[..., variable]
+            total = total + value
+        return total if isinstance(x, Tensor) or x.ndim == 2 else float(total)
+
+    def without_rounding(self, tolerance: float = TOLERANCE) -> Polynomial:
+        """Without coefficients of at most ``tolerance`` times the largest."""
+        sizes = {row: abs(float(c)) for row, c in self._known.items()}
+        least = tolerance * max(sizes.values(), default=0.0)
+        kept = [row for row, size in sizes.items() if size > least]
+        return replace(self, terms=tuple(kept), coefficients=tuple(self._known[r] for r in kept))
+
+    def rational(self, tolerance: float = TOLERANCE) -> Polynomial:
+        """The same up to a factor: leading coefficient 1, and fractions for the others.
+
+        Each is the simplest one within ``tolerance`` times the largest coefficient.
+
+        Examples
+        --------
+        >>> terms = ((0, 0), (0, 1), (1, 1), ())
+        >>> print(Polynomial(terms, (0.6, 5e-17, 0.2, -0.6), ("x", "y")).rational())
+        x^2 + 1/3*y^2 - 1
+        """
+        exact = {row: Fraction(c) for row, c in self.without_rounding(tolerance)._known.items()}
+        if not exact:
+            return self.without_rounding(tolerance)
+        lead = next(iter(exact.values()))  # where it is no more than rounding, the next term leads
+        width = Fraction(tolerance) * max(abs(c / lead) for c in exact.values())
+        found = {row: _simplest(c / lead - width, c / lead + width) for row, c in exact.items()}
+        return replace(self, terms=tuple(found), coefficients=tuple(found.values()))
+
+    def text(
+        self,
+        variables: Sequence[str] | None = None,
+        digits: int = 3,
+        tolerance: float = TOLERANCE,
+    ) -> str:
+        """Readable, with so many digits, without coefficients that are rounding."""
+        return self.written(TermNames(variables or self.variables), digits, tolerance)
+
+    def written(self, names: TermNames, digits: int, tolerance: float) -> str:
+        """The same, where many polynomials share the names of their terms."""
+        least = tolerance * max((abs(float(c)) for c in self._known.values()), default=0.0)
+        text = ""
+        for row, coefficient in self._known.items():
+            positive = -coefficient if coefficient < 0 else coefficient
+            if positive <= least:
+                continue
+            name, size = names[row], _written(positive, digits)
+            body = size if name == "1" else name if size == "1" else f"{size}*{name}"
+            sign = "-" if coefficient < 0 else "+"
+            text += f" {sign} {body}" if text else sign.replace("+", "") + body
+        return text or "0"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return f"Polynomial({self})"
+
+    def to_sympy(
+        self, symbols: Sequence[Any] | None = None, tolerance: float = TOLERANCE
+    ) -> sympy.Expr:
+        """As a SymPy expression (extra ``symbolic``), without coefficients that are rounding."""
+        import sympy
+
+        names = symbols or [sympy.Symbol(name) for name in self.variables]
+        parts = []
+        for row, c in self.without_rounding(tolerance)._known.items():
+            value = sympy.Rational(c.numerator, c.denominator) if isinstance(c, Fraction) else c
+            parts.append(value * sympy.Mul(*(names[v] for v in row)))
+        return sympy.Add(*parts)
+
+
+class Polynomials(Sequence[Polynomial]):
+    """Polynomials that can be indexed, iterated over, called and compared."""
+
+    n_variables: int
+    variables: tuple[str, ...]  # names; empty for x0, x1, ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables."""
+        return self.variables or tuple(f"x{i}" for i in range(self.n_variables))
+
+    @overload
+    def __getitem__(self, index: int) -> Polynomial: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Polynomials: ...
+
+    @abstractmethod
+    def __getitem__(self, index: int | slice) -> Polynomial | Polynomials: ...
+
+    @abstractmethod
+    def evaluate(self, points: Any) -> Any:
+        """Values at ``points`` (m, n) as (m, N)."""
+
+    def __call__(self, points: Any) -> Any:
+        """The same as :meth:`evaluate`."""
+        return self.evaluate(points)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether these are the same polynomials in the same order, coefficient by coefficient."""
+        if not isinstance(other, Polynomials):
+            return NotImplemented
+        return len(self) == len(other) and all(p == q for p, q in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash((len(self), self.names))
+
+    def named(self, variables: Sequence[str]) -> Any:
+        """The same polynomials with names for their variables, which are printed."""
+        if len(variables) != self.n_variables:
+            accepted = f"{self.n_variables} names, one for every variable"
+            raise parameter_error(type(self).__name__, "variables", accepted, len(variables))
+        return replace(self, variables=tuple(map(str, variables)))  # type: ignore[type-var]
+
+    def to_sympy(
+        self,
+        symbols: Sequence[Any] | None = None,
+        *,
+        tolerance: float = TOLERANCE,
+        rational: bool = False,
+    ) -> list[sympy.Expr]:
+        """As SymPy expressions (extra ``symbolic``).
+
+        Coefficients of at most ``tolerance`` times the largest are left out. If ``rational``, the
+        others are those of :meth:`rational`.
+        """
+        these = self.rational(tolerance) if rational else self
+        return [one.to_sympy(symbols, tolerance) for one in these]
+
+    def rational(self, tolerance: float = TOLERANCE) -> list[Polynomial]:
+        """With leading coefficient 1 and fractions, each within ``tolerance``.
+
+        See :meth:`Polynomial.rational`.
+        """
+        return [one.rational(tolerance) for one in self]
+
+    def to_singular(self, tolerance: float = TOLERANCE) -> str:
+        """A script for Singular: the ring and the ideal, with the coefficients of :meth:`rational`.
+
+        Variables are x0, x1, ..., and comments tell their names. Only polynomials that vanish
+        exactly, up to rounding, have an ideal that means anything there: approximate ones have no
+        common zero as a rule, so that they generate everything.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from vinets import ABM
+        >>> t = np.linspace(0, 6, 50)
+        >>> circle = ABM(psi=1e-9, max_degree=2).fit(np.c_[np.cos(t), np.sin(t)]).generators_
+        >>> print(circle.to_singular())
+        ring r = 0, (x0,x1), dp;
+        ideal i = x1^2+x0^2-1;
+        """
+        names, comments = self._plain("//")
+        body = ",\n  ".join(self._scripted(names, tolerance)) or "0"
+        return f"{comments}ring r = 0, ({','.join(names)}), dp;\nideal i = {body};"
+
+    def to_macaulay2(self, tolerance: float = TOLERANCE) -> str:
+        """The same for Macaulay2."""
+        names, comments = self._plain("--")
+        body = ",\n  ".join(self._scripted(names, tolerance)) or "0_R"
+        return f"{comments}R = QQ[{','.join(names)}]\nI = ideal({body})"
+
+    def _plain(self, comment: str) -> tuple[list[str], str]:
+        """Names that every program takes, and lines that tell what they stand for."""
+        names = [f"x{i}" for i in range(self.n_variables)]
+        pairs = zip(names, self.variables, strict=False)
+        words = ((mine, " ".join(its.split())) for mine, its in pairs)
+        return names, "".join(f"{comment} {mine} is {its}\n" for mine, its in words if mine != its)
+
+    def _scripted(self, names: list[str], tolerance: float) -> list[str]:
+        return [one.text(names).replace(" ", "") for one in self.rational(tolerance)]
+
+
+def _written(size: float | Fraction, digits: int) -> str:
+    return str(size) if isinstance(size, Fraction) else f"{size:.{digits}g}"
+
+
+def _simplest(low: Fraction, high: Fraction) -> Fraction:
+    """The fraction with the smallest denominator in an interval.
+
+    Examples
+    --------
+    >>> _simplest(Fraction(33, 100), Fraction(34, 100))
+    Fraction(1, 3)
+    """
+    if low <= 0 <= high:
+        return Fraction(0)
+    if high < 0:
+        return -_simplest(-high, -low)
+    if ceil(low) <= high:
+        return Fraction(ceil(low))
+    whole = floor(low)
+    return whole + 1 / _simplest(1 / (high - whole), 1 / (low - whole))

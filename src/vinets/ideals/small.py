@@ -1,0 +1,177 @@
+r"""The construction for one small point set, in NumPy: the decisions of :mod:`.construct`.
+
+A step of torch costs several times what it computes where there are a few dozen terms. Here a
+whole degree is decided by one elimination: with the coordinates :math:`W` of the candidates
+:math:`V` in the factor of the terms accepted before, the Schur complement
+:math:`VV^\top - WW^\top - sI` is factored row by row, and rows whose pivot is too small are
+skipped; they vanish. What grows beyond :data:`SMALL` is left to the general construction.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dtrtrs
+from torch import Tensor
+
+from vinets.algebra.borders import first_border, next_border
+from vinets.algebra.eigen import smallest_eigenvectors
+from vinets.algebra.gram import pivots_of
+from vinets.algebra.terms import Index
+from vinets.ideals.ball import SPARSE_STEPS, OracleLog
+from vinets.ideals.report import DegreeReport
+from vinets.ideals.rule import Rule, Settings
+from vinets.oracles import ORACLES, LeastSquaresBatch, solve, solve_sparse
+
+Array = NDArray[np.float64]
+
+SMALL = 64  # terms of a border, and of the order ideal
+NUMBERS = 1 << 18  # in the values of a border
+DENSE = 1 << 17  # numbers, cubes of sizes: decomposed one by one up to here
+NOTHING = torch.zeros(0, dtype=torch.float64)
+
+
+@dataclass
+class SmallIdeal:
+    """What was found: terms by degree, and coefficients over all accepted ones."""
+
+    accepted: list[Index] = field(default_factory=list)
+    leading: list[Index] = field(default_factory=list)
+    degrees: list[DegreeReport] = field(default_factory=list)
+    tail: Tensor = NOTHING[:, None]
+    lead: Tensor = NOTHING
+    value: Tensor = NOTHING
+    log: OracleLog = field(default_factory=OracleLog)
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """Accepted terms with their factor, and what vanished over a prefix of them."""
+
+    terms: Array  # (o, m) values
+    lower: Array  # (o, o)
+    own: Array  # (g, m) values of the candidates
+    coordinates: Array  # (g, o) in the factor, 0 beyond the prefix
+    prefix: Index  # (g,)
+
+    @property
+    def square(self) -> Array:
+        """Squared norms (g,) of the candidates."""
+        square: Array = np.einsum("gm,gm->g", self.own, self.own)
+        return square
+
+
+def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdeal | None:
+    """Fit ``points`` (m, n) on a CPU; None if they are not small, or the l1 ball binds."""
+    m, n = points.shape
+    if not _fits(n, m):
+        return None
+    columns = np.ascontiguousarray(points.numpy().T)
+    shift, threshold = (rule.psi, 0.0) if rule.unit else (0.0, rule.psi)
+    # room for a whole border on top of the largest order ideal
+    terms, lower = np.empty((2 * SMALL, m)), np.zeros((2 * SMALL, 2 * SMALL))
+    terms[0], lower[0, 0] = m**-0.5, (1.0 - shift) ** 0.5
+    ideal, level, o, below, degree = SmallIdeal(), first_border(n), 1, 0, 1
+    found: list[tuple[Array, Array, Index]] = []  # values, coordinates, prefixes
+    while len(level):
+        begin = time.perf_counter()
+        if o > SMALL or not _fits(len(level), m):
+            return None
+        values = terms[below + level.parent] * columns[level.variable]
+        coordinates = np.zeros((len(level), 2 * SMALL))
+        known = dtrtrs(lower[:o, :o], terms[:o] @ values.T, lower=1)[0].T
+        schur = values @ values.T - known @ known.T
+        schur.flat[:: len(schur) + 1] -= shift
+        if not np.isfinite(schur).all():
+            return None  # where the reason is told
+        order, fresh = pivots_of(schur, threshold)
+        taken = np.array(order, dtype=np.int64)
+        below, o = o, o + len(taken)
+        coordinates[:, :below], coordinates[:, below:o] = known, fresh
+        terms[below:o], lower[below:o] = values[taken], np.tril(coordinates[taken], below)
+        rest = np.delete(np.arange(len(level)), taken)
+        prefix = below + np.searchsorted(taken, rest)
+        inside = np.arange(2 * SMALL) < prefix[:, None]
+        found.append((values[rest], coordinates[rest] * inside, prefix))
+        accepted = level.take(taken)
+        ideal.accepted.append(accepted.rows)
+        ideal.leading.append(level.rows[rest])
+        seconds = time.perf_counter() - begin
+        ideal.degrees.append(DegreeReport(degree, len(level), len(taken), len(rest), seconds))
+        if degree == settings.max_degree or not len(taken):
+            break
+        level, degree = next_border(accepted, n, settings.border), degree + 1
+    own, table, prefixes = (np.concatenate(part) for part in zip(*found, strict=True))
+    if len(own) == 0:
+        ideal.tail = torch.zeros(0, o, dtype=torch.float64)
+        return ideal
+    decided = _Decided(terms[:o], lower[:o, :o], own, table[:, :o], prefixes)
+    return _unit(ideal, decided, rule.psi) if rule.unit else _leading(ideal, decided, rule)
+
+
+def _fits(count: int, m: int) -> bool:
+    return count <= SMALL and count * m <= NUMBERS
+
+
+def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
+    """Coefficients by least squares, and by the oracle; None if they leave the ball."""
+    tail = -dtrtrs(d.lower, d.coordinates.T, lower=1, trans=1)[0].T
+    if np.abs(tail).sum(1).max() > rule.radius:
+        return None
+    value = d.square - np.einsum("go,go->g", d.coordinates, d.coordinates)
+    ideal.tail = torch.from_numpy(np.ascontiguousarray(tail))
+    ideal.value = torch.from_numpy(np.maximum(value, 0.0))
+    ideal.lead = torch.ones_like(ideal.value)
+    if rule.oracle == "exact":
+        return ideal
+    problem = LeastSquaresBatch(
+        torch.from_numpy(d.terms @ d.terms.T)[None],
+        torch.from_numpy(d.own @ d.terms.T),
+        torch.from_numpy(d.square),
+        torch.from_numpy(d.prefix),
+        torch.zeros(len(tail), dtype=torch.int64),
+        rule.radius,
+    )
+    solver = ORACLES[rule.oracle]()
+    if solver.sparse:
+        solution = solve_sparse(problem, solver, ideal.tail, rule.psi, max_steps=SPARSE_STEPS)
+    else:
+        solution = solve(problem, solver, start=ideal.tail)
+    keep = solution.value <= rule.psi
+    ideal.tail[keep] = solution.coefficients[keep]
+    ideal.value[keep] = solution.value[keep].clamp(min=0)
+    ideal.log.add(solution, int(keep.sum()))
+    return ideal
+
+
+def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal:
+    """Eigenvectors of the bordered Gram matrices."""
+    g, o = d.coordinates.shape
+    if g * (o + 1) ** 3 > DENSE:
+        lower, coordinates, square, prefix = (
+            torch.from_numpy(x.copy()) for x in (d.lower, d.coordinates, d.square, d.prefix)
+        )
+        found = smallest_eigenvectors(lower, coordinates, square, prefix, psi)
+        ideal.tail, ideal.lead, ideal.value = found
+        return ideal
+    full = np.empty((g, o + 1, o + 1))
+    full[:, :o, :o] = d.terms @ d.terms.T
+    full[:, :o, o] = full[:, o, :o] = d.own @ d.terms.T
+    full[:, o, o] = d.square
+    # beyond the prefix: eigenvalues of their own, above all others
+    outside = np.arange(o) >= d.prefix[:, None]
+    full[:, :o][outside] = 0.0
+    full.transpose(0, 2, 1)[:, :o][outside] = 0.0
+    top = 2.0 * np.trace(full, axis1=1, axis2=2)
+    full[:, np.arange(o), np.arange(o)] += outside * top[:, None]
+    vectors = np.linalg.eigh(full)[1][:, :, 0]
+    vectors *= np.where(vectors[:, o:] < 0, -1.0, 1.0)
+    tail, lead = vectors[:, :o] * ~outside, np.ascontiguousarray(vectors[:, o])
+    # on the points, where a small value is no difference of large ones
+    value = np.square(tail @ d.terms + lead[:, None] * d.own).sum(1)
+    ideal.tail, ideal.lead, ideal.value = map(torch.from_numpy, (tail, lead, value))
+    return ideal

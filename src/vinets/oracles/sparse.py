@@ -1,0 +1,212 @@
+r"""Sparse coefficients from dense ones: drop what a target leaves room to drop, many rows at once.
+
+Leaving out the entry :math:`i` of a minimiser :math:`c` costs :math:`c_i^2 / (G^{-1})_{ii}`. With
+the entries in the order of their costs, one Cholesky factor tells how many of them a target asks
+for. Where these are few, the factor :math:`G_{SS} = LL^\top` of the costliest: the first :math:`k`
+entries of :math:`w = L^{-1} b_S` give the value over the first :math:`k` of :math:`S`,
+
+.. math:: \beta - \lVert w_{1 \ldots k}\rVert^2 .
+
+Where they are many, the factor :math:`H_{RR} = LL^\top` of :math:`H = G^{-1}` at the cheapest,
+which rows share: leaving out :math:`R` and minimising over the rest gives
+
+.. math:: c' = c - H_{\cdot R}\, y, \qquad f(c') = f(c) + \lVert t\rVert^2, \qquad
+          t = L^{-1} c_R,\quad y = L^{-\top} t,
+
+and the first :math:`k` entries of :math:`t` belong to the first :math:`k` of :math:`R`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .closed_form import cholesky
+from .loop import finish, solve
+from .problem import LeastSquaresBatch
+from .solution import Solution, Status
+from .solver import Solver
+
+FEW = 16  # entries that are tried all at once; of more than these
+SHARES = (8, 4, 2)  # one in so many is tried as a support
+APART = 3.0  # leaving out many entries costs up to about this many times the sum over them
+AGAIN = 64  # supports of so many entries at most are looked through once more
+MANY = 0.4  # of the entries of long prefixes, what may be left out
+NUMBERS = 1 << 20  # in the largest array of a batch of rows
+ROUGH = 1e-4  # targets above this share of the square leave room for single precision,
+WIDE = 64  # which pays for more entries than this
+MINIMAL = 1e-6  # gradients of minimisers are at most this
+
+
+def solve_sparse(
+    problem: LeastSquaresBatch,
+    solver: Solver[Any],
+    start: Tensor,
+    target: float,
+    *,
+    max_steps: int = 10_000,
+) -> Solution:
+    """Points of few entries with values of at most ``target``, by :func:`shorten` where it can.
+
+    ``start`` (N, o) are the minimisers without the ball. Rows where it is none of them, or misses
+    the target, or lies outside of the ball are left to ``solver``, from 0.
+    """
+    goal = torch.full_like(problem.constant, target)
+    minimal = problem.gradient(start).abs().amax(1) <= MINIMAL  # NaN is not
+    c = shorten(problem, start, torch.where(minimal, goal, -torch.inf))
+    value, gradient = problem.value_and_gradient(c)
+    good = minimal & (value <= target) & (c.abs().sum(1) <= problem.radius)
+    steps = torch.zeros_like(problem.owner)
+    status = torch.full_like(problem.owner, Status.TARGET)
+    if bool(good.all()):
+        return Solution(c, value, problem.dual_gap(c, gradient), steps, status)
+    # where rounding or the ball spoilt the short point, the long one will do
+    c = torch.where(good[:, None], c, start)
+    good = minimal & (problem.value(c) <= target) & (c.abs().sum(1) <= problem.radius)
+    rest = (~good).nonzero()[:, 0]
+    part = solve(problem.select(rest), solver, target=target, max_steps=max_steps)
+    c = c.index_copy(0, rest, part.coefficients)
+    steps[rest], status[rest] = part.steps, part.status
+    return finish(problem, c, steps, status, target=goal, tolerance=1e-7)
+
+
+def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor:
+    """Points with fewer entries, each minimal over those that it has, and of values <= target.
+
+    ``start`` (N, o) minimises every row over its prefix, the ball ignored; ``target`` (N,). Rows
+    that miss their target come back as they are, and nothing keeps a point in the ball: values
+    and norms are for the caller to check.
+
+    References
+    ----------
+    Couvreur, Bresler: On the optimality of the backward greedy algorithm for the subset selection
+    problem. SIAM J. Matrix Anal. Appl. 2000 (one entry at a time).
+    """
+    found = start.clone()
+    precise = start.dtype
+    hopeful = target > -torch.inf
+    if problem.width > WIDE and bool((target > ROUGH * problem.constant)[hopeful].all()):
+        # an error of a minimiser changes its value by the square of it only
+        precise = torch.float32
+        target = target - 8 * torch.finfo(precise).eps * problem.constant
+    else:
+        target = target - problem.rounding(start)
+    value = problem.value(start)
+    rows = ((value <= target) & (problem.prefix > 0)).nonzero()[:, 0]
+    if not len(rows):
+        return found
+    factor = cholesky(problem.gram)
+    eye = torch.eye(problem.width, dtype=factor.dtype, device=factor.device)
+    half = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+    # diagonals of the inverses of all leading blocks: row p - 1 is that of the block of size p
+    diagonal = half.square().cumsum(1)[problem.owner[rows], problem.prefix[rows] - 1]
+    cost = (start[rows].square() / diagonal).masked_fill_(~problem.mask[rows], -1.0)
+    cost, order = cost.sort(1, descending=True)
+    # what leaving out all behind an entry would cost if entries had no part in each other
+    behind = cost.clamp_(min=0.0).sum(1, keepdim=True) - cost.cumsum(1)
+    problem, half = problem.to(precise), half.to(precise)
+    start, value, target = start.to(precise), value.to(precise), target.to(precise)
+    for share in SHARES if problem.width > FEW else (1,):
+        size = math.ceil(problem.width / share)
+        likely = APART * behind[:, size - 1] <= target[rows] - value[rows]
+        left = [(~likely).nonzero()[:, 0]]
+        for part in likely.nonzero()[:, 0].split(max(1, NUMBERS // size**2)):
+            at, support = rows[part], order[part, :size]
+            reached, short = _over(problem, at, support, target[at])
+            left.append(part[~reached])
+            at, support = at[reached], support[reached, : short.shape[1]]
+            found[at] = torch.zeros_like(found[at]).scatter_(1, support, short.to(found))
+        kept = torch.cat(left)
+        rows, order, behind = rows[kept], order[kept], behind[kept]
+    _from_whole(problem, half, rows, start, value, target, found)
+    return found
+
+
+def _over(
+    problem: LeastSquaresBatch, rows: Tensor, support: Tensor, target: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Which rows reach their target over their ``support`` (n, M), and short points of those.
+
+    A point has as many of the first entries as it takes, or fewer.
+    """
+    gram = problem.gram_blocks(rows, support)
+    inside = support < problem.prefix[rows, None]
+    gram.masked_fill_(~inside[:, :, None], 0.0).masked_fill_(~inside[:, None, :], 0.0)
+    gram.diagonal(dim1=1, dim2=2).add_(~inside)  # beyond the prefix: rows of the identity
+    lower, failed = torch.linalg.cholesky_ex(gram)
+    linear = problem.linear[rows].gather(1, support) * inside
+    w = torch.linalg.solve_triangular(lower, linear[:, :, None], upper=False)[:, :, 0]
+    values = problem.constant[rows, None] - w.square().cumsum(1)
+    reached = (values[:, -1] <= target) & (failed == 0)
+    if not bool(reached.any()):
+        return reached, w[:0, :0]
+    lower, w, values = lower[reached], w[reached], values[reached]
+    # the first entry that suffices, and all before it
+    enough = (values <= target[reached, None]).cumsum(1) <= 1
+    size = int(enough.sum(1).amax())
+    lower, w, enough = lower[:, :size, :size], w[:, :size], enough[:, :size]
+    eye = torch.eye(size, dtype=gram.dtype, device=gram.device)
+    lower = torch.where(enough[:, :, None], lower, eye)
+    w = w * enough
+    if size > AGAIN:
+        return reached, -_back(lower, w)
+    half = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
+    point = -(w[:, None] @ half)[:, 0]
+    value = problem.constant[rows[reached]] - w.square().sum(1)
+    return reached, _without(half.mT @ half, point, target[reached] - value, size)
+
+
+def _from_whole(
+    problem: LeastSquaresBatch,
+    half: Tensor,
+    rows: Tensor,
+    start: Tensor,
+    value: Tensor,
+    target: Tensor,
+    found: Tensor,
+) -> None:
+    """Leave out of whole prefixes: rows of one prefix share an inverse. Writes to ``found``."""
+    for k in torch.unique(problem.owner[rows]).tolist():
+        mine = rows[problem.owner[rows] == k]
+        inverse, done = torch.zeros_like(half[k]), 0
+        for p in torch.unique(problem.prefix[mine]).tolist():
+            inverse += half[k, done:p].mT @ half[k, done:p]
+            done = p
+            same = mine[problem.prefix[mine] == p]
+            shared = inverse[None, :p, :p].contiguous()
+            for at in same.split(max(1, 4 * NUMBERS // p**2)):
+                room = target[at] - value[at]
+                found[at, :p] = _without(shared, start[at, :p], room, math.ceil(MANY * p)).to(found)
+
+
+def _without(inverse: Tensor, point: Tensor, room: Tensor, most: int) -> Tensor:
+    """Points (n, M) without those entries, at most ``most``, that there is room to leave out.
+
+    ``inverse`` (n or 1, M, M) is that of the Gram matrices; values may rise by ``room`` (n,).
+    """
+    absent = point == 0
+    cost = point.square() / inverse.diagonal(dim1=1, dim2=2)
+    price, listed = cost.masked_fill_(absent, torch.inf).topk(most, largest=False)
+    n, size = point.shape
+    places = listed
+    if len(inverse) > 1:  # all matrices are one table under each other
+        places = listed + size * torch.arange(n, device=listed.device)[:, None]
+    rows = inverse.reshape(-1, size).index_select(0, places.reshape(-1)).view(n, most, size)
+    block = rows.gather(2, listed[:, None, :].expand(-1, most, -1))
+    lower, failed = torch.linalg.cholesky_ex(block)
+    right = point.gather(1, listed)[:, :, None]
+    t = torch.linalg.solve_triangular(lower, right, upper=False)[:, :, 0]
+    # as many of the list as there is room for; nothing where the factor failed
+    fits = t.square().cumsum(1) <= room[:, None]
+    goes = (fits & price.isfinite() & (failed == 0)[:, None]).cumprod(1)
+    # what stays has no part in the solution, which begins behind it
+    y = _back(lower, t * goes)
+    gone = absent.scatter(1, listed, goes.bool() | price.isinf())
+    return torch.where(gone, 0.0, point - (y[:, None] @ rows)[:, 0])
+
+
+def _back(lower: Tensor, right: Tensor) -> Tensor:
+    return torch.linalg.solve_triangular(lower.mT, right[:, :, None], upper=True)[:, :, 0]

@@ -1,0 +1,204 @@
+"""Networks without training: a head in closed form behind the cut.
+
+Four kinds are fitted to four fifths of the latents and judged on the last one: ridge regression on
+the mean over positions and, where it is small, on the whole map; shrunk linear discriminant
+analysis of that mean; distances to the classes (:mod:`vinets.nn.distances`); and ridge regression
+on absolute values of generators. The smallest of those within a standard error of the most accurate
+is fitted again, to all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from torch import Tensor, nn
+
+from vinets.distance import (
+    calibrate,
+    choose_space,
+    fit_distances,
+    fit_ridge,
+    held_out,
+    spaces,
+    try_spaces,
+)
+from vinets.distance.closed_form import Linear
+from vinets.distance.fit import fold_of, most_folds
+from vinets.ideals.choose import choose_ideal
+from vinets.nn.heads import DistanceHead, Head, LinearHead, PooledHead, VanishingHead
+from vinets.nn.network import CutNetwork, network_of
+from vinets.pipeline.collect import Latents
+from vinets.pipeline.report import BuildReport, ClosedForms
+from vinets.pipeline.vanish import find_generators, make_layer
+from vinets.pipeline.variables import find_variables
+from vinets.settings import Finding, Placing, Projecting, Pruning
+
+PARTS = 5  # one of which is held out
+FLAT = 2048  # values of a map of which all are seen
+GENERATORS = 1024  # of all classes
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    head: Head
+    notes: dict[str, Any]
+
+
+Making = Callable[[Latents, Tensor], _Made]
+"""A head from the latents of a mask (m,) of examples."""
+
+
+@torch.no_grad()
+def build_closed_form(latents: Latents, *, seed: int = 0) -> tuple[CutNetwork, BuildReport]:
+    """Put the best head in closed form behind the cut; see :mod:`vinets.pipeline.closed`."""
+    begin = time.perf_counter()
+    labels = latents.store.labels.cpu()
+    held = fold_of(labels, most_folds(labels, PARTS), seed) == 0
+    kinds = _kinds(latents, seed)
+    accuracies, sizes = {}, {}
+    for name, make in kinds.items():
+        head = make(latents, ~held).head.eval()
+        accuracies[name] = _accuracy(head, latents, held)
+        sizes[name] = sum(head.folded().parts().values())
+    tried = ClosedForms.of(accuracies, sizes, int(held.sum()))
+    made = kinds[tried.taken](latents, torch.ones_like(held))
+    told = {"placement": "closed form", "head": tried.taken, "held_out": accuracies, "seed": seed}
+    record = replace(latents.record, notes=told | made.notes)
+    head = made.head.folded()
+    net = network_of(latents.backbone, latents.reader, head, record).to(latents.device).eval()
+    parts = net.folded().parts()
+    polynomials = getattr(head, "polynomials", None)
+    kept = 0 if polynomials is None else len(polynomials.bias)
+    monomials = 0 if polynomials is None else len(polynomials.monomials.terms)
+    if isinstance(head, DistanceHead):
+        monomials = len(head.distances.monomials.terms)
+    return net, BuildReport(
+        cut=latents.record.cut,
+        placement="closed form",
+        latent_shape=latents.shape,
+        examples=len(latents.store),
+        explained_variance=None,
+        generators_found=kept,
+        generators_kept=kept,
+        monomials_found=monomials,
+        monomials_kept=monomials,
+        coefficients_found=parts.get("coefficients", 0),
+        coefficients_kept=parts.get("coefficients", 0),
+        degrees={},
+        parts=parts,
+        original_parameters=latents.original_parameters,
+        seconds={"latents": latents.seconds, "closed form": time.perf_counter() - begin},
+        closed=tried,
+    )
+
+
+@torch.no_grad()
+def loss_and_accuracy(net: CutNetwork, latents: Latents) -> tuple[float, float]:
+    """Cross-entropy and accuracy of a head on the latents that it was made from."""
+    every = torch.ones(len(latents.store), dtype=torch.bool)
+    logits = _seen(latents, every, lambda z: net.head(z.to(latents.device)))
+    labels = _labels(latents, every).to(logits.device)
+    right = (logits.argmax(1) == labels).double().mean()
+    return float(nn.functional.cross_entropy(logits, labels)), float(right)
+
+
+def _kinds(latents: Latents, seed: int) -> dict[str, Making]:
+    channels, positions = latents.shape
+    kinds: dict[str, Making] = {"ridge": lambda some, mask: _ridge(some, mask, False)}
+    if positions > 1 and channels * positions <= FLAT:
+        kinds["ridge, flat"] = lambda some, mask: _ridge(some, mask, True)
+    kinds["LDA"] = _discriminant
+    kinds["distances"] = lambda some, mask: _distances(some, mask, seed)
+    kinds["ridge on generators"] = lambda some, mask: _generators(some, mask, seed)
+    return kinds
+
+
+def _seen(latents: Latents, mask: Tensor, see: Callable[[Tensor], Tensor]) -> Tensor:
+    """What ``see`` makes of the latents of some examples, in chunks."""
+    rows, start = [], 0
+    for values, _ in latents.store.chunks(1024):
+        wanted = mask[start : start + len(values)].to(values.device)
+        rows.append(see(values[wanted].float()))
+        start += len(values)
+    return torch.cat(rows)
+
+
+def _labels(latents: Latents, mask: Tensor) -> Tensor:
+    labels = latents.store.labels
+    return labels[mask.to(labels.device)]
+
+
+def _accuracy(head: Head, latents: Latents, mask: Tensor) -> float:
+    answers = _seen(latents, mask, lambda z: head.to(z.device)(z).argmax(1))
+    truth = _labels(latents, mask).to(answers.device)
+    return float((answers == truth).double().mean())
+
+
+def _put(linear: nn.Linear, found: Linear) -> None:
+    linear.weight.copy_(found.weight)
+    linear.bias.copy_(found.bias)
+
+
+def _ridge(latents: Latents, mask: Tensor, flat: bool) -> _Made:
+    features = _seen(latents, mask, lambda z: z.flatten(1) if flat else z.mean(-1))
+    labels = _labels(latents, mask).to(features.device)
+    found = fit_ridge(features, labels, latents.n_classes)
+    kind = LinearHead if flat else PooledHead
+    head = kind(features.shape[1], latents.n_classes, normalized=False)
+    _put(head.linear, found)
+    return _Made(head, {"penalty": found.penalty})
+
+
+def _discriminant(latents: Latents, mask: Tensor) -> _Made:
+    """Linear discriminant analysis, its covariance shrunk as Ledoit and Wolf say."""
+    features = _seen(latents, mask, lambda z: z.mean(-1))
+    labels = _labels(latents, mask).cpu().numpy()
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    model.fit(features.cpu().double().numpy(), labels)
+    weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
+    if len(weight) == 1:  # of two classes scikit-learn tells the difference
+        weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
+    head = PooledHead(features.shape[1], latents.n_classes, normalized=False)
+    head.linear.weight.copy_(weight)
+    head.linear.bias.copy_(bias)
+    return _Made(head, {})
+
+
+def _distances(latents: Latents, mask: Tensor, seed: int) -> _Made:
+    features = _seen(latents, mask, lambda z: z.mean(-1))
+    labels = _labels(latents, mask).to(features.device)
+    count = latents.n_classes
+    space = choose_space(try_spaces(features, labels, spaces(), count, seed=seed)).space
+    logs = held_out(features, labels, space, count, seed=seed).log()
+    head = DistanceHead(fit_distances(features, labels, space, count))
+    temperature, bias = calibrate(logs, labels)
+    head.temperature.fill_(temperature)
+    head.bias.copy_(bias)
+    return _Made(head, {"space": asdict(space)})
+
+
+def _generators(latents: Latents, mask: Tensor, seed: int) -> _Made:
+    """The paper's head with a last layer in closed form."""
+    placing, projecting = Placing(), Projecting()
+    pruning = Pruning(keep=max(1, min(128, GENERATORS // latents.n_classes)))
+    ideal = choose_ideal(Finding(), placing, projecting)
+    variables = find_variables(latents, placing, projecting, seed=seed)
+    generators = find_generators(variables, mask, mask, ideal, pruning.score)
+    points = variables.points[mask.to(variables.points.device)]
+    layer = make_layer(generators, points, pruning).layer
+    assert variables.projection is not None  # global variables are components
+    head = VanishingHead(
+        variables.rescale, variables.projection, layer, latents.n_classes, order=projecting.order
+    )
+    head.norm = None
+    head.eval().to(latents.device)
+    features = _seen(latents, mask, lambda z: head.features(z.to(latents.device)))
+    labels = _labels(latents, mask).to(features.device)
+    found = fit_ridge(features, labels, latents.n_classes)
+    _put(head.linear, found)
+    return _Made(head, {"ideal": repr(ideal), "penalty": found.penalty})

@@ -1,0 +1,242 @@
+"""How well a network tells strange examples from those of its classes, score by score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vinets.checks import parameter_error
+from vinets.data import DataSplit, ImageSource, Preprocessing, Source, load_data
+from vinets.data.labels import choose_per_class
+from vinets.data.sources import as_source
+from vinets.data.strange import noise, textures
+from vinets.distance import (
+    SCORES,
+    Seen,
+    choose_space,
+    fit_distances,
+    fit_strangeness,
+    rates,
+    spaces,
+    try_spaces,
+)
+from vinets.latent.cut import cut_points
+from vinets.nn.classifier import classifier_of
+from vinets.nn.network import CutNetwork
+from vinets.progress import Progress, Silent
+from vinets.running import call, device_of, each, evaluating, logits_of
+
+BY_RULE = {"noise": noise, "textures": textures}
+LAYERS = 5  # whose distances are taken together
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Found:
+    """One score against one strange data set."""
+
+    score: str
+    data: str  # the strange data set
+    auroc: float
+    fpr95: float  # share of strange examples that pass where 95 % of ours do
+    seconds: float  # to score the examples of the network's own data
+
+
+def attach_distances(
+    network: CutNetwork,
+    train_data: Any,
+    *,
+    per_class: int = 512,
+    seed: int = 0,
+) -> CutNetwork:
+    """Give a network distances to its classes, for :meth:`CutNetwork.distance`; it is returned.
+
+    Monomials and regularisation are chosen by cross-validation on training examples, so many of
+    every class at most. The distances are saved with the network.
+    """
+    if not isinstance(network, CutNetwork):
+        accepted = "a network behind a cut, as vinets.build makes"
+        raise parameter_error("attach_distances", "network", accepted, type(network).__name__)
+    source = as_source(train_data)
+    some = source.subset(choose_per_class(source.labels, per_class, seed))
+    rows, labels = [], []
+    with evaluating(network):
+        for x, y in some.batches(BATCH, device=device_of(network)):
+            latents = network.latents(x) if isinstance(x, Tensor) else network.latents(None, **x)
+            rows.append(latents.mean(-1))
+            labels.append(y)
+    features, truth = torch.cat(rows).float(), torch.cat(labels).to(rows[0].device)
+    classes = len(source.classes)
+    best = choose_space(try_spaces(features, truth, spaces(), classes, seed=seed)).space
+    network.distances = fit_distances(features, truth, best, classes).to(rows[0])
+    return network
+
+
+def strange_data(spec: str, preprocessing: Preprocessing, count: int, seed: int) -> Tensor:
+    """So many images that belong to no class, as the network takes them.
+
+    ``spec`` is ``"noise"``, ``"textures"``, or images as for :func:`vinets.data.load_data`, of
+    which the test part is made as large and as colourful as the network's own.
+    """
+    shape = preprocessing.channels, *preprocessing.size
+    if spec in BY_RULE:
+        return preprocessing(BY_RULE[spec](count, shape, seed))
+    try:
+        source = load_data(spec, seed=seed).test
+    except ValueError as error:
+        raise ValueError(f"{error} Images by rule are 'noise' and 'textures'.") from None
+    if not isinstance(source, ImageSource):
+        raise ValueError(f"{spec} has no images. Pass images, 'noise' or 'textures'.")
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
+    images = source.images[order[:count].sort().values].cpu()
+    if images.shape[1] != shape[0]:
+        images = images.float().mean(1, keepdim=True).expand(-1, shape[0], -1, -1)
+    if images.shape[2:] != shape[1:]:
+        images = F.interpolate(images.float(), shape[1:], mode="bilinear", align_corners=False)
+    return preprocessing(images.round().to(torch.uint8) if images.is_floating_point() else images)
+
+
+def layers_of(network: nn.Module, example: Tensor, count: int = LAYERS) -> list[str]:
+    """Names of layers from the middle of a network to its end, as far apart as there are.
+
+    Of a network behind a cut they are in its backbone. The logits are not among them.
+    """
+    cut = isinstance(network, CutNetwork)
+    body = network.backbone if isinstance(network, CutNetwork) else network
+    names = [point.name for point in cut_points(body, example)]
+    if not cut:
+        names = names[:-1] or names
+    later = names[len(names) // 3 :]
+    chosen = [later[round(k)] for k in torch.linspace(0, len(later) - 1, count).tolist()]
+    return [f"backbone.{name}" if cut else name for name in dict.fromkeys(chosen)]
+
+
+class Viewer:
+    """Runs a network and keeps what its layers return, averaged over positions."""
+
+    def __init__(self, network: nn.Module, example: Tensor, layers: Sequence[str]) -> None:
+        self.network, self.layers = network, tuple(layers)
+        known = dict(network.named_modules())
+        for name in self.layers:
+            if not name or name not in known:
+                remedy = "vinets cuts lists them."
+                raise parameter_error(
+                    "ood", "layers", "names of layers of the network", name, remedy
+                )
+        self.classifier: nn.Linear | None
+        try:
+            self.classifier = classifier_of(network, example)
+        except ValueError:  # its last layer is none that these scores know
+            self.classifier = None
+
+    @torch.no_grad()
+    def __call__(self, batches: Any, labels: Tensor | None = None) -> Seen:
+        """What it shows of batches of inputs."""
+        kept: dict[str, list[Tensor]] = {name: [] for name in self.layers}
+        features: list[Tensor] = []
+        logits: list[Tensor] = []
+
+        def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
+            return lambda module, _, output: kept[name].append(_pooled(output).float())
+
+        hooks = [
+            self.network.get_submodule(name).register_forward_hook(keep(name))
+            for name in self.layers
+        ]
+        if self.classifier is not None:
+            hooks.append(
+                self.classifier.register_forward_pre_hook(
+                    lambda _, args: features.append(args[0].float())
+                )
+            )
+        try:
+            with evaluating(self.network):
+                for x in batches:
+                    logits.append(logits_of(call(self.network, x)).float())
+        finally:
+            for hook in hooks:
+                hook.remove()
+        found = {name: torch.cat(parts) for name, parts in kept.items()}
+        last = torch.cat(features) if features else found[self.layers[-1]]
+        return Seen(last, torch.cat(logits), labels, found)
+
+
+def _pooled(output: Tensor) -> Tensor:
+    """Mean over positions of a map (B, C, H, W) or of tokens (B, T, C)."""
+    if output.ndim == 4:
+        return output.mean((2, 3))
+    return output.mean(1) if output.ndim == 3 else output.flatten(1)
+
+
+def compare_scores(
+    network: nn.Module,
+    data: DataSplit,
+    strange: Mapping[str, Tensor],
+    *,
+    layers: Sequence[str] | None = None,
+    per_class: int = 512,
+    count: int = 2000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Found]:
+    """AUROC and FPR95 of every score: test examples of ``data`` against every strange set.
+
+    Parameters
+    ----------
+    network : Module
+        A classifier of images, whole or behind a cut.
+    data : DataSplit
+        What it was trained for: scores are fitted to the training part.
+    strange : mapping
+        Name to inputs; see :func:`strange_data`.
+    layers : sequence of str or None
+        Whose distances are taken together; None is :func:`layers_of`.
+    per_class, count, seed
+        Training examples of a class, test examples, and the seed of both draws. A quarter of the
+        test examples tells distances what is usual; the others are judged.
+    """
+    watch = progress or Silent()
+    device = device_of(network)
+    example = each(data.train.example(), lambda t: t.to(device))
+    if not isinstance(example, Tensor):
+        raise ValueError("Strange examples are told of networks with one tensor as their input.")
+    viewer = Viewer(network, example, layers or layers_of(network, example))
+    order = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(seed))[:count]
+    quarter = len(order) // 4
+    if quarter < 2:
+        raise ValueError(
+            f"{len(order)} test examples are too few to tell strange ones. Pass 8 or more."
+        )
+    watch.start("strange examples", 3 + len(strange))
+
+    def view(source: Source) -> Seen:
+        batches = (x for x, _ in source.batches(BATCH, device=device))
+        seen = viewer(batches, source.labels.to(device))
+        watch.advance(1)
+        return seen
+
+    known = view(data.train.subset(choose_per_class(data.train.labels, per_class, seed)))
+    held = view(data.test.subset(order[:quarter].sort().values))
+    ours = view(data.test.subset(order[quarter:].sort().values))
+    others = {}
+    for name, inputs in strange.items():
+        others[name] = viewer(part.to(device) for part in inputs.split(BATCH))
+        watch.advance(1)
+    scores: dict[str, Callable[[Seen], Tensor]] = {"distances": fit_strangeness(known, held)}
+    for name, kind in SCORES.items():
+        if viewer.classifier is not None or not kind.needs_classifier:
+            scores[name] = kind(viewer.classifier).fit(known)
+    found: list[Found] = []
+    for name, score in scores.items():
+        begin = time.perf_counter()
+        usual = score(ours)
+        seconds = time.perf_counter() - begin
+        for title, seen in others.items():
+            found.append(Found(name, title, *rates(usual, score(seen)), seconds))
+    return found

@@ -1,0 +1,87 @@
+"""Networks that come with the package: ``vinets/NAME``, found without a download.
+
+Each one is a folder here, of :meth:`vinets.CutNetwork.save_pretrained` in half precision, with a
+card. ``registry.json`` has the digests of its files and the facts of its card; what recipes of
+uncut networks reached is in ``recipes.json``. ``python -m benchmarks.pretrained`` writes all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from vinets.files import read_bytes, read_json
+from vinets.plain import nearest
+
+PREFIX = "vinets/"
+HERE = Path(__file__).parent
+REGISTRY, RECIPES, EXAMPLE = "registry.json", "recipes.json", "example.png"
+MOST = 32 << 20  # bytes of a file
+
+
+def names() -> tuple[str, ...]:
+    """The networks there are.
+
+    Examples
+    --------
+    >>> "vinets/digits-cnn-best" in names()
+    True
+    """
+    return tuple(_registry())
+
+
+def is_name(spec: str | Path) -> bool:
+    """Whether ``spec`` means a network of the package; a folder of that name goes before it."""
+    return isinstance(spec, str) and spec.startswith(PREFIX) and not Path(spec).exists()
+
+
+def facts(name: str) -> Mapping[str, Any]:
+    """What the card of a network tells: data, accuracy, parameters, speed, how it was made.
+
+    Examples
+    --------
+    >>> facts("vinets/digits-cnn-best")["data"]
+    'digits'
+    """
+    return dict(_entry(name)["facts"])
+
+
+def find(name: str) -> Path:
+    """The folder of a network, all of whose files are as they were made."""
+    entry, folder = _entry(name), HERE / name.removeprefix(PREFIX)
+    for file, digest in entry["files"].items():
+        path = folder / file
+        found = hashlib.sha256(read_bytes(path, MOST)).hexdigest() if path.is_file() else None
+        if found != digest:
+            told = "is missing" if found is None else f"is not as {name} was published"
+            raise ValueError(f"{path} {told}. Install vinets again.")
+    return folder
+
+
+def example(name: str) -> Path | None:
+    """A picture to try the network with, where there is one."""
+    return find(name) / EXAMPLE if EXAMPLE in _entry(name)["files"] else None
+
+
+def expected(recipe: str) -> Mapping[str, Any] | None:
+    """What came of training by a recipe: accuracies on the test part, and where that was done."""
+    known = read_json(HERE / RECIPES)
+    return known.get(recipe)
+
+
+def _entry(name: str) -> Mapping[str, Any]:
+    known = _registry()
+    if name not in known:
+        raise FileNotFoundError(
+            f"No folder is called {name}, and no network of the package is.{nearest(name, known)} "
+            f"There are: {', '.join(known)}."
+        )
+    return known[name]
+
+
+@cache
+def _registry() -> dict[str, dict[str, Any]]:
+    return dict(read_json(HERE / REGISTRY))

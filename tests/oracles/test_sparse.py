@@ -1,0 +1,107 @@
+"""Shortening: fewer entries, values within the target, minimal over what stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.oracles import ORACLES, Status, least_squares, shorten, solve, solve_sparse
+
+
+def instance(make_instance, seed, **more):
+    """Problems whose terms depend on each other, as monomials do, and targets within reach."""
+    sizes = {"rows": 30, "width": 40, "points": 60, "radius": 999.0} | more
+    p = make_instance(seed, **sizes).problem
+    start = least_squares(p)
+    best = p.value(start)
+    return p, start, best + 0.4 * (p.constant - best)
+
+
+def one_by_one(gram, b, beta, target):
+    """Greedy elimination from its definition: leave out the cheapest entry, solve again."""
+    support = list(range(len(b)))
+    while True:
+        trials = []
+        for i in support:
+            rest = [j for j in support if j != i]
+            c = -np.linalg.solve(gram[np.ix_(rest, rest)], b[rest]) if rest else np.zeros(0)
+            trials.append((beta + b[rest] @ c, rest))
+        value, rest = min(trials)
+        if value > target:
+            return support
+        support = rest
+        if not support:
+            return support
+
+
+@pytest.mark.parametrize("share", [0.0, 1e9])  # in single precision, and not
+@pytest.mark.parametrize("options", [{}, {"random_prefix": True}, {"classes": 3}])
+def test_points_are_short_reach_their_target_and_are_minimal(
+    make_instance, monkeypatch, share, options
+):
+    monkeypatch.setattr("vinets.oracles.sparse.ROUGH", share)
+    monkeypatch.setattr("vinets.oracles.sparse.WIDE", 0)
+    p, start, target = instance(make_instance, 90, **options)
+    c = shorten(p, start, target)
+    assert (c[~p.mask] == 0).all()
+    assert (p.value(c) <= target).all()
+    some = p.prefix > 4
+    assert ((c != 0).sum(1)[some] < p.prefix[some]).all()
+    rough = 1e-9 if share else 1e-4
+    assert (p.gradient(c)[c != 0].abs() <= rough).all()
+
+
+def test_no_longer_than_greedy_elimination_by_much(make_instance):
+    p, start, target = instance(make_instance, 91, rows=20, width=24)
+    short = (shorten(p, start, target) != 0).sum(1)
+    wanted = [
+        len(one_by_one(p.gram[0].numpy(), p.linear[n].numpy(), float(p.constant[n]), float(t)))
+        for n, t in enumerate(target)
+    ]
+    assert float(short.double().mean()) <= 1.25 * np.mean(wanted)
+
+
+@pytest.mark.parametrize("name", ["cg", "pcg", "bpcg"])
+def test_shorter_than_what_steps_from_zero_find(make_instance, name):
+    p, start, target = instance(make_instance, 92)
+    p = replace(p, constant=p.constant + 0.01 - target)  # one target for all
+    target = 0.01
+    found = solve_sparse(p, ORACLES[name](), start, target)
+    assert (found.status == Status.TARGET).all() and (found.value <= target).all()
+    stepped = solve(p, ORACLES[name](), target=target, max_steps=2000)
+    assert int((found.coefficients != 0).sum()) <= int((stepped.coefficients != 0).sum())
+
+
+def test_the_named_solver_takes_over_where_the_ball_binds(make_instance):
+    p, start, _ = instance(make_instance, 93, radius=0.5)
+    assert (start.abs().sum(1) > p.radius).any()
+    target = float(solve(p, ORACLES["pcg"]()).value.max())
+    found = solve_sparse(p, ORACLES["bpcg"](), start, target, max_steps=2000)
+    assert (found.coefficients.abs().sum(1) <= p.radius * (1 + 1e-12)).all()
+    assert (found.value <= target + 1e-6).all() and (found.steps > 0).any()
+
+
+def test_what_misses_its_target_comes_back_as_it_is(make_instance):
+    p, start, target = instance(make_instance, 94)
+    target[::2] = p.value(start)[::2] - 1e-3
+    c = shorten(p, start, target)
+    assert torch.equal(c[::2], start[::2]) and (c[1::2] == 0).any(1).all()
+    none = p.select(torch.zeros(0, dtype=torch.int64))
+    assert shorten(none, start[:0], target[:0]).shape == (0, p.width)
+
+
+def test_a_target_that_zero_reaches_leaves_nothing(make_instance):
+    p, start, _ = instance(make_instance, 95)
+    assert not shorten(p, start, p.constant * 1.1).any()
+
+
+def test_a_singular_matrix_spoils_nothing(make_instance):
+    p = make_instance(96, rows=12, width=20, points=30, rank=6, radius=999.0).problem
+    start = least_squares(p)
+    target = p.value(start) + 0.1
+    c = shorten(p, start, target)
+    reached = p.value(c) <= target + 1e-6
+    assert c.isfinite().all() and reached.all()

@@ -1,0 +1,90 @@
+"""Networks of the package: found by name, as they were made, as good as their cards say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from vinets import CutNetwork, VINet, pretrained
+from vinets.data import digits
+from vinets.measure import evaluate, sizes
+from vinets.pipeline.opening import open_network, open_with_data
+from vinets.settings import RECIPES
+
+DIGITS = "vinets/digits-cnn-best"
+NAMES = pretrained.names()
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """The networks in a folder that a test may damage."""
+    here = tmp_path / "pretrained"
+    shutil.copytree(pretrained.HERE, here)
+    monkeypatch.setattr(pretrained, "HERE", here)
+    return here
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_opens_by_name_and_is_what_its_card_says(name):
+    facts, net = pretrained.facts(name), VINet.from_pretrained(name)
+    assert {p.dtype for p in net.parameters() if p.is_floating_point()} == {torch.float32}
+    assert net.record.cut == facts["cut"]
+    assert sizes(net.folded()).total == facts["parameters"] < facts["uncut_parameters"]
+    assert len(net.record.classes) == facts["classes"]
+    assert net(torch.zeros(2, *facts["inputs"])).shape == (2, facts["classes"])
+    assert facts["recipe"] in RECIPES
+    file = pretrained.find(name) / "model.safetensors"
+    assert file.stat().st_size == facts["bytes"] <= 4 << 20
+
+
+def test_the_digits_are_recognised_as_often_as_the_card_says():
+    opened, split = open_with_data(DIGITS, "digits")
+    found = evaluate(opened.network, split.test.batches(512), device="cpu")
+    # one image of 449 may be decided otherwise by another rounding
+    assert found.accuracy == pytest.approx(pretrained.facts(DIGITS)["accuracy"], abs=0.0023)
+
+
+def test_the_picture_is_a_test_image_that_is_recognised():
+    pytest.importorskip("PIL.Image")
+    opened, test = open_network(DIGITS), digits().test
+    batch = opened.preprocessing.read(pretrained.example(DIGITS))
+    assert torch.equal(batch, test.preprocessing(test.images[:1]))
+    assert opened.network(batch).argmax().item() == test.labels[0]
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "example.png"])
+def test_a_changed_or_missing_file_is_refused(copied, file):
+    path = copied / "digits-cnn-best" / file
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ValueError, match=rf"{file} is not as {DIGITS} was published"):
+        CutNetwork.from_pretrained(DIGITS)
+    path.unlink()
+    with pytest.raises(ValueError, match=rf"{file} is missing"):
+        open_network(DIGITS)
+
+
+def test_unknown_names_are_told_with_those_that_there_are():
+    with pytest.raises(FileNotFoundError, match=rf"Did you mean '{DIGITS}'\? There are: "):
+        VINet.from_pretrained("vinets/digits-cnn-bset")
+    with pytest.raises(ValueError, match="has its own weights"):
+        open_network(DIGITS, "weights.safetensors")
+
+
+def test_a_folder_of_that_name_goes_before(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / DIGITS).mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="holds no saved network"):
+        VINet.from_pretrained(DIGITS)
+
+
+def test_every_file_of_the_package_is_in_the_registry():
+    known = json.loads((pretrained.HERE / pretrained.REGISTRY).read_text())
+    folders = [f for f in pretrained.HERE.iterdir() if f.is_dir() and f.name != "__pycache__"]
+    assert {pretrained.PREFIX + folder.name for folder in folders} == set(known)
+    for folder in folders:
+        listed = {"README.md", *known[pretrained.PREFIX + folder.name]["files"]}
+        assert {file.name for file in folder.iterdir()} == listed
