@@ -37,16 +37,17 @@ def test_all_that_follows_by_the_interpreter():
     assert "passed" in found.stdout
 
 
-def made(batch, channels, positions, count, factors, dtype=torch.float32, last=True):
-    """Latents, weight, bias and spatial weights, and the sums of products in float64."""
+def made(batch, channels, positions, count, factors, dtype=torch.float32, last=True, rank=9):
+    """Latents, weight, bias, patterns and shares; forms and spatial weights in float64."""
     latents = torch.randn(batch, positions, channels).mT
     latents = latents if last else latents.contiguous()
     weight = torch.randn(factors * count, channels) * channels**-0.5
-    given = latents, weight, torch.randn(factors * count), torch.randn(positions, count) / positions
+    patterns, shares = torch.randn(rank, positions) / positions, torch.randn(rank, count)
+    given = latents, weight, torch.randn(factors * count), patterns, shares
     given = tuple(t.to(DEVICE, dtype) for t in given)
-    h, a, b, s = (t.double() for t in given)
+    h, a, b, e, s = (t.double() for t in given)
     forms = (a @ h + b[:, None]).unflatten(1, (factors, count))
-    return given, forms, s
+    return given, forms, e.mT @ s
 
 
 def distance(found, expected):
@@ -69,6 +70,14 @@ SIZES = [
 @pytest.mark.parametrize("size", SIZES)
 def test_sums_are_those_of_products(size, last):
     given, forms, spatial = made(*size, last=last)
+    expected = (forms.prod(1) * spatial.mT).sum(-1)
+    assert distance(fused.sums(*given), expected) < CLOSE[torch.float32]
+
+
+@runs_the_kernel
+@pytest.mark.parametrize("rank", [1, 16, 17, 100])
+def test_spatial_weights_are_combinations_of_any_number_of_patterns(rank):
+    given, forms, spatial = made(3, 20, 70, 66, 2, rank=rank)
     expected = (forms.prod(1) * spatial.mT).sum(-1)
     assert distance(fused.sums(*given), expected) < CLOSE[torch.float32]
 
@@ -105,7 +114,7 @@ def test_autocast_says_in_which_dtype_products_are_made():
     expected = (forms.prod(1) * spatial.mT).sum(-1)
     with torch.autocast(DEVICE, torch.float16):
         found = fused.sums(*given)
-    assert found.dtype == torch.float32
+    assert found.dtype == torch.float16
     assert CLOSE[torch.float32] < distance(found, expected) < CLOSE[torch.float16]
 
 
@@ -124,8 +133,8 @@ def test_rows_and_images_of_a_larger_tensor_are_read_where_they_lie():
 @pytest.mark.parametrize("programs", [1, 9])
 def test_the_division_of_the_work_changes_nothing(channels, programs):
     given, _, _ = made(7, channels, 40, 40, 2)
-    blocks = fused.Blocks(32, 16, 16, 4, 2, programs)
-    assert distance(fused.sums(*given, blocks=blocks), fused.sums(*given).double()) < 1e-6
+    found = fused.in_tiles(*given, False, fused.Blocks(32, 16, 16, 4, 2, programs))
+    assert distance(found.sum(1), fused.sums(*given).double()) < 1e-6
 
 
 @needs_a_gpu
@@ -169,9 +178,9 @@ def used(monkeypatch):
     """What was given to the kernel, where it is said to work."""
     calls = []
 
-    def sums(latents, weight, bias, spatial, *, relu):
+    def sums(latents, weight, bias, patterns, shares, *, relu):
         calls.append(relu)
-        return torch.zeros(len(latents), spatial.shape[1])
+        return torch.zeros(len(latents), shares.shape[1])
 
     monkeypatch.setattr(fused, "sums", sums)
     monkeypatch.setattr(fused, "_works", lambda device: True)
@@ -232,17 +241,17 @@ def recent(monkeypatch):
     """A GPU that Triton knows, on which the kernel counts well."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch, "ones", lambda *shape, **_: torch.zeros(shape))
-    monkeypatch.setattr(fused, "sums", lambda *_: torch.tensor(272.0))
+    monkeypatch.setattr(fused, "in_tiles", lambda *_, relu: torch.tensor(272.0))
     language = ModuleType("triton.language")
     triton = ModuleType("triton")
     triton.language, triton.jit = language, lambda function, **_: function
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setitem(sys.modules, "triton.language", language)
     monkeypatch.setattr(fused, "tl", None, raising=False)
-    for cached in (fused._works, fused._kernel):
+    for cached in (fused._tried, fused._kernel):
         cached.cache_clear()
     yield monkeypatch
-    for cached in (fused._works, fused._kernel):
+    for cached in (fused._tried, fused._kernel):
         cached.cache_clear()
 
 
@@ -259,17 +268,17 @@ def test_it_works_nowhere_without_triton(recent):
 
 
 def test_it_does_not_work_on_old_gpus_nor_where_triton_fails_or_errs(recent):
-    recent.setattr(fused, "sums", lambda *_: torch.tensor(271.0))
+    recent.setattr(fused, "in_tiles", lambda *_, relu: torch.tensor(271.0))
     assert not fused._works(GPU)
-    fused._works.cache_clear()
+    fused._tried.cache_clear()
 
-    def no_compiler(*_):
+    def no_compiler(*_, relu):
         raise RuntimeError("no C compiler was found")
 
-    recent.setattr(fused, "sums", no_compiler)
+    recent.setattr(fused, "in_tiles", no_compiler)
     assert not fused._works(GPU)
-    fused._works.cache_clear()
-    recent.setattr(fused, "sums", lambda *_: torch.tensor(272.0))
+    fused._tried.cache_clear()
+    recent.setattr(fused, "in_tiles", lambda *_, relu: torch.tensor(272.0))
     recent.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     assert not fused._works(GPU)
 

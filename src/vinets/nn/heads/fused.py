@@ -9,7 +9,7 @@ writes one number per unit. What the programs of all positions wrote is added up
 Forms are products of matrices in the dtype of the latents, or of autocast; what is summed is
 float32. Products of float32 use TF32 where torch may, else three products of TF32, about as exact
 as float32. The kernel is written in Triton, which comes with torch for CUDA. Without it, and where
-operations are recorded or counted, heads use the plain ones.
+operations are exported or counted, heads use the plain ones.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, no_type_check
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
-
-from vinets.nn.heads.pieces import traced
 
 if TYPE_CHECKING:
     import triton.language as tl
@@ -42,7 +40,10 @@ class Blocks(NamedTuple):
 
 def usable(latents: Tensor, weight: Tensor) -> bool:
     """Whether the kernel runs on such latents (B, C, P) with forms of such a weight."""
-    if traced() or not latents.is_cuda or _get_current_dispatch_mode() is not None:
+    if torch.jit.is_tracing() or not latents.is_cuda:
+        return False
+    # a compiler has modes of its own
+    if not torch.compiler.is_compiling() and _get_current_dispatch_mode() is not None:
         return False
     if not len(latents) or latents.shape[2] < 16:  # most of a tile would be empty
         return False
@@ -55,43 +56,90 @@ def sums(
     latents: Tensor,
     weight: Tensor,
     bias: Tensor,
-    spatial: Tensor,
+    patterns: Tensor,
+    shares: Tensor,
     *,
     relu: bool = False,
-    blocks: Blocks | None = None,
 ) -> Tensor:
     """Sums over the positions of products of forms, or of their ReLU, (B, N).
 
     Latents (B, C, P) have strides of any kind. ``weight`` (d N, C) and ``bias`` (d N,) are those of
-    the first forms of all units, then of the second; ``spatial`` (P, N) weighs the positions.
+    the first forms of all units, then of the second. A unit's weights at the positions are its
+    ``shares`` (R, N) of the ``patterns`` (R, P). The result has the dtype of autocast, or else
+    that of the latents.
     """
-    (batch, channels, positions), count = latents.shape, spatial.shape[1]
-    factors, dtype = len(weight) // count, _compute_dtype(latents)
+    dtype = _compute_dtype(latents)
+    # weights that come in the dtype of the products need fewer registers
+    given = latents, weight.to(dtype), bias, patterns, shares, relu
+    if torch.compiler.is_compiling():
+        made: Tensor = torch.ops.vinets.sums_of_units(*given)
+    else:
+        made = in_tiles(*given)
+    return (made.sum(1) if made.shape[1] > 1 else made[:, 0]).to(dtype)
+
+
+def in_tiles(
+    latents: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    patterns: Tensor,
+    shares: Tensor,
+    relu: bool,
+    blocks: Blocks | None = None,
+) -> Tensor:
+    """What the programs of the GPU write: sums over some positions each, (B, tiles, N).
+
+    Products are made in the dtype of the weight.
+    """
+    (batch, channels, positions), (rank, count) = latents.shape, shares.shape
+    factors, dtype = len(weight) // count, weight.dtype
     precision = "tf32" if dtype != torch.float32 or _tf32() else "tf32x3"
     if blocks is None:
         size = max(dtype.itemsize, latents.itemsize)
         blocks = blocks_for(channels, positions, factors, size, held=precision == "tf32")
-    tiles = -(-positions // blocks.positions)
-    places = tiles * -(-count // blocks.units)
+    out = _out(latents, weight, count, -(-positions // blocks.positions))
+    places = out.shape[1] * -(-count // blocks.units)
     each = _images_each(batch, places, blocks.programs, latents.device)
-    out = torch.empty(batch, tiles, count, dtype=torch.float32, device=latents.device)
     language, kernel = _kernel()
     compute = getattr(language, str(dtype).removeprefix("torch."))
-    # weights that come in the dtype of the products need fewer registers
-    given = weight.to(dtype).contiguous(), bias.contiguous(), spatial.contiguous()
-    sizes = (*latents.stride(), channels, positions, factors, relu, *blocks[:3])
+    given = (t.contiguous() for t in (weight, bias, patterns, shares))
+    sizes = (*latents.stride(), channels, positions, rank, factors, relu, *blocks[:3])
     options = {"num_warps": blocks.warps, "num_stages": blocks.stages}
     with torch.cuda.device_of(out):
         run = kernel[places, -(-batch // each)]
         run(latents, *given, out, batch, each, count, *sizes, compute, precision, **options)
-    return (out.sum(1) if tiles > 1 else out[:, 0]).to(weight.dtype)
+    return out
+
+
+def _out(latents: Tensor, weight: Tensor, count: int, tiles: int) -> Tensor:
+    # what is to be added up is float32
+    dtype = torch.float32 if tiles > 1 else weight.dtype
+    return latents.new_empty(len(latents), tiles, count, dtype=dtype)
+
+
+# To a compiler the kernel is one operation, whose latents may lie in memory as suits others.
+LIBRARY = torch.library.Library("vinets", "FRAGMENT")
+LIBRARY.define(
+    "sums_of_units(Tensor latents, Tensor weight, Tensor bias, Tensor patterns, Tensor shares, "
+    "bool relu) -> Tensor",
+    tags=(torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag),
+)
+LIBRARY.impl("sums_of_units", in_tiles, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("vinets::sums_of_units", lib=LIBRARY)
+def _in_tiles_of_nothing(
+    latents: Tensor, weight: Tensor, bias: Tensor, patterns: Tensor, shares: Tensor, relu: bool
+) -> Tensor:
+    positions = latents.shape[2]
+    return _out(latents, weight, shares.shape[1], -(-positions // _width(positions)))
 
 
 def blocks_for(
     channels: int, positions: int, factors: int, size: int, *, held: bool = True
 ) -> Blocks:
     """A division for numbers of ``size`` bytes; weights stay if there is room and ``held``."""
-    units, width, every = 64, min(64, _power(positions)), _power(channels)
+    units, width, every = 64, _width(positions), _power(channels)
     for stages in (3, 2):
         if held and size * every * (factors * units + stages * width) <= SHARED:
             return Blocks(units, width, every, 4, stages, 4 if every <= 64 else 2)
@@ -105,6 +153,10 @@ def _images_each(batch: int, places: int, programs: int, device: torch.device) -
         programs *= torch.cuda.get_device_properties(device).multi_processor_count
     # they come in rounds, and each fetches weights first, which takes as long as a few images
     return min(range(1, batch + 1), key=lambda n: -(-places * -(-batch // n) // programs) * (n + 4))
+
+
+def _width(positions: int) -> int:
+    return min(64, _power(positions))  # positions of a tile
 
 
 def _power(number: int) -> int:
@@ -123,15 +175,22 @@ def _tf32() -> bool:
         return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
-@cache
+@torch.compiler.assume_constant_result
 def _works(device: torch.device) -> bool:
-    """Whether the kernel runs there: Triton needs a recent NVIDIA GPU and a C compiler."""
+    """Whether the kernel runs there; a compiler asks while it traces, and not in what it makes."""
+    return _tried(device)
+
+
+@cache
+def _tried(device: torch.device) -> bool:
+    """The same: Triton needs a recent NVIDIA GPU and a C compiler."""
     if torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     try:
         _kernel()
         one = torch.ones(1, 16, 16, dtype=torch.float32, device=device)
-        return sums(one, one[0, :1], one[0, 0, :1], one[0, :, :1]).item() == 16 * 17
+        given = one, one[0, :1], one[0, 0, :1], one[0, :1], one[0, :1, :1]
+        return in_tiles(*given, relu=False).item() == 16 * 17
     except Exception:  # of many kinds, and for all of them the plain operations are there
         return False
 
@@ -149,9 +208,9 @@ def _kernel() -> tuple[Any, Any]:
 # fmt: off
 @no_type_check
 def _sums(
-    h, weight, bias, spatial, out, images, each, N,
+    h, weight, bias, patterns, shares, out, images, each, N,
     h_image: tl.constexpr, h_channel: tl.constexpr, h_position: tl.constexpr,
-    C: tl.constexpr, P: tl.constexpr, FACTORS: tl.constexpr, RELU: tl.constexpr,
+    C: tl.constexpr, P: tl.constexpr, R: tl.constexpr, FACTORS: tl.constexpr, RELU: tl.constexpr,
     UNITS: tl.constexpr, POSITIONS: tl.constexpr, CHANNELS: tl.constexpr,
     DTYPE: tl.constexpr, PRECISION: tl.constexpr,
 ):
@@ -169,8 +228,14 @@ def _sums(
     known = (n < N)[:, None] & (c < C)[None, :]
     wanted = (c < C)[:, None] & (p < P)[None, :]
     # zero beyond the last unit and position, so that what is made there does not count
-    counted = (n < N)[:, None] & (p < P)[None, :]
-    scale = tl.load(spatial + p[None, :] * N + n[:, None], mask=counted, other=0.0).to(tl.float32)
+    scale = tl.zeros((UNITS, POSITIONS), tl.float32)
+    r = tl.arange(0, 16)
+    for k in range(0, R, 16):
+        some = (r < R - k)[:, None] & (p < P)[None, :]
+        pattern = tl.load(patterns + (k + r)[:, None] * P + p[None, :], mask=some, other=0.0)
+        some = (n < N)[:, None] & (r < R - k)[None, :]
+        share = tl.load(shares + (k + r)[None, :] * N + n[:, None], mask=some, other=0.0)
+        scale = tl.dot(share, pattern, scale, input_precision="tf32x3")
     weights, biases = (), ()
     for f in tl.static_range(FACTORS):
         biases += (tl.load(bias + f * N + n, mask=n < N, other=0.0).to(tl.float32)[:, None],)

@@ -212,9 +212,8 @@ class UnitsHead(Head):
     def _in_use(self, latents: Tensor, forms: nn.Linear) -> Tensor:
         """Sums (B, N) for inference: channels stay first, and values are changed in place."""
         if self.rectified is not None and fused.usable(latents, forms.weight):
-            with torch.autocast(latents.device.type, enabled=False):
-                spatial = self.spatial.matrix()
-            return fused.sums(latents, forms.weight, forms.bias, spatial, relu=self.rectified)
+            spatial = self.spatial.patterns, self.spatial.weight
+            return fused.sums(latents, forms.weight, forms.bias, *spatial, relu=self.rectified)
         if latents.is_cuda and not traced() and latents.mT.is_contiguous():
             # channels are last: one product adds the bias, which baddbmm copies to all images first
             return self.spatial(self.units(forms(latents.mT)))
