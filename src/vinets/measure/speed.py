@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +98,9 @@ def compare(
         raise parameter_error("compare", "device", accepted, str(setting.device))
     batch_of("compare", example)
     results: dict[str, list[Throughput]] = {name: [] for name in networks}
-    with limited_threads(formats.threads), torch.no_grad():
+    # The compiler counts all networks of a class, and runs those after the eighth as they are.
+    many = torch._dynamo.config.patch(recompile_limit=1000) if compile else nullcontext()
+    with limited_threads(formats.threads), torch.no_grad(), many:
         # One copy for all batch sizes; a compiled network is made anew for each, with its shapes.
         copies = {name: setting.network(network) for name, network in networks.items()}
         for batch_size in batch_sizes:

@@ -117,6 +117,13 @@ def _out(latents: Tensor, weight: Tensor, count: int, tiles: int) -> Tensor:
     return latents.new_empty(len(latents), tiles, count, dtype=dtype)
 
 
+def _in_tiles_of_nothing(
+    latents: Tensor, weight: Tensor, bias: Tensor, patterns: Tensor, shares: Tensor, relu: bool
+) -> Tensor:
+    positions = latents.shape[2]
+    return _out(latents, weight, shares.shape[1], -(-positions // _width(positions)))
+
+
 # To a compiler the kernel is one operation, whose latents may lie in memory as suits others.
 LIBRARY = torch.library.Library("vinets", "FRAGMENT")
 LIBRARY.define(
@@ -125,14 +132,7 @@ LIBRARY.define(
     tags=(torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag),
 )
 LIBRARY.impl("sums_of_units", in_tiles, "CompositeExplicitAutograd")
-
-
-@torch.library.register_fake("vinets::sums_of_units", lib=LIBRARY)
-def _in_tiles_of_nothing(
-    latents: Tensor, weight: Tensor, bias: Tensor, patterns: Tensor, shares: Tensor, relu: bool
-) -> Tensor:
-    positions = latents.shape[2]
-    return _out(latents, weight, shares.shape[1], -(-positions // _width(positions)))
+torch.library.register_fake("vinets::sums_of_units", _in_tiles_of_nothing, lib=LIBRARY)
 
 
 def blocks_for(
@@ -175,9 +175,9 @@ def _tf32() -> bool:
         return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _works(device: torch.device) -> bool:
-    """Whether the kernel runs there; a compiler asks while it traces, and not in what it makes."""
+    """Whether the kernel runs there; a compiler asks once, and does not look inside."""
     return _tried(device)
 
 
