@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from types import ModuleType
 
 import pytest
 import torch
+from torch import nn
+from torch._subclasses import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from vinets.nn.heads import ProductsHead, ReLUUnits, fused
@@ -24,6 +27,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 runs_the_kernel = pytest.mark.skipif(not (ON_GPU or INTERPRETED), reason="needs a GPU, or Triton")
 needs_a_gpu = pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
 
+OPERATOR = torch.ops.vinets.sums_of_units.default
 CLOSE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.5e-2}
 
 
@@ -164,6 +168,95 @@ def test_it_is_recorded():
         torch.testing.assert_close(recorded, head(latents))
 
 
+@pytest.fixture
+def everywhere(monkeypatch):
+    """The kernel is used on whatever device there is, but not in float64."""
+    if not ON_GPU:
+        monkeypatch.setattr(fused, "usable", lambda latents, _: latents.dtype != torch.float64)
+
+
+@torch.no_grad()
+def exactly(head, latents):
+    """Logits by the plain operations, in float64."""
+    return copy.deepcopy(head).double()(latents.double())
+
+
+class Counted:
+    """The kernel, and how often it was launched."""
+
+    def __init__(self, monkeypatch):
+        self.calls = 0
+        language, self.kernel = fused._kernel()
+        monkeypatch.setattr(fused, "_kernel", lambda: (language, self))
+
+    def __getitem__(self, grid):
+        self.calls += 1
+        return self.kernel[grid]
+
+
+@runs_the_kernel
+@pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_heads_run_it(kind, backend, everywhere, monkeypatch):
+    head = lived(kind(20, 70, 3, count=7, rank=9)).eval().folded().to(DEVICE)
+    torch.compiler.reset()
+    compiled = torch.compile(head, backend=backend, fullgraph=True)
+    kernel = Counted(monkeypatch)
+    with torch.no_grad():
+        for batch in (3, 5):  # the second one with a symbol for the batch
+            latents = torch.randn(batch, 20, 70, device=DEVICE)
+            assert distance(compiled(latents), exactly(head, latents)) < 5 * CLOSE[torch.float32]
+        with torch.autocast(DEVICE, torch.bfloat16 if ON_GPU else torch.float16):
+            found = compiled(latents)
+    assert kernel.calls == 3
+    assert found.dtype == (torch.bfloat16 if ON_GPU else torch.float16)
+    assert distance(found, exactly(head, latents)) < 5 * CLOSE[found.dtype]
+
+
+@runs_the_kernel
+@pytest.mark.parametrize("positions", [40, 70])  # one tile, and two
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_operator_does_what_compilers_are_told(positions, dtype):
+    given, _, _ = made(3, 20, positions, 7, 2, dtype=dtype)
+    checks = "test_schema", "test_faketensor", "test_aot_dispatch_static"
+    torch.library.opcheck(OPERATOR, (*given, False), test_utils=checks)
+
+
+CHANGES = {
+    "forms in place": lambda head: head.forms.weight.mul_(0.9),
+    "biases in place": lambda head: head.forms.bias.add_(0.1),
+    "patterns in place": lambda head: head.spatial.patterns.mul_(1.2),
+    "shares by data": lambda head: head.spatial.weight.data.neg_(),
+    "other shares": lambda head: setattr(
+        head.spatial, "weight", nn.Parameter(torch.randn_like(head.spatial.weight))
+    ),
+    "another state": lambda head: head.load_state_dict(
+        {name: 1.1 * value + 0.1 for name, value in head.state_dict().items() if name != "owners"},
+        strict=False,
+    ),
+    "another dtype": lambda head: head.half(),
+}
+
+
+@runs_the_kernel
+@pytest.mark.parametrize("inference", [False, True])
+def test_nothing_is_kept_that_goes_stale(inference, everywhere, monkeypatch):
+    head = lived(ProductsHead(20, 40, 3, count=7, rank=9)).eval().folded().to(DEVICE)
+    latents, kernel = torch.randn(3, 20, 40, device=DEVICE), Counted(monkeypatch)
+    with torch.inference_mode(inference), torch.no_grad():
+        before = head(latents)
+        other = copy.deepcopy(head)
+        for change in CHANGES.values():
+            change(head)
+            given = latents.to(head.forms.weight.dtype)
+            found = head(given)
+            assert distance(found, exactly(head, given)) < 5 * CLOSE[found.dtype]
+            assert found.dtype == torch.float16 or distance(found, before.double()) > 0.01
+            before = found
+        assert distance(other(latents), exactly(other, latents)) < 5 * CLOSE[torch.float32]
+    assert kernel.calls == 2 + len(CHANGES)
+
+
 # --- when it is used: these need neither a GPU nor Triton ---------------------------------------
 
 
@@ -216,6 +309,75 @@ def test_what_is_recorded_or_counted_is_plain(used, monkeypatch):
     monkeypatch.setattr(torch.jit, "is_tracing", lambda: True)
     run()
     assert not used
+
+
+def graph_of(head, *, amp=False):
+    """What the compiler of a head is given, in one piece: names of operations, and the graph."""
+    graphs = []
+
+    def backend(module, _):
+        graphs.append(module.graph)
+        return lambda *_: (torch.zeros(2, 3),)
+
+    torch.compiler.reset()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=amp):
+        torch.compile(head, backend=backend, fullgraph=True)(torch.randn(2, 6, 16))
+    (graph,) = graphs
+    return [str(node.target) for node in graph.nodes if node.op.startswith("call")], graph
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """Devices on which the kernel was tried, and works."""
+    devices = []
+
+    def works(device):  # what no graph could hold
+        devices.append(device)
+        return torch.ones(3, device=device).sum().item() == 3
+
+    monkeypatch.setattr(fused, "_tried", works)
+    monkeypatch.setattr(fused, "usable", lambda latents, _: fused._works(latents.device))
+    return devices
+
+
+@pytest.mark.parametrize("amp", [False, True])
+@pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits])
+def test_a_compiler_is_given_one_operator(kind, amp, tried):
+    head = lived(kind(6, 16, 3, count=5, rank=4)).eval().folded()
+    targets, graph = graph_of(head, amp=amp)
+    (made,) = (node for node in graph.nodes if "sums_of_units" in str(node.target))
+    assert not any("ones" in target or "bmm" in target for target in targets)
+    assert tried == [torch.device("cpu")]
+    weight = made.args[1].meta["example_value"]
+    assert weight.dtype == (torch.bfloat16 if amp else torch.float32)
+    assert made.args[5] == (kind is ReLUUnits)
+
+
+def test_a_compiler_is_given_plain_operations_where_it_does_not_work(monkeypatch):
+    monkeypatch.setattr(fused, "_tried", lambda device: False)
+    monkeypatch.setattr(fused, "usable", lambda latents, _: fused._works(latents.device))
+    targets, _ = graph_of(lived(ProductsHead(6, 16, 3, count=5, rank=4)).eval().folded())
+    assert any("baddbmm" in t for t in targets) and not any("sums_of_units" in t for t in targets)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_is_exported_is_plain(strict, tried):
+    head = lived(ProductsHead(6, 16, 3, count=5, rank=4)).eval().folded()
+    with torch.no_grad():
+        program = torch.export.export(head, (torch.randn(2, 6, 16),), strict=strict)
+    targets = [str(node.target) for node in program.graph.nodes]
+    assert "aten.linear.default" in targets and not any("sums_of_units" in t for t in targets)
+
+
+@pytest.mark.parametrize("positions", [16, 49, 64, 65, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_compilers_are_told_the_shape_that_programs_write(positions, dtype):
+    with FakeTensorMode():
+        sizes = (2, 6, positions), (10, 6), (10,), (4, positions), (4, 5)
+        found = OPERATOR(*(torch.empty(size, dtype=dtype) for size in sizes), True)
+    tiles = -(-positions // fused.blocks_for(6, positions, 2, dtype.itemsize).positions)
+    assert found.shape == (2, tiles, 5)
+    assert found.dtype == (torch.float32 if tiles > 1 else dtype)
 
 
 @pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits])
