@@ -25,6 +25,9 @@ DEVICE = "cuda" if ON_GPU else "cpu"
 TRITON = find_spec("triton") and tuple(map(int, version("triton").split(".")[:2])) >= (3, 8)
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 runs_the_kernel = pytest.mark.skipif(not (ON_GPU or INTERPRETED), reason="needs a GPU, or Triton")
+tells_export = pytest.mark.skipif(
+    not hasattr(torch.compiler, "is_exporting"), reason="torch 2.6 cannot tell export"
+)
 needs_a_gpu = pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
 
 OPERATOR = torch.ops.vinets.sums_of_units.default
@@ -195,6 +198,7 @@ class Counted:
 
 
 @runs_the_kernel
+@tells_export
 @pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_heads_run_it(kind, backend, everywhere, monkeypatch):
@@ -340,6 +344,7 @@ def tried(monkeypatch):
     return devices
 
 
+@tells_export
 @pytest.mark.parametrize("amp", [False, True])
 @pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits])
 def test_a_compiler_is_given_one_operator(kind, amp, tried):
@@ -353,6 +358,7 @@ def test_a_compiler_is_given_one_operator(kind, amp, tried):
     assert made.args[5] == (kind is ReLUUnits)
 
 
+@tells_export
 def test_a_compiler_is_given_plain_operations_where_it_does_not_work(monkeypatch):
     monkeypatch.setattr(fused, "_tried", lambda device: False)
     monkeypatch.setattr(fused, "usable", lambda latents, _: fused._works(latents.device))
@@ -360,7 +366,7 @@ def test_a_compiler_is_given_plain_operations_where_it_does_not_work(monkeypatch
     assert any("baddbmm" in t for t in targets) and not any("sums_of_units" in t for t in targets)
 
 
-@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("strict", [pytest.param(True, marks=tells_export), False])
 def test_what_is_exported_is_plain(strict, tried):
     head = lived(ProductsHead(6, 16, 3, count=5, rank=4)).eval().folded()
     with torch.no_grad():
