@@ -2,6 +2,7 @@
 
     python -m benchmarks.heads
     python -m benchmarks.heads --device cuda --batch 256 --compile --half
+    python -m benchmarks.heads --device cuda --batch 256 --recorded --amp --channels-last
 
 ``of_pooled`` is the ratio of networks as they run in use, ``of_pooled_plain`` that of the same
 ones with the operations of training. ``of_pooled_floor`` is that of a pooled network which, beside
@@ -58,6 +59,13 @@ HEADS: dict[str, Callable[[tuple[int, int], int], Head]] = {
     "paper, local": lambda shape, k: local_head(shape, k),
 }
 POOLED = "pooled"
+WAYS = {
+    "compile": "by torch.compile",
+    "half": "float16 weights and images",
+    "amp": "bfloat16 under autocast",
+    "recorded": "a pass as a CUDA graph",
+    "channels_last": "images in this memory format",
+}
 
 
 class Floor(nn.Module):
@@ -66,6 +74,7 @@ class Floor(nn.Module):
     def __init__(self, pooled: CutNetwork, head: Head) -> None:
         super().__init__()
         self.pooled = pooled
+        self.register_buffer("nothing", torch.zeros(()))
         self.matrices = nn.ParameterList()
         if isinstance(head, UnitsHead):
             self.everywhere = True  # at every position
@@ -92,8 +101,9 @@ class Floor(nn.Module):
                 # monomials are more than their variables: their number counts, not their values
                 times = -(-matrix.shape[1] // wasted.shape[1])
                 wasted = F.linear(wasted.repeat(1, times)[:, : matrix.shape[1]], matrix)
-        # a sum that changes nothing keeps a compiler from leaving the products out
-        return logits + 0 * wasted[:1, :1].sum()
+        # A sum that changes nothing keeps a compiler from leaving the products out; if it knew the
+        # zero, it would.
+        return logits + self.nothing * wasted[:1, :1].sum()
 
 
 class Plain(nn.Module):
@@ -114,7 +124,9 @@ def _no() -> bool:
     return False
 
 
-def networks(name: str, cut: str, heads: Sequence[str]) -> dict[str, nn.Module]:
+def networks(
+    name: str, cut: str, heads: Sequence[str], *, floors: bool = True
+) -> dict[str, nn.Module]:
     """The pooled network, those with VI heads, these as they run in training, their floors."""
     example, reader = torch.randn(1, 3, 32, 32), LatentReader()
     backbone = truncate(create_model(name, CLASSES[name]), cut, example)
@@ -130,7 +142,8 @@ def networks(name: str, cut: str, heads: Sequence[str]) -> dict[str, nn.Module]:
     for kind in heads:
         network = behind(HEADS[kind]((channels, positions), CLASSES[name]))
         made |= {kind: network, f"plain {kind}": Plain(network)}
-        made[f"floor of {kind}"] = Floor(pooled, network.head)
+        if floors:
+            made[f"floor of {kind}"] = Floor(pooled, network.head)
     return made
 
 
@@ -140,13 +153,13 @@ def rates(group: dict[str, nn.Module], batch: int, args: argparse.Namespace) -> 
         group = {name: one for name, one in group.items() if not isinstance(one, Plain)}
     example, windows = torch.randn(batch, 3, 32, 32), {"repeats": args.repeats}
     windows["seconds"] = args.seconds
-    if args.device == "cpu" and not (args.compile or args.half or args.channels_last):
+    if args.device == "cpu" and not any(getattr(args, way) for way in WAYS):
         return thread_rates(group, example, **windows)
     if args.half:
         group = {name: copy.deepcopy(network).half() for name, network in group.items()}
         example = example.half()
-    options = {"device": args.device, "compile": args.compile}
-    options["channels_last"] = args.channels_last
+    options = {way: getattr(args, way) for way in WAYS if way != "half"}
+    options["device"] = args.device
     found = compare(group, example, batch_sizes=(batch,), **options, **windows)
     return {name: one.rates for name, (one,) in found.items()}
 
@@ -157,7 +170,7 @@ def row(name: str, cut: str, kind: str, batch: int, found: dict[str, Any]) -> di
     def ratio(of: str) -> float:
         return median(a / b for a, b in zip(found[of], found[POOLED], strict=True))
 
-    facts = {"network": name, "cut": cut, "head": kind, "batch": batch}
+    facts: dict[str, Any] = {"network": name, "cut": cut, "head": kind, "batch": batch}
     wanted = {
         "of_pooled_plain": f"plain {kind}",
         "of_pooled": kind,
@@ -166,37 +179,42 @@ def row(name: str, cut: str, kind: str, batch: int, found: dict[str, Any]) -> di
     return facts | {key: ratio(of) for key, of in wanted.items() if of in found}
 
 
-if __name__ == "__main__":
+def main(words: Sequence[str]) -> None:
+    """Measure what the command asks for; what is done is kept after every cut."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--channels-last", action="store_true")
-    parser.add_argument("--half", action="store_true", help="float16 weights and images")
+    for way, meaning in WAYS.items():
+        parser.add_argument(f"--{way.replace('_', '-')}", action="store_true", help=meaning)
     parser.add_argument("--heads", nargs="+", default=list(HEADS), choices=list(HEADS))
     parser.add_argument("--cuts", type=int, default=len(CUTS), help="only the first so many")
+    parser.add_argument("--no-floors", dest="floors", action="store_false")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
+    args = parser.parse_args(words)
+    where = "" if args.device == "cpu" else f"_{args.device}"
+    names = {"compile": "compiled"}
+    how = "".join(f"_{names.get(way, way)}" for way in WAYS if getattr(args, way))
+    words = list(words)
+    if "--out" in words:  # where it is kept changes nothing
+        del words[words.index("--out") : words.index("--out") + 2]
+    command = shlex.join(["python", "-m", "benchmarks.heads", *words])
     torch.manual_seed(0)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, cut in CUTS[: args.cuts]:
-        group = networks(name, cut, args.heads)
+        group = networks(name, cut, args.heads, floors=args.floors)
         work = {kind: flops(one, torch.zeros(1, 3, 32, 32)) for kind, one in group.items()}
         shares = {kind: work[kind] / work[POOLED] - 1 for kind in args.heads}
         for batch in args.batch:
             found = rates(group, batch, args)
+            more = {"pooled_images_per_second": median(found[POOLED])} if where else {}
             rows += [
-                row(name, cut, kind, batch, found) | {"head_share": shares[kind]}
+                row(name, cut, kind, batch, found) | {"head_share": shares[kind]} | more
                 for kind in args.heads
             ]
-            print(*rows[-len(args.heads) :], sep="\n", flush=True)
-    where = "" if args.device == "cpu" else f"_{args.device}"
-    how = "_compiled" * args.compile + "_half" * args.half
-    how += "_channels_last" * args.channels_last
-    words = list(sys.argv[1:])
-    if "--out" in words:  # where it is kept changes nothing
-        del words[words.index("--out") : words.index("--out") + 2]
-    command = shlex.join(["python", "-m", "benchmarks.heads", *words])
-    keep(f"heads{where}{how}", rows, args.out, command=command)
+        keep(f"heads{where}{how}", rows, args.out, command=command)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
+from torch._inductor.utils import run_and_get_code
+
+from vinets.latent import LatentReader
+from vinets.nn import CutNetwork, Record
+from vinets.nn.heads import PooledHead, ProductsHead
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import heads
@@ -43,6 +50,19 @@ def test_plain_really_runs_as_in_training(group, kind, monkeypatch):
 
 def _multiplied(bias, weight, h):
     return bias + weight @ h
+
+
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="needs a compiler")
+def test_a_compiled_floor_multiplies_matrices():
+    pooled = CutNetwork(nn.Identity(), LatentReader(), PooledHead(4, 3), Record("", {})).eval()
+    floor = heads.Floor(pooled, ProductsHead(4, 16, 3, count=8, rank=2).folded()).eval()
+    counts = []
+    for one in (pooled, floor):
+        torch.compiler.reset()
+        with torch.no_grad():
+            _, (code,) = run_and_get_code(torch.compile(one), torch.randn(2, 4, 4, 4))
+        counts.append(code.count("mm("))
+    assert counts[1] == counts[0] + 1
 
 
 def test_ratios_are_medians_over_windows_that_took_turns():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from functools import partial
 
 import pytest
 import torch
@@ -199,3 +200,17 @@ def test_bad_options_are_named(options, message):
 def test_networks_have_names(networks):
     with pytest.raises(ValueError, match="must be a dict from names to networks"):
         compare(networks, torch.zeros(1, 2), **QUICK)
+
+
+def test_many_networks_of_one_class_are_all_compiled(monkeypatch):
+    compiled, by_torch = [], torch.compile
+
+    def count(module, _):
+        compiled.append(module)
+        return module.forward
+
+    monkeypatch.setattr(torch, "compile", partial(by_torch, backend=count))
+    torch.compiler.reset()
+    many = {str(size): nn.Sequential(nn.Linear(4, size)) for size in range(1, 13)}
+    compare(many, torch.zeros(1, 4), batch_sizes=(1,), compile=True, **QUICK)
+    assert len(compiled) == len(many)

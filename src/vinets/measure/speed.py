@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +98,8 @@ def compare(
         raise parameter_error("compare", "device", accepted, str(setting.device))
     batch_of("compare", example)
     results: dict[str, list[Throughput]] = {name: [] for name in networks}
-    with limited_threads(formats.threads), torch.no_grad():
+    compiling = _compiling() if compile else nullcontext()
+    with limited_threads(formats.threads), torch.no_grad(), compiling:
         # One copy for all batch sizes; a compiled network is made anew for each, with its shapes.
         copies = {name: setting.network(network) for name, network in networks.items()}
         for batch_size in batch_sizes:
@@ -180,6 +182,14 @@ def time_share(
             if turn >= warmup:
                 shares.append(share)
     return statistics.median(shares)
+
+
+def _compiling() -> AbstractContextManager[Any]:
+    """Lets many be compiled: of one class, torch runs those after the eighth as they are."""
+    config = torch._dynamo.config
+    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # 2.6
+    changed: AbstractContextManager[Any] = config.patch({limit: 1000})
+    return changed
 
 
 class _Runner:

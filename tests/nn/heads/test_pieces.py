@@ -11,7 +11,7 @@ from torch import nn
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads import HEADS, Head, Reference
-from vinets.nn.heads.pieces import LinearPath, SpatialSum
+from vinets.nn.heads.pieces import LinearPath, SpatialSum, in_use
 from vinets.nn.heads.vanishing import component_maps, components
 from vinets.nn.polynomial import affine_of
 
@@ -32,6 +32,25 @@ def test_a_spatial_sum_starts_near_the_mean_over_positions():
     start = SpatialSum(200, 16).weight.detach()
     assert start.mean().item() == pytest.approx(1 / 16, rel=0.02)
     assert start.std().item() == pytest.approx(0.1 / 16, rel=0.05)
+
+
+class Asks(nn.Module):
+    """One if a network only runs, zero if gradients are wanted or it is exported."""
+
+    def forward(self, x):
+        return x + float(in_use())
+
+
+@pytest.mark.skipif(not hasattr(torch.compiler, "is_exporting"), reason="torch 2.7 and later")
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_is_compiled_is_in_use_and_what_is_exported_is_not(strict):
+    torch.compiler.reset()
+    compiled, zero = torch.compile(Asks(), backend="eager", fullgraph=True), torch.zeros(2)
+    assert compiled(zero).tolist() == [0, 0]
+    with torch.no_grad():
+        assert compiled(zero).tolist() == [1, 1]
+        exported = torch.export.export(Asks(), (zero,), strict=strict).module()
+        assert exported(zero).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("order", ["tanh-pca", "pca-tanh"])

@@ -35,8 +35,9 @@ def traced() -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
-# torch 2.6 does not tell exporting from compiling
-_is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+def _is_exporting() -> bool:
+    # is_exporting() says yes to the compiler of torch 2.11, too; torch 2.6 does not tell the two
+    return getattr(torch.compiler, "_is_exporting_flag", torch.compiler.is_compiling())
 
 
 def in_use() -> bool:

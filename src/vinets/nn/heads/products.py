@@ -42,6 +42,7 @@ class ProductsHead(UnitsHead):
 
     kind, label, rank = "products", "VI-Net", 0
     placement = "products"
+    rectified = False
 
     def __init__(
         self,

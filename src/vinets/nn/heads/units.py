@@ -11,13 +11,14 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.checks import optional_positive_int
+from vinets.nn.heads import fused
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import by_parts, folded_linear, in_use, numbers, traced
@@ -158,6 +159,10 @@ class UnitsHead(Head):
         Forms that a unit is made of.
     """
 
+    # Units are products of forms (False) or ReLUs of them (True), as the kernel for GPUs makes
+    # them; None: it makes no such units.
+    rectified: ClassVar[bool | None] = None
+
     def __init__(
         self,
         channels: int,
@@ -206,6 +211,12 @@ class UnitsHead(Head):
 
     def _in_use(self, latents: Tensor, forms: nn.Linear) -> Tensor:
         """Sums (B, N) for inference: channels stay first, and values are changed in place."""
+        if self.rectified is not None and fused.usable(latents, forms.weight):
+            spatial = self.spatial.patterns, self.spatial.weight
+            return fused.sums(latents, forms.weight, forms.bias, *spatial, relu=self.rectified)
+        if latents.is_cuda and not traced() and latents.mT.is_contiguous():
+            # channels are last: one product adds the bias, which baddbmm copies to all images first
+            return self.spatial(self.units(forms(latents.mT)))
         weight, bias = forms.weight, forms.bias[:, None]
 
         def sums(part: Tensor) -> Tensor:
@@ -256,6 +267,7 @@ class ReLUUnits(UnitsHead):
 
     kind, label, rank = "relu-units", "local ReLU units", 120
     stands_beside = ("products",)
+    rectified = True
 
     def units(self, forms: Tensor) -> Tensor:
         return forms.relu()
