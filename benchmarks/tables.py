@@ -138,6 +138,21 @@ COLUMNS: dict[str, dict[str, str]] = {
         "of_pooled_floor": "bare products",
         "head_share": "extra operations",
     },
+    "heads_cuda_amp_recorded_channels_last": {
+        "cut": "cut",
+        "head": "head",
+        "of_pooled_plain": "plain operations",
+        "of_pooled": "one kernel",
+        "head_share": "extra operations",
+        "pooled_images_per_second": "pooled, images/s",
+    },
+    "heads_cuda_compiled_half_recorded": {
+        "cut": "cut",
+        "head": "head",
+        "of_pooled": "one kernel",
+        "head_share": "extra operations",
+        "pooled_images_per_second": "pooled, images/s",
+    },
     "generators_cpu": {
         "network": "network",
         "cut": "cut",
