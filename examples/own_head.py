@@ -33,7 +33,7 @@ EPOCHS = 10
 # name by which files and commands refer to it, and four methods:
 #
 # - `forward` maps latents to logits;
-# - `config` returns the arguments of `__init__` as plain JSON values, so that the head can be saved;
+# - `config` returns the arguments of `__init__` as JSON values, so that the head can be saved;
 # - `parts` returns how many values each part stores, for the tables;
 # - `maps` returns its linear maps, from which the theory computes Lipschitz constants.
 #
