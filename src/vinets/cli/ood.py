@@ -24,7 +24,7 @@ def ood(
     reading: Reading,
     ood: Annotated[
         list[str],
-        option(DATA, "Images of other things: noise, textures, or data as for --data; repeatable."),
+        option(DATA, "Images of none of the classes: noise, textures, or data as for --data; repeatable."),
     ],
     layers: Annotated[
         str | None,
@@ -40,7 +40,7 @@ def ood(
     count: Annotated[int, option(RUNNING, "Test images, and images of each set.", min=8)] = 2000,
     common: Common,
 ) -> None:
-    """Tell images of other things from those of a network's classes, by several scores.
+    """Measure how well out-of-distribution images are detected, by several scores.
 
     Test images of the data stand against those of every other set. AUROC is the chance that an
     image of the other set gets the larger score, in percent; FPR95 the share of such images that
