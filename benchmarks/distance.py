@@ -4,6 +4,7 @@
     python -m benchmarks.distance ood --latents LATENTS MORE_LATENTS ...
 
 Folders of latents are those of :mod:`benchmarks.distance_latents`, one for each set of weights.
+A folder may lack a network; ``ood`` then has one fewer of its kind.
 Every setting is chosen by cross-validation on the training examples at hand. One thread is used;
 seconds have the choosing in them.
 """
@@ -27,7 +28,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from torch import Tensor, nn
 
-from benchmarks.distance_latents import CUTS, FAR, HOME, SIDE, classifier, read
+from benchmarks.distance_latents import CUTS, FAR, HOME, SIDE, classifier, known, read
 from benchmarks.record import keep, seconds
 from vinets.data.labels import choose_per_class
 from vinets.distance import (
@@ -55,6 +56,11 @@ BATCH = 250  # examples whose cost is measured
 OURS = "distances and energy"
 
 Answer = Callable[[Tensor], Tensor]
+
+
+def cpu_seconds(run: Callable[[], Any]) -> float:
+    """Median time of ``run`` on one thread, whatever runs beside it."""
+    return seconds(run, clock=time.process_time)
 
 
 def command(options: argparse.Namespace) -> str:
@@ -186,6 +192,8 @@ def scores_of(
 def ood(options: argparse.Namespace) -> None:
     rows = []
     for network, folder in product(options.networks, options.latents):
+        if not known(folder, network):
+            continue
         home = HOME[network]
         train = seen_of(folder, network, "train")
         test = seen_of(folder, network, f"{home}-test")
@@ -197,7 +205,7 @@ def ood(options: argparse.Namespace) -> None:
         linear = classifier(folder, network)
         model = create_model(network, linear.out_features).eval()
         images = torch.randn(BATCH, 3, SIDE, SIDE)
-        forward = seconds(lambda: model(images))  # noqa: B023
+        forward = cpu_seconds(lambda: model(images))  # noqa: B023
         for name, score in scores_of(train, held, linear):
             row: dict[str, Any] = {"network": network, "weights": folder.name, "score": name}
             usual = score(inside)
@@ -207,7 +215,7 @@ def ood(options: argparse.Namespace) -> None:
             row["far_auroc_points"] = sum(row[f"{part}_auroc_points"] for part in FAR) / len(FAR)
             if isinstance(score, Strangeness):
                 row["spaces"] = [asdict(layer.space) for layer in score.layers.values()]
-            row["forward_share"] = seconds(lambda: score(batch)) / forward  # noqa: B023
+            row["forward_share"] = cpu_seconds(lambda: score(batch)) / forward  # noqa: B023
             print(row, flush=True)
             rows.append(row)
         keep("distance_ood", rows, options.out, command=command(options))  # what there is

@@ -114,6 +114,11 @@ def main() -> None:
             print(path.name, len(images), flush=True)
 
 
+def known(folder: Path, network: str) -> bool:
+    """Whether the folder has this network."""
+    return (folder / f"{network}-last.safetensors").exists()
+
+
 def read(folder: Path, network: str, part: str) -> dict[str, Tensor]:
     """What :func:`main` kept, in float32."""
     found = load_file(folder / f"{network}-{part}.safetensors")

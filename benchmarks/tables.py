@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -347,7 +348,7 @@ COLUMNS: dict[str, dict[str, str]] = {
 for _name in ("resnet18", "resnet34"):
     COLUMNS[f"distance_classify_{_name}"] = {
         "cut": "cut",
-        "examples": "examples a class",
+        "examples": "examples per class",
         "nearest_mean_points": "nearest mean",
         "lda_points": "shrunk LDA",
         "qda_points": "QDA",
@@ -561,8 +562,9 @@ def render_elsewhere(name: str) -> str:
 def render_ood(name: str) -> str:
     """Scores of strange examples, over networks of a kind."""
     record = read_json(RESULTS / f"{name}.json")
-    networks = len({row["weights"] for row in record["rows"]})
-    more = f", {networks} networks of each kind, mean and deviation"
+    kinds = Counter(kind for kind, _ in {(r["network"], r["weights"]) for r in record["rows"]})
+    counts = " and ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    more = f", mean and deviation over {counts}"
     return _with_source(ood_table(record), [record["command"]], record, more)
 
 

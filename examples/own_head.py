@@ -2,8 +2,8 @@
 # # Write your own head
 #
 # A *head* maps the latents at a cut to logits. vinets comes with polynomial heads and with the
-# baselines they are compared to. This tutorial adds a new one in about fifty lines. From then on
-# it can be trained, saved, loaded, exported, and stands in every comparison.
+# baselines they are compared with. This tutorial adds a new one in about fifty lines. After that,
+# it can be trained, saved, loaded and exported, and it takes part in every comparison.
 
 # %%
 import copy
@@ -30,14 +30,14 @@ EPOCHS = 10
 # normalisation in front helps training; `folded` removes it again for inference.
 #
 # Latents have the shape (B, C, P): a batch of C channels at P positions. A head has a `kind`, the
-# word by which files and commands know it, and four methods:
+# name by which files and commands refer to it, and four methods:
 #
-# - `forward`: latents to logits;
-# - `config`: the arguments of `__init__` as plain JSON values, so that it can be saved;
-# - `parts`: how many values each part stores, for the tables;
-# - `maps`: its linear maps, from which the theory computes Lipschitz constants.
+# - `forward` maps latents to logits;
+# - `config` returns the arguments of `__init__` as JSON values, so that the head can be saved;
+# - `parts` returns how many values each part stores, for the tables;
+# - `maps` returns its linear maps, from which the theory computes Lipschitz constants.
 #
-# `folded` and `beside` are optional. With `beside`, the head takes part as a baseline: it makes
+# `folded` and `beside` are optional. With `beside`, the head takes part as a baseline: it creates
 # an untrained head of about the same size as the VI head it is compared with.
 
 
@@ -86,8 +86,8 @@ class Hyperplanes(Head):
 # %% [markdown]
 # ## Try it
 #
-# Defining the class was enough to register it. `baselines` now offers it beside every VI-Net,
-# with as many parameters.
+# Defining the class was enough to register it. `baselines` now includes it in the comparison with
+# every VI-Net, with about as many parameters.
 
 # %%
 data, model = digits(), digits_cnn()
@@ -104,11 +104,11 @@ for name, network in {"VI-Net": net, **beside}.items():
     print(f"{name:17s} {size:7,d} in the head {evaluate(network, data.test).accuracy:8.2%}")
 
 # %% [markdown]
-# One seed on a small test set, so read the order with care.
+# This is one seed on a small test set, so do not read too much into the order.
 #
-# ## Keep it
+# ## Save it
 #
-# Saving and loading need nothing else, as long as the class has been imported.
+# Saving and loading work without further code, as long as the class has been imported.
 
 # %%
 mine = beside["hyperplanes"]
@@ -120,9 +120,9 @@ print(torch.equal(again(example), mine.eval()(example)), type(again.head).__name
 # %% [markdown]
 # ## Test it
 #
-# `HeadContract` has the tests that the built-in heads pass: folding keeps the outputs, saved
-# heads come back equal, gradients reach everything that is trained, and no output moves further
-# than `maps` allows. Put this into a test file and run pytest:
+# `HeadContract` contains the tests that the built-in heads pass: folding does not change the
+# outputs, a saved head is equal after loading, gradients reach everything that is trained, and no
+# output changes by more than `maps` allows. Put this into a test file and run pytest:
 #
 # ```python
 # from vinets.testing.heads import HeadContract
@@ -133,5 +133,5 @@ print(torch.equal(again(example), mine.eval()(example)), type(again.head).__name
 #         return Hyperplanes(channels=6, classes=3, width=8)
 # ```
 #
-# To make the head available to the command line (`vinets build --head hyperplanes`), put it into
-# a package of your own that names its module as an entry point in the group `vinets.plugins`.
+# To make the head available on the command line (`vinets build --head hyperplanes`), put it into
+# your own package, and declare its module as an entry point in the group `vinets.plugins`.

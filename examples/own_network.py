@@ -50,7 +50,7 @@ train_loader = DataLoader(train_part, batch_size=64, shuffle=True)
 test_loader = DataLoader(test_part, batch_size=256)
 
 # %% [markdown]
-# Training is yours, too. vinets takes the network as it is afterwards, and never changes it.
+# Train it in your usual way. vinets takes the trained network as it is, and never changes it.
 
 # %%
 model = MyNet()
@@ -67,9 +67,9 @@ print(f"accuracy of the uncut network: {evaluate(model, test_loader).accuracy:.2
 # %% [markdown]
 # ## Where can it be cut?
 #
-# `cut_points` lists the places, with the share of parameters that each cut keeps. You do not have
-# to choose: the search below tries several. [How to choose a cut](../cuts.md) explains what makes
-# a good one.
+# `cut_points` lists the possible cuts, with the number of parameters that each one keeps. You do
+# not have to choose: the search below tries several. [How to choose a cut](../cuts.md) explains
+# what makes a good one.
 
 # %%
 for point in cut_points(model, images[:1])[:6]:
@@ -79,10 +79,11 @@ for point in cut_points(model, images[:1])[:6]:
 # ## Compress it
 #
 # `compress` tries cuts and heads in rounds and keeps the smallest network within the budget:
-# here, one that loses at most one percentage point. A data source reads from your loader's data
-# set, with its `collate_fn` and workers.
+# here, one that loses at most one percentage point. `as_source` wraps a loader: it reads the
+# loader's data set, with the same `collate_fn` and workers.
 #
-# Few cuts and epochs keep this tutorial short. Leave `cuts=` and `epochs=` out for real work.
+# To keep this tutorial short, we limit cuts and epochs. For real work, leave out `cuts=` and
+# `epochs=`.
 
 # %%
 data = DataSplit("my images", as_source(train_loader), as_source(test_loader))
@@ -93,14 +94,14 @@ print(found)
 print(markdown(found.table))
 
 # %% [markdown]
-# The verdict says what was gained, what was lost, and whether polynomials earned their place: if
-# a plain linear head is just as good, you get the linear head. Half of the test examples were
-# used to choose, and the table shows the accuracy on the other half.
+# The verdict tells you what was gained, what was lost, and whether the polynomials were worth it:
+# if a plain linear head is just as good, you get the linear head. Half of the test examples were
+# used for choosing; the table shows the accuracy on the other half.
 #
 # ## Use it
 #
-# The result is an ordinary module. Saved as JSON and safetensors, it contains no code, so pass
-# your class again to load it.
+# The result is an ordinary module. It is saved as JSON and safetensors, without any code, so you
+# have to pass an instance of your class to load it.
 
 # %%
 found.net.save_pretrained("out/my-small-net")
@@ -108,5 +109,5 @@ small = CutNetwork.from_pretrained("out/my-small-net", backbone=MyNet())
 print(small(images[:5]).argmax(1), labels[:5])
 
 # %% [markdown]
-# From a shell, the same folder works with `vinets evaluate`, `bench`, `export` and `predict`, as
-# `out/my-small-net@net.py:MyNet` if the class is in `net.py`.
+# From a shell, the same folder works with `vinets evaluate`, `bench`, `export` and `predict`. If
+# the class is in `net.py`, write `out/my-small-net@net.py:MyNet`.

@@ -26,8 +26,8 @@ pictures.mkdir(parents=True, exist_ok=True)
 # %% [markdown]
 # ## A pretrained network
 #
-# The paper starts from networks that others have trained. Ours has four convolutions and is
-# trained in seconds.
+# The paper starts from networks that others have trained. The one used here has four convolutions
+# and trains in seconds.
 
 # %%
 data, model = digits(), digits_cnn()
@@ -40,10 +40,9 @@ print(f"uncut: {uncut:.2%}")
 #
 # 1. `collect` runs training images through the network up to the cut and keeps the activations,
 #    the *latents*.
-# 2. `build` brings them to a common scale, projects them to principal components, finds one ideal
-#    per class with ABM, keeps the generators that are largest on other classes, and puts them
-#    behind the cut.
-# 3. `fine_tune` trains the coefficients and the linear layer. The backbone stays as it is.
+# 2. `build` rescales them, projects them onto principal components, finds one ideal per class with
+#    ABM, keeps the generators that are largest on other classes, and puts them behind the cut.
+# 3. `fine_tune` trains the coefficients and the linear layer. The backbone does not change.
 
 # %%
 latents = collect(model, data.train, "relu2", progress=None)
@@ -52,8 +51,8 @@ net, report = build(latents, ideal=found, components=32, keep=16, progress=None)
 print(report)
 
 # %% [markdown]
-# Every column of this picture is a generator, every row a class. Each block of columns nearly
-# vanishes on one class: that is what makes the absolute values useful features.
+# Each column of this figure is a generator, each row a class. Each block of columns nearly
+# vanishes on one class, which is what makes the absolute values useful features.
 
 # %%
 figure, axes = pyplot.subplots(figsize=(9, 3.6), layout="constrained")
@@ -65,8 +64,8 @@ figure.savefig(pictures / "generators.png")
 # %% [markdown]
 # ## Accuracy against the share of layers removed
 #
-# The same behind four cuts. The paper compares with a linear head and with random monomials.
-# `baselines` makes those heads on the same latents, and all of them get the same training.
+# Now repeat this for four cuts. The paper compares with a linear head and with random monomials.
+# `baselines` builds these heads for the same latents, and all of them are trained in the same way.
 
 # %%
 HEADS = ("linear, flat", "linear, pooled", "random monomials")
@@ -92,13 +91,13 @@ axes.legend()
 figure.savefig(pictures / "truncation.png")
 
 # %% [markdown]
-# One seed and 449 test images: an image is worth 0.22 points, so differences of a few tenths mean
-# nothing. [Means over five seeds](../networks.md#what-came-of-it) say more.
+# This is one seed with 449 test images. One image is worth 0.22 points, so differences of a few
+# tenths mean nothing. [Means over five seeds](../networks.md#what-came-of-it) tell you more.
 #
 # ## The real experiments
 #
-# Every table and figure of the paper has a name. `data` holds the folders `cifar10` and
-# `cifar100`, `weights` the two pretrained networks:
+# Every table and figure of the paper has a name. `data` contains the folders `cifar10` and
+# `cifar100`, and `weights` the two [pretrained networks](../pretrained.md#the-uncut-networks):
 #
 # ```
 # vinets reproduce fig-truncation --data data --weights weights --out out/quick --quick
@@ -107,5 +106,5 @@ figure.savefig(pictures / "truncation.png")
 # vinets report out/paper
 # ```
 #
-# A call that was stopped continues where it left off. [The paper, repeated](../reproduction.md)
-# lists the names, and says claim by claim what holds here and what does not.
+# If a command is interrupted, run it again and it continues where it stopped. [The paper,
+# repeated](../reproduction.md) lists the names, and goes through the paper's claims one by one.

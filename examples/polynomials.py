@@ -23,8 +23,8 @@ pictures.mkdir(parents=True, exist_ok=True)
 # %% [markdown]
 # ## Exact points give exact equations
 #
-# With `psi=0`, the generators of the *vanishing ideal* come back: polynomials that are zero on
-# every point, up to rounding. `variable_order="descending"` prints them as a textbook would.
+# With `psi=0`, you get generators of the *vanishing ideal*: polynomials that are zero on every
+# point, up to rounding. `variable_order="descending"` prints them as a textbook would.
 
 # %%
 exact = OAVI(psi=0, oracle="exact", max_degree=2, variable_order="descending")
@@ -35,8 +35,8 @@ print(exact.fit(sphere(100, noise=0)).generators_)
 # ## Noise needs a tolerance
 #
 # Measured points satisfy no equation exactly. `psi` is the tolerance: the largest *mean square*
-# that a generator may have on the points. A few times the square of the noise level is a good
-# start. Here the noise is 0.02, so take 0.005.
+# that a generator may have on the points. About ten times the square of the noise level is a good
+# start. Here the noise is 0.02, so we take 0.005.
 
 # %%
 points = circle(300, noise=0.02, seed=0)
@@ -46,10 +46,10 @@ print("exponents of the terms that do not vanish:", model.order_ideal_.tolist())
 print("mean squares:", model.mean_squares_)
 
 # %% [markdown]
-# The algorithm goes through the terms by degree. It asks of each whether some combination with
-# the terms before it is nearly zero on the points. If so, that combination becomes a *generator*;
-# if not, the term joins the *order ideal*. With a much smaller `psi` nothing of low degree
-# vanishes any more, and the polynomials bend to follow the noise:
+# The algorithm goes through the terms by degree. For each term, it checks whether some linear
+# combination with the earlier terms is nearly zero on the points. If so, that combination becomes
+# a *generator*; if not, the term joins the *order ideal*. With a much smaller `psi`, nothing of low
+# degree vanishes any more, and the polynomials bend to follow the noise:
 
 # %%
 figure, axes = pyplot.subplots(1, 2, figsize=(9, 4.5), layout="constrained")
@@ -61,8 +61,8 @@ for ax, psi, degree in zip(axes, (5e-3, 1e-6), (2, 8), strict=True):
 figure.savefig(pictures / "tolerance.png")
 
 # %% [markdown]
-# Whether generators describe the set or only the sample shows on points they were not fitted to.
-# With `n_samples`, a part of the points is held out:
+# To see whether generators describe the underlying set or only the sample, evaluate them on
+# points that they were not fitted to. With `n_samples`, a part of the points is held out:
 
 # %%
 for psi in (5e-3, 1e-6):
@@ -77,9 +77,9 @@ for psi in (5e-3, 1e-6):
 #
 # ## One ideal per class
 #
-# Two noisy circles, one inside the other, are two classes. Fit one ideal to each. The generators
-# of a class are small on its own points and larger on the others: the diagonal of the picture is
-# dark.
+# Take two noisy circles, one inside the other, as two classes, and fit one ideal to each. The
+# generators of a class are small on its own points and larger on the others: the diagonal of the
+# left figure is dark.
 
 # %%
 rings, label = make_circles(600, factor=0.5, noise=0.04, random_state=0)
@@ -96,18 +96,19 @@ axes[1].set_title("zero set of the outer class")
 figure.savefig(pictures / "classes.png")
 
 # %% [markdown]
-# So the absolute values of the generators are features that a linear classifier separates. That
-# is what `VanishingIdealClassifier` does, and, in the latent space of a network, a VI-Net.
+# The absolute values of the generators are therefore features on which a linear classifier can
+# separate the classes. `VanishingIdealClassifier` does just that, and so does a VI-Net in the
+# latent space of a network.
 
 # %%
 classifier = VanishingIdealClassifier(ABM(psi=0.01, max_degree=2)).fit(train, train_label)
 print(f"accuracy on new points: {classifier.score(test, test_label):.2%}")
 
 # %% [markdown]
-# ## Take them along
+# ## Use them elsewhere
 #
-# Polynomials can be evaluated, differentiated, saved as safetensors, and handed to SymPy
-# (`to_sympy()`, the extra `symbolic`).
+# Polynomials can be evaluated, differentiated, saved as safetensors, and converted to SymPy
+# (`to_sympy()`, which needs the extra `symbolic`).
 
 # %%
 generators = model.generators_

@@ -177,7 +177,7 @@ def test_a_network_of_a_file_is_compressed(call, net, trained, tmp_path):
     small = ["--epochs", 1, "--cuts", 1, "--limit", 200]
     done = call("compress", net, "--weights", trained / "weights.safetensors", *options, *small)
     assert done.code == 0, done.err
-    assert f"Next: vinets evaluate {out}@{net} --data digits" in done.err
+    assert f"Next: vinets export {out}@{net} --out small.onnx" in done.err
     assert call("evaluate", f"{out}@{net}", "--data", "digits", "--json").json()["accuracy"] >= 0
 
 

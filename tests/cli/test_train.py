@@ -65,7 +65,9 @@ def test_grey_and_coloured_images_of_any_number_of_classes_are_taken(call, tmp_p
     np.save(tmp_path / "y.npy", np.arange(40) % 4)
     data = f"{tmp_path / 'X.npy'},{tmp_path / 'y.npy'}"
     options = ["--model", "digits_cnn", "--data", data, "--epochs", 1, "--out", tmp_path / "out"]
-    assert call("train", *options).code == 0
+    done = call("train", *options, "--split-seed", 3)
+    assert done.code == 0
+    assert f"Next: vinets compress {tmp_path / 'out'} --data {data} --split-seed 3 --" in done.err
     told = json.loads((tmp_path / "out" / "network.json").read_text())
     assert told["source"]["options"] == {"num_classes": 4, "channels": 3}
     assert told["inputs"][""]["shape"] == [3, 6, 6]
@@ -80,6 +82,7 @@ def test_grey_and_coloured_images_of_any_number_of_classes_are_taken(call, tmp_p
             "does not take inputs of shape (1, 8, 8)",
         ),
         (["--model", "digits_cnn", "--data", "cifar9"], "'cifar10:DIR'"),
+        (["--model", "digits_cnn", "--data", "imags"], "There is no such file or folder."),
         ([*OPTIONS, "--schedule", "linear"], "'one-cycle'"),
         ([*OPTIONS, "--device", "cuda:99"], "CUDA"),
         ([*OPTIONS, "--validation", "1.5"], "--validation must be a number in [0, 1)"),
@@ -107,6 +110,7 @@ def test_a_recipe_has_network_data_and_training(call, base, tmp_path):
     done = call("train", "--recipe", "digits-cnn", "--epochs", 3, "--out", tmp_path)
     assert done.code == 0
     assert "known to reach" not in done.err  # of three epochs, nothing is known
+    assert f"Next: vinets compress {tmp_path} --data digits --budget drop=1" in done.err
     theirs, ours = (load_file(f / "weights.safetensors") for f in (base, tmp_path))
     assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
 

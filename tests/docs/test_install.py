@@ -34,10 +34,9 @@ def test_every_extra_is_explained():
 def test_versions_are_those_of_the_project():
     first = PROJECT["requires-python"].removeprefix(">=")
     known = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if "Python :: 3." in c]
-    text = (
-        f"Python {first} to {known[-1]}, torch from {least('torch')}, numpy from {least('numpy')}."
-    )
-    assert known[0] == first and text in INSTALL
+    torch, numpy = (f"{name} {least(name)} or newer" for name in ("torch", "numpy"))
+    assert known[0] == first
+    assert f"Python {first} to {known[-1]}, {torch}, and {numpy}." in INSTALL
     assert f"Python {first} or newer" in INSTALL
 
 

@@ -54,11 +54,11 @@ def main(
 ) -> None:
     """Approximate vanishing ideals for deep learning.
 
-    Cut a trained network, and put polynomials in place of what was removed:
+    Make a trained network smaller: cut it, and put polynomials in place of what was removed.
 
     vinets train --model digits_cnn --data digits --out out/base
 
-    vinets build out/base --data digits --cut pool --out out/vinet
+    vinets compress out/base --data digits --budget drop=0.5 --out out/small
 
     Every command has its own help, and most print one JSON object with --json.
     """

@@ -32,10 +32,11 @@ def bench(
     compile: Annotated[bool, option(RUNNING, "Use torch.compile.")] = False,
     common: Common,
 ) -> None:
-    """Measure networks side by side: their windows take turns, so that drift hits all alike.
+    """Measure speed, memory and size of networks side by side.
 
-    Prints images per second (mean and deviation over the windows), the ratio to the first
-    network (median over the windows), the latency of one batch, peak memory, floating-point
+    The networks take turns, so that a change in the machine's load affects all of them. Prints
+    images per second (mean and deviation over the windows), the ratio to the first network (median
+    over the windows), the latency of one batch, peak memory, floating-point
     operations per example, and stored values by part. Exported files run on the CPU in the
     runtime and the precision that their rows name, with as many threads as torch.
 

@@ -85,8 +85,8 @@ def build(
         str,
         option(
             RUNNING,
-            "What stands behind the cut: vi for polynomials, or a plain head to compare with, "
-            "trained alike: {heads}.",
+            "Head behind the cut: vi for polynomials, or a plain head to compare with, "
+            "trained in the same way: {heads}.",
         ),
     ] = "vi",
     limit: Limit = None,

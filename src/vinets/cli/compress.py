@@ -131,7 +131,8 @@ def compress(
         _show(found)
         for line in found.result.notes:
             note(line, common.quiet)
-        next_one = f"vinets evaluate {opened_again(out, model)} --data {reading.data}"
+        # not evaluate, which would test on the examples that were used to choose, too
+        next_one = f"vinets export {opened_again(out, model)} --out small.onnx"
         note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
 
 

@@ -32,7 +32,7 @@ def cuts(
     """List where to cut a network, from its input to its output.
 
     Shown are the cuts that vinets compress tries, which differ in what they cost, and those of the
-    paper, marked with the name of their preset; --all shows every one, many of which are alike.
+    paper, marked with the name of their preset; --all shows every one, many of which hardly differ.
     Shape is that of the latents; parameters and multiply-adds (MACs) are those that the cut
     network still needs; removed is the share of convolutions that the cut takes away.
 

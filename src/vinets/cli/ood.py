@@ -24,7 +24,10 @@ def ood(
     reading: Reading,
     ood: Annotated[
         list[str],
-        option(DATA, "Images of other things: noise, textures, or data as for --data; repeatable."),
+        option(
+            DATA,
+            "Images of none of the classes: noise, textures, or data as for --data; repeatable.",
+        ),
     ],
     layers: Annotated[
         str | None,
@@ -40,13 +43,13 @@ def ood(
     count: Annotated[int, option(RUNNING, "Test images, and images of each set.", min=8)] = 2000,
     common: Common,
 ) -> None:
-    """Tell images of other things from those of a network's classes, by several scores.
+    """Measure how well out-of-distribution images are detected, by several scores.
 
-    Test images of the data stand against those of every other set. AUROC is the chance that an
-    image of the other set gets the larger score, in percent; FPR95 the share of such images that
-    pass where 95 % of the network's own do. Distances to the classes at several layers stand beside
-    scores of others. All are fitted to training images; a quarter of the test images, which is not
-    judged, tells distances what is usual.
+    Test images of the data are compared with those of every other set. AUROC is the probability
+    that an image of the other set gets the larger score, in percent; FPR95 is the share of such
+    images that pass a threshold which 95 % of the network's own images pass. Distances to the
+    classes at several layers are compared with scores from the literature. All are fitted to
+    training images; distances also use a quarter of the test images, which is not judged.
 
     Example: vinets ood out/base --data digits --ood noise --ood textures
     """

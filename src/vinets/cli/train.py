@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, Filling, TrainingData, opened_again, option
+from vinets.cli.options import (
+    DATA,
+    OUTPUT,
+    Filling,
+    Reading,
+    TrainingData,
+    opened_again,
+    option,
+)
 from vinets.cli.output import note, print_json, recording
 from vinets.locks import locked
 from vinets.progress import tell
@@ -105,4 +114,8 @@ def train(
     print_table(Table("training", f"{model} on {split.name}", columns, (Row(values),)))
     if recipe is not None and not settings and (words := expectation(recipe)):
         note(f"The recipe is known to reach {words}.", common.quiet)
-    note(f"Saved in {out}. Next: vinets cuts {opened_again(out, model)}", common.quiet)
+    again = shlex.join((opened_again(out, model), *replace(reading, data=data).words(Reading)))
+    note(
+        f"Saved in {out}. Next: vinets compress {again} --budget drop=1 --out out/small",
+        common.quiet,
+    )

@@ -84,7 +84,8 @@ def load_data(
             stamp(split, mark)
         _tell_of_repeats(split)
         return split
-    raise parameter_error("load_data", "spec", written_formats(), text)
+    remedy = "" if Path(text).expanduser().exists() else "There is no such file or folder."
+    raise parameter_error("load_data", "spec", written_formats(), text, remedy)
 
 
 class RepeatedWarning(DoubtWarning):

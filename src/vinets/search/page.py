@@ -41,7 +41,7 @@ def finalists_table(result: SearchResult) -> Table:
 
     A row has the ``command`` that makes its network again, which is no column.
     """
-    caption = "Trained to the end, on the test examples"
+    caption = f"Trained to the end, on {result.tested:,} test examples not used for choosing"
     if result.elsewhere:
         caption += "; latency as it was measured elsewhere"
     columns = [
