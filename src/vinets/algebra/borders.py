@@ -77,23 +77,25 @@ def _groebner_border(level: Level, n_variables: int) -> Level:
     a prefix, and listing them variable by variable yields term order without sorting.
     """
     assert level.divisors is not None
-    eligible = np.searchsorted(level.rows[:, -1], np.arange(n_variables), side="right")
-    variable = np.repeat(np.arange(n_variables), eligible)
-    parent = np.arange(len(variable)) - np.repeat(np.cumsum(eligible) - eligible, eligible)
+    variables = np.arange(n_variables)
+    eligible = level.rows[:, -1].searchsorted(variables, side="right")
+    variable = variables.repeat(eligible)
+    parent = np.arange(len(variable)) - (eligible.cumsum() - eligible).repeat(eligible)
 
-    # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable
-    known = level.parent * n_variables + level.variable
-    order = np.argsort(known)
-    known = known[order]
+    # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable, and
+    # children stand in the order of these numbers
+    base = 1 + int(level.divisors.max(initial=0))
+    known = level.variable * base + level.parent
     columns: list[Index] = []
     for divisor in level.divisors.T:
         # candidates thin out from one divisor to the next, and what is known of them with them
-        wanted = divisor[parent] * n_variables + variable
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        hit = known[place] == wanted if len(known) else np.zeros(0, dtype=bool)
-        parent, variable, place = parent[hit], variable[hit], place[hit]
-        columns = [column[hit] for column in columns]
-        columns.append(order[place])
+        wanted = variable * base + divisor[parent]
+        place = known.searchsorted(wanted)
+        hit = known.take(place, mode="clip") == wanted
+        if not hit.all():
+            parent, variable, place = parent[hit], variable[hit], place[hit]
+            columns = [column[hit] for column in columns]
+        columns.append(place)
     columns.append(parent)  # the term without its largest factor, which was appended last
     rows = np.concatenate([level.rows[parent], variable[:, None]], axis=1)
-    return Level(rows, parent, variable, np.stack(columns, axis=1))
+    return Level(rows, parent, variable, np.array(columns).T)

@@ -72,45 +72,51 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         return None
     columns = np.ascontiguousarray(points.numpy().T)
     shift, threshold = (rule.psi, 0.0) if rule.unit else (0.0, rule.psi)
-    # room for a whole border on top of the largest order ideal
-    terms, lower = np.empty((2 * SMALL, m)), np.zeros((2 * SMALL, 2 * SMALL))
-    terms[0], lower[0, 0] = m**-0.5, (1.0 - shift) ** 0.5
-    ideal, level, o, below, degree = SmallIdeal(), first_border(n), 1, 0, 1
-    found: list[tuple[Array, Array, Index]] = []  # values, coordinates, prefixes
+    terms, lower = np.full((1, m), m**-0.5), np.full((1, 1), (1.0 - shift) ** 0.5)
+    ideal, level, below, degree = SmallIdeal(), first_border(n), 0, 1
+    found: list[tuple[Array, Array, list[int]]] = []  # values, coordinates, prefixes
     while len(level):
-        begin = time.perf_counter()
+        begin, o = time.perf_counter(), len(terms)
         if o > SMALL or not _fits(len(level), m):
             return None
-        values = terms[below + level.parent] * columns[level.variable]
-        coordinates = np.zeros((len(level), 2 * SMALL))
-        known = dtrtrs(lower[:o, :o], terms[:o] @ values.T, lower=1)[0].T
+        values = terms.take(below + level.parent, 0) * columns.take(level.variable, 0)
+        known = dtrtrs(lower.T, terms @ values.T, trans=1)[0].T
         schur = values @ values.T - known @ known.T
         schur.flat[:: len(schur) + 1] -= shift
         if not np.isfinite(schur).all():
             return None  # where the reason is told
-        order, fresh = pivots_of(schur, threshold)
-        taken = np.array(order, dtype=np.int64)
-        below, o = o, o + len(taken)
-        coordinates[:, :below], coordinates[:, below:o] = known, fresh
-        terms[below:o], lower[below:o] = values[taken], np.tril(coordinates[taken], below)
-        rest = np.delete(np.arange(len(level)), taken)
-        prefix = below + np.searchsorted(taken, rest)
-        inside = np.arange(2 * SMALL) < prefix[:, None]
-        found.append((values[rest], coordinates[rest] * inside, prefix))
-        accepted = level.take(taken)
+        taken, fresh = pivots_of(schur, threshold)
+        accepted = level.take(np.array(taken, dtype=np.int64))
+        rest = sorted(set(range(len(level))).difference(taken))
+        prefix = [o + i - before for before, i in enumerate(rest)]
+        coordinates = np.concatenate([known, fresh], axis=1)
+        if rest:
+            found.append((values.take(rest, 0), coordinates.take(rest, 0), prefix))
         ideal.accepted.append(accepted.rows)
-        ideal.leading.append(level.rows[rest])
+        ideal.leading.append(level.rows.take(rest, 0))
         seconds = time.perf_counter() - begin
         ideal.degrees.append(DegreeReport(degree, len(level), len(taken), len(rest), seconds))
-        if degree == settings.max_degree or not len(taken):
+        if not taken:
             break
-        level, degree = next_border(accepted, n, settings.border), degree + 1
-    own, table, prefixes = (np.concatenate(part) for part in zip(*found, strict=True))
-    if len(own) == 0:
-        ideal.tail = torch.zeros(0, o, dtype=torch.float64)
+        terms = np.concatenate([terms, values.take(taken, 0)])
+        lower = np.concatenate([_widened(lower, len(terms)), coordinates.take(taken, 0)])
+        if degree == settings.max_degree:
+            break
+        level, below, degree = next_border(accepted, n, settings.border), o, degree + 1
+    if not found:
+        ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
         return ideal
-    decided = _Decided(terms[:o], lower[:o, :o], own, table[:, :o], prefixes)
+    own, prefixes = (np.concatenate([part[k] for part in found]) for k in (0, 2))
+    table = np.concatenate([_widened(part[1], len(terms)) for part in found])
+    decided = _Decided(terms, lower, own, table, prefixes)
     return _unit(ideal, decided, rule.psi) if rule.unit else _leading(ideal, decided, rule)
+
+
+def _widened(table: Array, width: int) -> Array:
+    """Columns of zeros behind those of a table."""
+    wide = np.zeros((len(table), width))
+    wide[:, : table.shape[1]] = table
+    return wide
 
 
 def _fits(count: int, m: int) -> bool:
