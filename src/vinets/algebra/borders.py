@@ -42,7 +42,9 @@ class Level:
         return len(self.rows)
 
     def take(self, keep: Index) -> Level:
-        """The terms at the given positions."""
+        """The terms at the given positions, which increase."""
+        if len(keep) == len(self):
+            return self
         divisors = None if self.divisors is None else self.divisors[keep]
         return Level(self.rows[keep], self.parent[keep], self.variable[keep], divisors)
 
@@ -78,23 +80,23 @@ def _groebner_border(level: Level, n_variables: int) -> Level:
     """
     assert level.divisors is not None
     variables = np.arange(n_variables)
-    eligible = level.rows[:, -1].searchsorted(variables, side="right")
+    eligible = level.variable.searchsorted(variables, side="right")
     variable = variables.repeat(eligible)
     parent = np.arange(len(variable)) - (eligible.cumsum() - eligible).repeat(eligible)
 
-    # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable, and
-    # children stand in the order of these numbers
-    base = 1 + int(level.divisors.max(initial=0))
-    known = level.variable * base + level.parent
+    # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable, and these
+    # numbers of children increase along a level
+    base = 1 + level.divisors.max(initial=0)
+    numbers = level.variable * base + level.parent
     columns: list[Index] = []
     for divisor in level.divisors.T:
         # candidates thin out from one divisor to the next, and what is known of them with them
         wanted = variable * base + divisor[parent]
-        place = known.searchsorted(wanted)
-        hit = known.take(place, mode="clip") == wanted
-        if not hit.all():
-            parent, variable, place = parent[hit], variable[hit], place[hit]
-            columns = [column[hit] for column in columns]
+        place = numbers.searchsorted(wanted)
+        known = numbers.take(place, mode="clip") == wanted
+        if not known.all():
+            parent, variable, place = parent[known], variable[known], place[known]
+            columns = [column[known] for column in columns]
         columns.append(place)
     columns.append(parent)  # the term without its largest factor, which was appended last
     rows = np.concatenate([level.rows[parent], variable[:, None]], axis=1)

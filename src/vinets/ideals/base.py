@@ -179,7 +179,6 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return X
 
-
     def _is_plain(self, X: NDArray[Any], *, reset: bool) -> bool:
         """Whether ``validate_data``, which takes as long as a small fit, would change nothing."""
         return (
@@ -201,7 +200,7 @@ def fit_ideals(
     first = estimators[0]
     tops = [largest(points) for points in sets]
     warn_if_wide(first, max(tops), stacklevel=4)
-    samples = [(points, points[:0]) for points in sets]
+    samples: list[tuple[Tensor, Tensor | None]] = [(points, None) for points in sets]
     if first.n_samples is not None:
         random = check_random_state(first.random_state)
         samples = [_sample(points, first.n_samples, random) for points in sets]
@@ -215,11 +214,11 @@ def fit_ideals(
         measure = partial(_mean_squares, ideal.generators, points)
         fitted[k] = verified(ideal, measure, tops[k], psi, stacklevel=4)
     seconds = time.perf_counter() - begin
-    for estimator, (_, left_out), ideal in zip(estimators, samples, fitted, strict=True):
+    for estimator, (points, left_out), ideal in zip(estimators, samples, fitted, strict=True):
         held_out = []
-        if len(left_out) and len(ideal.generators):
+        if left_out is not None and len(ideal.generators):
             held_out = ideal.generators.evaluate(left_out.double()).square().mean(0).tolist()
-        estimator.n_features_in_ = left_out.shape[1]
+        estimator.n_features_in_ = points.shape[1]
         estimator._store(ideal, seconds=seconds, held_out=held_out)
     if any(ideal.report.interrupted for ideal in fitted):
         raise KeyboardInterrupt
@@ -304,10 +303,12 @@ def _mean_squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tenso
     return values / len(points), largest / len(points)
 
 
-def _sample(points: Tensor, n_samples: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
-    """The rows to fit on and the rows left out."""
+def _sample(
+    points: Tensor, n_samples: int, random: np.random.RandomState
+) -> tuple[Tensor, Tensor | None]:
+    """The rows to fit on and the rows left out, None if all are fitted on."""
     if n_samples >= len(points):
-        return points, points[:0]
+        return points, None
     order = torch.as_tensor(random.permutation(len(points)), device=points.device)
     # in their old order: sums round as they would over the same points given alone
     return points[order[:n_samples].sort().values], points[order[n_samples:]]

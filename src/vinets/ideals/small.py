@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtrs
+from scipy.linalg.lapack import dsyevr, dtrtrs
 from torch import Tensor
 
 from vinets.algebra.borders import first_border, next_border
@@ -61,8 +61,7 @@ class _Decided:
     @property
     def square(self) -> Array:
         """Squared norms (g,) of the candidates."""
-        square: Array = np.einsum("gm,gm->g", self.own, self.own)
-        return square
+        return _squares(self.own)
 
 
 def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdeal | None:
@@ -86,13 +85,12 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         if not np.isfinite(schur).all():
             return None  # where the reason is told
         taken, fresh = pivots_of(schur, threshold)
-        accepted = level.take(np.array(taken, dtype=np.int64))
         rest = sorted(set(range(len(level))).difference(taken))
         prefix = [o + i - before for before, i in enumerate(rest)]
         coordinates = np.concatenate([known, fresh], axis=1)
         if rest:
             found.append((values.take(rest, 0), coordinates.take(rest, 0), prefix))
-        ideal.accepted.append(accepted.rows)
+        ideal.accepted.append(level.rows.take(taken, 0))
         ideal.leading.append(level.rows.take(rest, 0))
         seconds = time.perf_counter() - begin
         ideal.degrees.append(DegreeReport(degree, len(level), len(taken), len(rest), seconds))
@@ -102,7 +100,8 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         lower = np.concatenate([_widened(lower, len(terms)), coordinates.take(taken, 0)])
         if degree == settings.max_degree:
             break
-        level, below, degree = next_border(accepted, n, settings.border), o, degree + 1
+        level = next_border(level.take(np.array(taken)), n, settings.border)
+        below, degree = o, degree + 1
     if not found:
         ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
         return ideal
@@ -123,12 +122,17 @@ def _fits(count: int, m: int) -> bool:
     return count <= SMALL and count * m <= NUMBERS
 
 
+def _squares(rows: Array) -> Array:
+    total: Array = np.square(rows).sum(1)
+    return total
+
+
 def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
     """Coefficients by least squares, and by the oracle; None if they leave the ball."""
     tail = -dtrtrs(d.lower, d.coordinates.T, lower=1, trans=1)[0].T
     if np.abs(tail).sum(1).max() > rule.radius:
         return None
-    value = d.square - np.einsum("go,go->g", d.coordinates, d.coordinates)
+    value = d.square - _squares(d.coordinates)
     ideal.tail = torch.from_numpy(np.ascontiguousarray(tail))
     ideal.value = torch.from_numpy(np.maximum(value, 0.0))
     ideal.lead = torch.ones_like(ideal.value)
@@ -154,8 +158,8 @@ def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
     return ideal
 
 
-def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal:
-    """Eigenvectors of the bordered Gram matrices."""
+def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal | None:
+    """Eigenvectors of the bordered Gram matrices; None if LAPACK finds none."""
     g, o = d.coordinates.shape
     if g * (o + 1) ** 3 > DENSE:
         lower, coordinates, square, prefix = (
@@ -164,20 +168,20 @@ def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal:
         found = smallest_eigenvectors(lower, coordinates, square, prefix, psi)
         ideal.tail, ideal.lead, ideal.value = found
         return ideal
-    full = np.empty((g, o + 1, o + 1))
-    full[:, :o, :o] = d.terms @ d.terms.T
-    full[:, :o, o] = full[:, o, :o] = d.own @ d.terms.T
-    full[:, o, o] = d.square
-    # beyond the prefix: eigenvalues of their own, above all others
-    outside = np.arange(o) >= d.prefix[:, None]
-    full[:, :o][outside] = 0.0
-    full.transpose(0, 2, 1)[:, :o][outside] = 0.0
-    top = 2.0 * np.trace(full, axis1=1, axis2=2)
-    full[:, np.arange(o), np.arange(o)] += outside * top[:, None]
-    vectors = np.linalg.eigh(full)[1][:, :, 0]
-    vectors *= np.where(vectors[:, o:] < 0, -1.0, 1.0)
-    tail, lead = vectors[:, :o] * ~outside, np.ascontiguousarray(vectors[:, o])
+    rows = np.concatenate([d.terms, d.own])
+    gram = rows @ rows.T
+    tail, lead = np.zeros((g, o)), np.empty(g)
+    for j, k in enumerate(d.prefix.tolist()):
+        full = np.empty((k + 1, k + 1))
+        full[:k, :k] = gram[:k, :k]
+        full[k, :k] = full[:k, k] = gram[o + j, :k]
+        full[k, k] = gram[o + j, o + j]
+        _, vectors, _, _, failed = dsyevr(full, range="I", il=1, iu=1)
+        if failed:
+            return None
+        vector = vectors[:, 0] if vectors[k, 0] > 0 else -vectors[:, 0]
+        tail[j, :k], lead[j] = vector[:k], vector[k]
     # on the points, where a small value is no difference of large ones
-    value = np.square(tail @ d.terms + lead[:, None] * d.own).sum(1)
+    value = _squares(tail @ d.terms + lead[:, None] * d.own)
     ideal.tail, ideal.lead, ideal.value = map(torch.from_numpy, (tail, lead, value))
     return ideal
