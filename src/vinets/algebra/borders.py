@@ -23,6 +23,7 @@ import numpy as np
 from vinets.algebra.terms import Index
 
 BORDERS = ("groebner", "full")
+WIDE = 1 << 32  # more than there are terms of a degree
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +46,9 @@ class Level:
         """The terms at the given positions, which increase."""
         if len(keep) == len(self):
             return self
-        divisors = None if self.divisors is None else self.divisors[keep]
-        return Level(self.rows[keep], self.parent[keep], self.variable[keep], divisors)
+        divisors = None if self.divisors is None else self.divisors.take(keep, axis=0)
+        rows = self.rows.take(keep, axis=0)
+        return Level(rows, self.parent.take(keep), self.variable.take(keep), divisors)
 
 
 def first_border(n_variables: int) -> Level:
@@ -86,12 +88,11 @@ def _groebner_border(level: Level, n_variables: int) -> Level:
 
     # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable, and these
     # numbers of children increase along a level
-    base = 1 + level.divisors.max(initial=0)
-    numbers = level.variable * base + level.parent
+    numbers = level.variable * WIDE + level.parent
     columns: list[Index] = []
     for divisor in level.divisors.T:
         # candidates thin out from one divisor to the next, and what is known of them with them
-        wanted = variable * base + divisor[parent]
+        wanted = variable * WIDE + divisor.take(parent)
         place = numbers.searchsorted(wanted)
         known = numbers.take(place, mode="clip") == wanted
         if not known.all():
@@ -99,5 +100,5 @@ def _groebner_border(level: Level, n_variables: int) -> Level:
             columns = [column[known] for column in columns]
         columns.append(place)
     columns.append(parent)  # the term without its largest factor, which was appended last
-    rows = np.concatenate([level.rows[parent], variable[:, None]], axis=1)
+    rows = np.concatenate([level.rows.take(parent, axis=0), variable[:, None]], axis=1)
     return Level(rows, parent, variable, np.array(columns).T)

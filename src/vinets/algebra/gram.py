@@ -146,7 +146,7 @@ def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor,
 def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
     """What :func:`_eliminate` returns, for one matrix, and zeros above the pivots."""
     lower, failed = dpotrf(schur, lower=1, clean=1)
-    if not failed and bool((lower.diagonal() ** 2 > threshold).all()):
+    if not failed and float(lower.diagonal().min()) ** 2 > threshold:
         return list(range(len(schur))), lower
     lower = np.zeros_like(schur)
     order: list[int] = []
