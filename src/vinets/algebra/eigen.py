@@ -40,7 +40,7 @@ from torch import Tensor
 from vinets.algebra.growing import first_true, gather_rows
 from vinets.algebra.secular import Spectrum, secular_eigenvectors, stacked_eigenvectors
 
-SHIFTS = tuple(1 - 1.6**-i for i in range(11))  # times psi, and psi itself
+SHIFTS = tuple(1 - 2.0**-i for i in range(10))  # times psi, and psi itself
 ROUNDS = 3  # each from the best vector so far, of those that have not settled
 DEPENDENT = 1e-14  # of a unit vector, outside the span of others: rounding
 PAYS = 6  # decompose a prefix of size k if at least k / PAYS generators share it
