@@ -14,7 +14,7 @@ Cholesky factor of :math:`G - sI` serves every prefix, and gives
 
 As a function of :math:`s` it is rational, with its poles beyond :math:`\psi`. So:
 
-1. compute :math:`x_j` for a dozen shifts that crowd towards :math:`\psi`, all generators together;
+1. compute :math:`x_j` for eleven shifts that crowd towards :math:`\psi`, all generators together;
 2. take the best vector of their span, by the small eigenvalue problem in it (Rayleigh-Ritz on a
    rational Krylov space);
 3. repeat this from where it has not converged, with :math:`(\hat G_j - sI)^{-1}` of the vector

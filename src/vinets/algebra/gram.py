@@ -148,7 +148,7 @@ def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
     lower, failed = dpotrf(schur, lower=1, clean=1)
     if not failed and float(lower.diagonal().min()) ** 2 > threshold:
         return list(range(len(schur))), lower
-    lower = np.zeros_like(schur)
+    lower = np.zeros(schur.shape)
     order: list[int] = []
     for i, row in enumerate(schur):
         known = lower[i:, : len(order)]
