@@ -118,3 +118,20 @@ def test_lapack_is_not_asked_where_eigenvalues_are_apart(seed, monkeypatch):
     every = torch.ones(1, 9, dtype=torch.bool)
     found = eigen.batched_eigenvectors(*tensors, every, problem.psi)
     problem.check(*(part[0].numpy() for part in found))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_several_sets_at_once_are_solved_like_each_alone(seed):
+    problems = [Bordered.random(10 * seed + k, 20, 5, 0.3) for k in range(3)]
+    psi = min(p.psi for p in problems)
+    for p in problems:
+        p.residual, p.psi = p.residual * psi / p.psi, psi
+    tensors = [
+        torch.stack([torch.tensor((*p.shifted(), p.prefix)[i]) for p in problems]) for i in range(4)
+    ]
+    valid = torch.ones(3, 5, dtype=torch.bool)
+    valid[1, 4] = False  # padding, of which nothing is promised
+    found = eigen.batched_eigenvectors(*tensors, valid, psi)
+    for k, p in enumerate(problems):
+        p.prefix = p.prefix[: int(valid[k].sum())]
+        p.check(*(part[k].numpy() for part in found))
