@@ -93,28 +93,45 @@ def test_the_shifted_inverse_is_that_of_every_bordered_matrix(seed):
     problem, batch = bordered_batch(seed)
     shift = -0.3 * problem.psi  # below every eigenvalue, so that all factors exist
     factor = torch.linalg.cholesky(batch.gram - shift * torch.eye(12, dtype=torch.float64))
-    w = eigen._forward(factor, batch.border, batch.mask)
-    schur = batch.square - shift - w.square().sum(-1)
     vectors = torch.randn(1, 6, 13, dtype=torch.float64)
     vectors[..., :-1] *= batch.mask
-    found = eigen._shifted_inverse(vectors, factor, w, schur, batch.mask)
+    found = eigen._shifted_inverse(batch, vectors, shift, factor)
+    ends = eigen._shifted_inverse(batch, None, shift, factor)
     images = batch.apply(vectors)
     for j, k in enumerate(problem.prefix.tolist()):
         inside = [*range(k), 12]
         full = problem.matrix(j)
         np.testing.assert_allclose(images[0, j, inside], full @ vectors[0, j, inside].numpy())
-        wanted = np.linalg.solve(full - shift * np.eye(k + 1), vectors[0, j, inside].numpy())
-        np.testing.assert_allclose(found[0, j, inside], wanted, rtol=1e-8, atol=1e-10)
+        for one, start in ((found, vectors[0, j, inside].numpy()), (ends, np.eye(k + 1)[k])):
+            wanted = np.linalg.solve(full - shift * np.eye(k + 1), start)
+            wanted *= float(one[0, j, 12]) / wanted[k]
+            np.testing.assert_allclose(one[0, j, inside], wanted, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_lapack_is_not_asked_where_eigenvalues_are_apart(seed, monkeypatch):
-    """Nor where a prefix has room for all steps of Lanczos: it converges by itself, at once."""
+    """Two rounds are enough, be the prefix larger than the Krylov space or not."""
     monkeypatch.setattr(eigen, "_dense", None)  # calling it would fail
-    monkeypatch.setattr(eigen, "RESTARTS", 1)
+    monkeypatch.setattr(eigen, "ROUNDS", 2)
     problem = Bordered.random(seed, 40, 9, 0.3)
-    problem.prefix = problem.prefix.clip(min=eigen.STEPS + 2)
     tensors = [torch.tensor(x)[None] for x in (*problem.shifted(), problem.prefix)]
     every = torch.ones(1, 9, dtype=torch.bool)
     found = eigen.batched_eigenvectors(*tensors, every, problem.psi)
     problem.check(*(part[0].numpy() for part in found))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_several_sets_at_once_are_solved_like_each_alone(seed):
+    problems = [Bordered.random(10 * seed + k, 20, 5, 0.3) for k in range(3)]
+    psi = min(p.psi for p in problems)
+    for p in problems:
+        p.residual, p.psi = p.residual * psi / p.psi, psi
+    tensors = [
+        torch.stack([torch.tensor((*p.shifted(), p.prefix)[i]) for p in problems]) for i in range(4)
+    ]
+    valid = torch.ones(3, 5, dtype=torch.bool)
+    valid[1, 4] = False  # padding, of which nothing is promised
+    found = eigen.batched_eigenvectors(*tensors, valid, psi)
+    for k, p in enumerate(problems):
+        p.prefix = p.prefix[: int(valid[k].sum())]
+        p.check(*(part[k].numpy() for part in found))

@@ -105,7 +105,7 @@ def test_names_of_columns_are_printed_and_saved(tmp_path, monkeypatch):
     for model in (OAVI(1e-9, oracle="exact", max_degree=2), VCA(1e-9, max_degree=2)):
         with monkeypatch.context() as patch:  # as of a table of pandas
             patch.setattr("sklearn.utils.validation._get_feature_names", lambda X: names)
-            found = model.fit(circle()).generators_
+            found = model.fit(circle().tolist()).generators_
         assert "height^2" in str(found) and "width^2" in str(found[0])
         assert {str(s) for s in found.to_sympy()[0].free_symbols} == {"width", "height"}
         found.save(tmp_path / "p")

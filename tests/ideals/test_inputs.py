@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 from vinets import ABM, OAVI, VCA
 from vinets.data.synthetic import circle
@@ -68,3 +71,47 @@ def test_tiny_tolerances_take_the_orthogonal_path_and_say_so():
     assert ABM(1e-3).fit(circle()).report_.path == "gram"
     assert ABM(1e-9).fit(circle(noise=0.0)).report_.path == "orthogonal"
     assert ABM(1e-3, precision="float32").fit(circle()).report_.path == "orthogonal"
+
+
+@pytest.mark.parametrize("as_given", [np.asfortranarray, lambda X: np.repeat(X, 2, 0)[::2], list])
+def test_the_layout_of_an_array_does_not_matter(as_given):
+    X = circle(30)
+    model, other = ABM(1e-3).fit(X), ABM(1e-3).fit(as_given(X))
+    assert other.generators_ == model.generators_
+    np.testing.assert_array_equal(other.transform(as_given(X)), model.transform(X))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.full((3, 2), np.nan),
+        np.array([[0.0, np.inf]]),
+        np.zeros(4),
+        np.zeros((2, 2, 2)),
+        np.zeros((0, 2)),
+        np.zeros((2, 0)),
+        np.zeros((3, 3)),
+    ],
+)
+def test_arrays_are_refused_in_the_words_of_scikit_learn(wrong):
+    class ABM_(BaseEstimator):
+        """Checks, and nothing else."""
+
+    told = ABM_()
+    told.n_features_in_ = 2
+    with pytest.raises(ValueError, match=r".") as theirs:
+        validate_data(told, wrong, reset=False)
+    with pytest.raises(ValueError, match=r".") as ours:
+        ABM(1e-3).fit(circle(20)).transform(wrong)
+    assert str(ours.value).replace("ABM", "ABM_") == str(theirs.value)
+
+
+def test_names_of_columns_are_those_of_the_last_fit():
+    X = circle(30)
+    model = ABM(1e-3, max_degree=2).fit(X)
+    model.feature_names_in_ = np.array(["t", "s"], dtype=object)  # as a table would leave them
+    with pytest.warns(UserWarning, match="valid feature names"):
+        model.transform(X)
+    model.fit(X)
+    assert not hasattr(model, "feature_names_in_")
+    assert "x0" in model.get_feature_names_out()[0]

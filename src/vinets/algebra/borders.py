@@ -23,6 +23,7 @@ import numpy as np
 from vinets.algebra.terms import Index
 
 BORDERS = ("groebner", "full")
+WIDE = 1 << 32  # more than there are terms of a degree
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +43,12 @@ class Level:
         return len(self.rows)
 
     def take(self, keep: Index) -> Level:
-        """The terms at the given positions."""
-        divisors = None if self.divisors is None else self.divisors[keep]
-        return Level(self.rows[keep], self.parent[keep], self.variable[keep], divisors)
+        """The terms at the given positions, which increase."""
+        if len(keep) == len(self):
+            return self
+        divisors = None if self.divisors is None else self.divisors.take(keep, axis=0)
+        rows = self.rows.take(keep, axis=0)
+        return Level(rows, self.parent.take(keep), self.variable.take(keep), divisors)
 
 
 def first_border(n_variables: int) -> Level:
@@ -77,23 +81,24 @@ def _groebner_border(level: Level, n_variables: int) -> Level:
     a prefix, and listing them variable by variable yields term order without sorting.
     """
     assert level.divisors is not None
-    eligible = np.searchsorted(level.rows[:, -1], np.arange(n_variables), side="right")
-    variable = np.repeat(np.arange(n_variables), eligible)
-    parent = np.arange(len(variable)) - np.repeat(np.cumsum(eligible) - eligible, eligible)
+    variables = np.arange(n_variables)
+    eligible = level.variable.searchsorted(variables, side="right")
+    variable = variables.repeat(eligible)
+    parent = np.arange(len(variable)) - (eligible.cumsum() - eligible).repeat(eligible)
 
-    # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable
-    known = level.parent * n_variables + level.variable
-    order = np.argsort(known)
-    known = known[order]
+    # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable, and these
+    # numbers of children increase along a level
+    numbers = level.variable * WIDE + level.parent
     columns: list[Index] = []
     for divisor in level.divisors.T:
         # candidates thin out from one divisor to the next, and what is known of them with them
-        wanted = divisor[parent] * n_variables + variable
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        hit = known[place] == wanted if len(known) else np.zeros(0, dtype=bool)
-        parent, variable, place = parent[hit], variable[hit], place[hit]
-        columns = [column[hit] for column in columns]
-        columns.append(order[place])
+        wanted = variable * WIDE + divisor.take(parent)
+        place = numbers.searchsorted(wanted)
+        known = numbers.take(place, mode="clip") == wanted
+        if not known.all():
+            parent, variable, place = parent[known], variable[known], place[known]
+            columns = [column[known] for column in columns]
+        columns.append(place)
     columns.append(parent)  # the term without its largest factor, which was appended last
-    rows = np.concatenate([level.rows[parent], variable[:, None]], axis=1)
-    return Level(rows, parent, variable, np.stack(columns, axis=1))
+    rows = np.concatenate([level.rows.take(parent, axis=0), variable[:, None]], axis=1)
+    return Level(rows, parent, variable, np.array(columns).T)

@@ -7,15 +7,19 @@ Generator :math:`j` of the unit rule is the eigenvector of the smallest eigenval
 
 with :math:`G_k` the leading block of one Gram matrix. It is known that
 :math:`0 \le \lambda_j \le \psi < \lambda_{\min}(G_{k_j})`. For a shift :math:`s \le \psi` one
-Cholesky factor of :math:`G - sI` serves every prefix, and the sign of the Schur complement
-:math:`f_j(s) = \beta_j - s - b_j^\top(G_{k_j} - sI)^{-1}b_j` tells whether
-:math:`\lambda_j > s`. So:
+Cholesky factor of :math:`G - sI` serves every prefix, and gives
 
-1. evaluate :math:`f_j` on the grid :math:`s_i = \psi(1 - 2^{-i})`, which brackets every
-   :math:`\lambda_j` such that :math:`\lambda_j - s_i \le \tfrac12(\lambda_{2,j} - s_i)`;
-2. run a few Lanczos steps on :math:`(\hat G_j - s_i I)^{-1}` for all generators of a bracket
-   together; that separation makes them converge in about a dozen;
-3. hand whatever has not converged (eigenvalues equal to many digits) to LAPACK.
+.. math:: x_j(s) = \begin{pmatrix} -(G_{k_j} - sI)^{-1} b_j \\ 1 \end{pmatrix}
+          \quad\text{for all } j, \text{ of which } x_j(\lambda_j) \text{ is the eigenvector.}
+
+As a function of :math:`s` it is rational, with its poles beyond :math:`\psi`. So:
+
+1. compute :math:`x_j` for eleven shifts that crowd towards :math:`\psi`, all generators together;
+2. take the best vector of their span, by the small eigenvalue problem in it (Rayleigh-Ritz on a
+   rational Krylov space);
+3. repeat this from where it has not converged, with :math:`(\hat G_j - sI)^{-1}` of the vector
+   found instead of :math:`x_j(s)`, and hand what is left to LAPACK (eigenvalues equal to many
+   digits).
 
 Where many generators share their prefix, one decomposition solves them all
 (:mod:`vinets.algebra.secular`); on a CPU that is cheaper, small prefixes are decomposed together,
@@ -27,6 +31,7 @@ Shapes: ``K`` Gram matrices of size ``o``, ``g`` generators each (padded).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -35,9 +40,9 @@ from torch import Tensor
 from vinets.algebra.growing import first_true, gather_rows
 from vinets.algebra.secular import Spectrum, secular_eigenvectors, stacked_eigenvectors
 
-GRID = 8  # shifts, the last at psi (1 - 2^-7)
-STEPS = 10  # of Lanczos, fully reorthogonalised
-RESTARTS = 3  # each from the best vector so far, of those that have not settled
+SHIFTS = tuple(1 - 2.0**-i for i in range(10))  # times psi, and psi itself
+ROUNDS = 3  # each from the best vector so far, of those that have not settled
+DEPENDENT = 1e-14  # of a unit vector, outside the span of others: rounding
 PAYS = 6  # decompose a prefix of size k if at least k / PAYS generators share it
 FEW = 128  # so few generators of a small prefix are solved together with those of others
 SMALL = 64  # a decomposition of this size is cheaper than starting the iteration
@@ -137,7 +142,7 @@ def smallest_eigenvectors(
 def batched_eigenvectors(
     lower: Tensor, coordinates: Tensor, square: Tensor, prefix: Tensor, valid: Tensor, psi: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for ``K`` point sets at once, by brackets and Lanczos: what suits a GPU.
+    """The same for ``K`` point sets at once, by rational Krylov spaces: what suits a GPU.
 
     All arguments have a leading dimension ``K``; ``lower`` are Cholesky factors of
     ``G - psi * I``, and ``valid`` (K, g) tells padded candidates from real ones.
@@ -155,13 +160,17 @@ def batched_eigenvectors(
     vectors = _unit(torch.cat([least, torch.ones_like(residual)[..., None]], dim=-1))
     # the others are eigenvectors to working precision already
     open_ = valid & (residual * vectors[..., -1].square() > psi * 1e-13)
-    for shift, factor, members in _brackets(problem, psi, open_):
-        index, chosen = first_true(members, members.shape[1])
-        found, settled = _lanczos(problem.rows(index), factor, chosen, shift, psi)
-        vectors[_where(index, chosen)] = found[chosen]
-        if not bool((settled | ~chosen).all()):
-            rest = _where(index, chosen & ~settled)
-            vectors[rest] = _dense(problem, rest)
+    for turn in range(ROUNDS):
+        index, chosen = first_true(open_, open_.shape[1])
+        if not bool(chosen.any()):
+            break
+        part, start = problem.rows(index), gather_rows(vectors, index) if turn else None
+        found = _ritz(part, _factors(gram, lower, psi), start)
+        at = _where(index, chosen)
+        vectors[at], open_[at] = found[chosen], ~_settled(part, found, psi)[chosen]
+    if bool(open_.any()):
+        sets, positions = open_.nonzero(as_tuple=True)
+        vectors[sets, positions] = _dense(problem, (sets, positions))
     vectors = vectors * torch.where(vectors[..., -1:] < 0, -1.0, 1.0)
     vectors[..., :-1] *= mask  # rounding may leave dust beyond the prefix
     head, last = vectors[..., :-1], vectors[..., -1]
@@ -170,87 +179,70 @@ def batched_eigenvectors(
     return head, last, values + last.square() * residual
 
 
-def _brackets(problem: _Bordered, psi: float, open_: Tensor) -> list[tuple[float, Tensor, Tensor]]:
-    """Shift, factor and member mask of every non-empty bracket of the grid."""
-    eye = torch.eye(problem.gram.shape[-1], dtype=problem.gram.dtype, device=problem.gram.device)
-    bracket = torch.zeros_like(problem.square, dtype=torch.long)
-    shifts, factors = [], []
-    for i in range(GRID):
-        shift = psi * (1 - 2.0**-i)
-        factor, failed = torch.linalg.cholesky_ex(problem.gram - shift * eye)
+def _factors(gram: Tensor, lower: Tensor, psi: float) -> Iterator[tuple[float, Tensor]]:
+    """Shifts with the Cholesky factors of ``G`` less them; that of ``psi`` is given."""
+    yield psi, lower
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    for share in SHIFTS:
+        factor, failed = torch.linalg.cholesky_ex(gram - share * psi * eye)
         if bool(failed.any()):  # shifts close to psi may lie within rounding of an eigenvalue of G
-            break
-        shifts.append(shift)
-        factors.append(factor)
-        if i > 0:
-            w = _forward(factor, problem.border, problem.mask)
-            bracket[problem.square - shift - w.square().sum(-1) > 0] = i
-    return [
-        (shifts[i], factors[i], members)
-        for i in range(len(shifts))
-        if bool((members := (bracket == i) & open_).any())
-    ]
+            return
+        yield share * psi, factor
 
 
-def _lanczos(
-    problem: _Bordered, factor: Tensor, chosen: Tensor, shift: float, psi: float
-) -> tuple[Tensor, Tensor]:
-    """Ritz vectors of the shifted inverse, and which of them are eigenvectors."""
-    w = _forward(factor, problem.border, problem.mask)
-    schur = problem.square - shift - w.square().sum(-1)
-    # padding repeats candidate 0, which may belong to another bracket and have no inverse here
-    schur = torch.where(chosen, schur, 1.0)
-    vectors = w.new_zeros(*w.shape[:-1], w.shape[-1] + 1)
-    vectors[..., -1] = 1.0
-    settled = ~chosen
-    top = problem.gram.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True)
-    for _ in range(RESTARTS):
-        index, active = first_true(~settled, settled.shape[1])
-        part = problem.rows(index)
-        start = gather_rows(vectors, index)
-        ritz = _krylov(start, factor, gather_rows(w, index), schur.gather(1, index), part.mask)
-        # the residual of the matrix itself, not of its inverse: it bounds the error of the value
-        image = part.apply(ritz)
-        value = (image * ritz).sum(-1, keepdim=True)
-        error = torch.linalg.vector_norm(image - value * ritz, dim=-1)
-        vectors[_where(index, active)] = ritz[active]
-        done = error <= 1e-9 * psi + 1e-14 * top
-        settled[_where(index, active & done)] = True
-        if bool(settled.all()):
-            break
-    return vectors, settled
-
-
-def _krylov(start: Tensor, factor: Tensor, w: Tensor, schur: Tensor, mask: Tensor) -> Tensor:
-    """Best vector of the Krylov space of the shifted inverse, fully reorthogonalised."""
-    n_sets, g, size = start.shape
-    basis = start.new_empty(n_sets, g, STEPS, size)
-    images = torch.empty_like(basis)
-    fresh = start
-    for j in range(STEPS):
-        basis[:, :, j] = fresh
-        images[:, :, j] = _shifted_inverse(fresh, factor, w, schur, mask)
-        if j + 1 == STEPS:
-            break
-        known, fresh = basis[:, :, : j + 1], _unit(images[:, :, j])
+def _ritz(
+    problem: _Bordered, factors: Iterable[tuple[float, Tensor]], start: Tensor | None
+) -> Tensor:
+    """Best vector in the span of shifted inverses of ``start``, or of the last unit vector."""
+    n_sets, g, o = problem.border.shape
+    width = 1 + len(SHIFTS)
+    basis = problem.border.new_zeros(n_sets, g, width, o + 1)
+    # zeros in the places of vectors are not to be the best of them
+    top = problem.gram.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True) + problem.square
+    small = torch.diag_embed(top[..., None].expand(-1, -1, width))
+    for j, (shift, factor) in enumerate(factors):
+        fresh, known = _unit(_shifted_inverse(problem, start, shift, factor)), basis[:, :, :j]
         for _ in range(2):  # twice is enough: once leaves what cancellation has hidden
-            overlap = known @ fresh[..., None]  # (K, g, j + 1, 1)
-            fresh = _unit(fresh - (overlap.mT @ known)[..., 0, :])
-    small = basis @ images.mT
-    # A Krylov space that is exhausted gives 0/0, which eigh would not survive. Its vector comes
-    # out as NaN, fails the test of the caller, and is left to LAPACK.
-    small = torch.nan_to_num(0.5 * (small + small.mT)).flatten(0, 1)
-    weights = torch.cat([torch.linalg.eigh(s)[1][..., -1] for s in small.split(EIGH_BATCH)])
-    return _unit((weights.view(n_sets, g, 1, STEPS) @ basis)[..., 0, :])
+            overlap = fresh[..., None, :] @ known.mT  # (K, g, 1, j)
+            fresh = fresh - (overlap @ known)[..., 0, :]
+            size = torch.linalg.vector_norm(fresh, dim=-1, keepdim=True)
+            fresh = torch.where(size > DEPENDENT, fresh / size, 0.0)  # NaN is not
+        basis[:, :, j] = fresh
+        image = problem.apply(fresh)[..., None, :]
+        small[:, :, j, : j + 1] = (image @ basis[:, :, : j + 1].mT)[..., 0, :]
+        small[:, :, j, j] += torch.where(size[..., 0] > DEPENDENT, 0.0, top)
+    flat = small.flatten(0, 1)  # eigh reads the lower triangles
+    weights = torch.cat([torch.linalg.eigh(part)[1][..., 0] for part in flat.split(EIGH_BATCH)])
+    return _unit((weights.view(n_sets, g, 1, -1) @ basis)[..., 0, :])
+
+
+def _settled(problem: _Bordered, vectors: Tensor, psi: float) -> Tensor:
+    """Which vectors (K, g, o + 1) are eigenvectors."""
+    # the residual of the matrix itself, not of its inverse: it bounds the error of the value
+    image = problem.apply(vectors)
+    value = (image * vectors).sum(-1, keepdim=True)
+    error = torch.linalg.vector_norm(image - value * vectors, dim=-1)
+    top = problem.gram.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True)
+    return error <= 1e-9 * psi + 1e-14 * top
 
 
 def _shifted_inverse(
-    vectors: Tensor, factor: Tensor, w: Tensor, schur: Tensor, mask: Tensor
+    problem: _Bordered, vectors: Tensor | None, shift: float, factor: Tensor
 ) -> Tensor:
-    """Solve with the bordered, shifted matrices through the factor of the leading block."""
-    half = _forward(factor, vectors[..., :-1], mask)
-    last = ((vectors[..., -1] - (half * w).sum(-1)) / schur)[..., None]
-    head = torch.linalg.solve_triangular(factor, half - last * w, upper=False, left=False)
+    """Solve with the bordered, shifted matrices, up to a factor that may be 0; see the module.
+
+    ``vectors`` (K, g, o + 1), None for the last unit vector; ``factor`` (K, o, o) is that of the
+    leading blocks.
+    """
+    w = _forward(factor, problem.border, problem.mask)
+    if vectors is None:
+        head, last = -w, torch.ones_like(w[..., :1])
+    else:
+        half = _forward(factor, vectors[..., :-1], problem.mask)
+        schur = (problem.square - shift - w.square().sum(-1))[..., None]
+        last = vectors[..., -1:] - (half * w).sum(-1, keepdim=True)
+        head = half * schur - last * w
+    head = torch.linalg.solve_triangular(factor, head, upper=False, left=False)
     return torch.cat([head, last], dim=-1)
 
 

@@ -108,7 +108,7 @@ class GramFactor(GrowingFactor):
         block.undecided[0, torch.from_numpy(index)] = False
         if len(order) == 0:
             return
-        corner = np.tril(columns[order])
+        corner = columns[order]
         cross = (torch.from_numpy(panel[order]) @ block.values[0].mT).numpy()
         cross -= known[order] @ coordinates.T
         fresh = dtrtrs(corner, cross, lower=1)[0].T
@@ -144,17 +144,17 @@ def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor,
 
 
 def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
-    """What :func:`_eliminate` returns, for one matrix."""
+    """What :func:`_eliminate` returns, for one matrix, and zeros above the pivots."""
     lower, failed = dpotrf(schur, lower=1, clean=1)
-    if not failed and bool((lower.diagonal() ** 2 > threshold).all()):
+    if not failed and float(lower.diagonal().min()) ** 2 > threshold:
         return list(range(len(schur))), lower
-    lower = np.zeros_like(schur)
+    lower = np.zeros(schur.shape)
     order: list[int] = []
-    for i in range(len(schur)):
-        known = lower[:, : len(order)]
-        pivot = schur[i, i] - known[i] @ known[i]
+    for i, row in enumerate(schur):
+        known = lower[i:, : len(order)]
+        pivot = float(row[i] - known[0] @ known[0])
         if pivot > threshold:
-            lower[:, len(order)] = (schur[i] - known @ known[i]) / math.sqrt(pivot)
+            lower[i:, len(order)] = (row[i:] - known @ known[0]) / math.sqrt(pivot)
             order.append(i)
     return order, lower[:, : len(order)]
 

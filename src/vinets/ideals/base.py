@@ -84,13 +84,13 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     ) -> list[FittedIdeal]:
         """Fit one ideal per point set, all of them together where that pays."""
 
-    def _store(self, fitted: FittedIdeal) -> None:
-        """Write a fit to the attributes with a trailing underscore."""
+    def _store(self, fitted: FittedIdeal, **facts: Any) -> None:
+        """Write a fit to the attributes with a trailing underscore; ``facts`` go to its report."""
         names = getattr(self, "feature_names_in_", None)  # of a table whose columns have names
         found = fitted.generators
         self.generators_: Any = found if names is None else found.named(names)
         self.mean_squares_ = fitted.values.cpu().numpy()
-        self.report_ = fitted.report
+        self.report_ = replace(fitted.report, **facts)
 
     def fit(self, X: Array, y: Any = None) -> Self:
         """Find the generators of the approximate vanishing ideal of the rows of ``X``.
@@ -146,6 +146,9 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _points(self, X: Array, *, reset: bool) -> Tensor:
         """Validate ``X`` and hand it on as a float tensor."""
+        if type(X) is np.ndarray and self._is_plain(X, reset=reset):
+            self.n_features_in_ = X.shape[1]
+            return torch.from_numpy(np.ascontiguousarray(X))
         if not isinstance(X, Tensor):
             array = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
             return torch.from_numpy(np.ascontiguousarray(array))
@@ -176,6 +179,17 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return X
 
+    def _is_plain(self, X: NDArray[Any], *, reset: bool) -> bool:
+        """Whether ``validate_data``, which takes as long as a small fit, would change nothing."""
+        return (
+            X.dtype == np.float64
+            and X.ndim == 2
+            and X.size > 0
+            and not hasattr(self, "feature_names_in_")
+            and (reset or X.shape[1] == self.n_features_in_)
+            and bool(np.isfinite(X).all())
+        )
+
 
 def fit_ideals(
     estimators: Sequence[VanishingIdeal],
@@ -184,30 +198,35 @@ def fit_ideals(
 ) -> None:
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
-    top = max(float(points.abs().max()) for points in sets)
-    warn_if_wide(first, top, stacklevel=4)
-    samples = [(points, points[:0]) for points in sets]
+    tops = [largest(points) for points in sets]
+    warn_if_wide(first, max(tops), stacklevel=4)
+    samples: list[tuple[Tensor, Tensor | None]] = [(points, None) for points in sets]
     if first.n_samples is not None:
         random = check_random_state(first.random_state)
         samples = [_sample(points, first.n_samples, random) for points in sets]
+        tops = [largest(points) for points, _ in samples]
     begin = time.perf_counter()
     # float64 whatever came: products of high degree leave little of lower precision
     used = [points.detach().to(torch.float64) for points, _ in samples]
     fitted = first._fit_sets(used, progress)
     psi = float(getattr(first, "psi", 0.0))
     for k, (ideal, points) in enumerate(zip(fitted, used, strict=True)):
-        top, measure = float(points.abs().max()), partial(_mean_squares, ideal.generators, points)
-        fitted[k] = verified(ideal, measure, top, psi, stacklevel=4)
+        measure = partial(_mean_squares, ideal.generators, points)
+        fitted[k] = verified(ideal, measure, tops[k], psi, stacklevel=4)
     seconds = time.perf_counter() - begin
-    for estimator, (_, left_out), ideal in zip(estimators, samples, fitted, strict=True):
+    for estimator, (points, left_out), ideal in zip(estimators, samples, fitted, strict=True):
         held_out = []
-        if len(left_out) and len(ideal.generators):
+        if left_out is not None and len(ideal.generators):
             held_out = ideal.generators.evaluate(left_out.double()).square().mean(0).tolist()
-        report = replace(ideal.report, seconds=seconds, held_out=held_out)
-        estimator.n_features_in_ = left_out.shape[1]
-        estimator._store(replace(ideal, report=report))
+        estimator.n_features_in_ = points.shape[1]
+        estimator._store(ideal, seconds=seconds, held_out=held_out)
     if any(ideal.report.interrupted for ideal in fitted):
         raise KeyboardInterrupt
+
+
+def largest(points: Tensor) -> float:
+    """Largest absolute value of any coordinate."""
+    return float(points.abs().max())
 
 
 def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> None:
@@ -243,12 +262,12 @@ def verified(
     values, report = ideal.values, ideal.report
     sure = report.path == "gram" and report.precision == "float64" and top <= 1 + 1e-6
     if len(values) and not sure:
-        values, largest = mean_squares()
+        values, sums = mean_squares()
         degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
         # points near 0 leave far less to round than the largest ones could
-        largest = largest.minimum(max(1.0, top) ** (2 * degrees.double()))
-        beyond = int((values > 2 * psi + ROUNDED * largest).sum())
-        if beyond and bool(torch.isfinite(values).all()):
+        sums = sums.minimum(max(1.0, top) ** (2 * degrees.double()))
+        beyond = int((values > 2 * psi + ROUNDED * sums).sum())
+        if beyond and _is_finite(values):
             warnings.warn(
                 f"{beyond} of {len(values)} generators have a mean square above psi={psi:g} on the "
                 f"points, up to {float(values.max()):.3g}, by rounding in {report.precision}: "
@@ -256,12 +275,16 @@ def verified(
                 RoundingWarning,
                 stacklevel=stacklevel,
             )
-    if not bool(torch.isfinite(values).all()):
+    if not _is_finite(values):
         raise ValueError(
             f"the coefficients of generators overflow on these points in {report.precision}. "
             "Rescale the points to [-1, 1], raise psi, or take a higher precision."
         )
-    return replace(ideal, values=values)
+    return ideal if values is ideal.values else replace(ideal, values=values)
+
+
+def _is_finite(squares: Tensor) -> bool:
+    return len(squares) == 0 or float(squares.max()) < float("inf")  # NaN is the largest of all
 
 
 def squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -280,10 +303,12 @@ def _mean_squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tenso
     return values / len(points), largest / len(points)
 
 
-def _sample(points: Tensor, n_samples: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
-    """The rows to fit on and the rows left out."""
+def _sample(
+    points: Tensor, n_samples: int, random: np.random.RandomState
+) -> tuple[Tensor, Tensor | None]:
+    """The rows to fit on and the rows left out, None if all are fitted on."""
     if n_samples >= len(points):
-        return points, points[:0]
+        return points, None
     order = torch.as_tensor(random.permutation(len(points)), device=points.device)
     # in their old order: sums round as they would over the same points given alone
     return points[order[:n_samples].sort().values], points[order[n_samples:]]

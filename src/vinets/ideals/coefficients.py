@@ -145,7 +145,7 @@ def _in_batches(
 ) -> list[Coefficients]:
     """All point sets together, as many generators at a time as the memory limit allows."""
     o, longest = factor.size, max(len(s.value) for s in sets)
-    # some thirty vectors a generator: the Krylov basis, its images, and what is made from them
+    # some thirty vectors a generator: the Krylov basis, and what it is made from
     width = rows_within(memory_limit, len(sets) * 8 * 30 * (o + 1), at_least=16)
     parts: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in sets]
     for start in range(0, longest, width):

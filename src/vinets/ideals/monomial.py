@@ -18,7 +18,7 @@ from torch import Tensor
 from vinets.algebra.borders import BORDERS
 from vinets.algebra.terms import Index, TermSet, locate_rows
 from vinets.checks import one_of, parameter_error
-from vinets.ideals.base import FittedIdeal, VanishingIdeal, verified, warn_if_wide
+from vinets.ideals.base import FittedIdeal, VanishingIdeal, largest, verified, warn_if_wide
 from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
@@ -78,8 +78,8 @@ class MonomialIdeal(VanishingIdeal):
         one_of(owner, "variable_order", self.variable_order, VARIABLE_ORDERS)
         one_of(owner, "precision", self.precision, tuple(STORAGE))
 
-    def _store(self, fitted: FittedIdeal) -> None:
-        super()._store(fitted)
+    def _store(self, fitted: FittedIdeal, **facts: Any) -> None:
+        super()._store(fitted, **facts)
         assert fitted.order_ideal is not None
         self._order_ideal = fitted.order_ideal
 
@@ -140,19 +140,12 @@ class MonomialIdeal(VanishingIdeal):
         stream = Stream(source, n_points=n_points, progress=progress)
         n, device = stream.peek()
         rule, settings = self._rule(), self._settings(STREAM_MEMORY)
-        order = np.arange(n)
+        order = None
         if self.variable_order == "pearson":
             order = correlation_order(stream)
         elif self.variable_order == "descending":
-            order = order[::-1].copy()
-        build = partial(
-            construct_stream,
-            stream,
-            None if self.variable_order == "ascending" else order,
-            rule,
-            settings,
-            device,
-        )
+            order = np.arange(n)[::-1].copy()
+        build = partial(construct_stream, stream, order, rule, settings, device)
         coarse = partial(needs_orthogonal, psi=rule.psi, settings=settings)
         orthogonal = coarse(1.0)
         try:
@@ -165,9 +158,8 @@ class MonomialIdeal(VanishingIdeal):
         squares = partial(mean_squares, stream, fitted.generators, device)
         fitted = verified(fitted, squares, top, rule.psi, stacklevel=3)
         seconds = time.perf_counter() - begin
-        report = replace(fitted.report, seconds=seconds, passes=stream.passes)
         self.n_features_in_ = n
-        self._store(replace(fitted, report=report))
+        self._store(fitted, seconds=seconds, passes=stream.passes)
         self._warn_if_empty()
         return self
 
@@ -186,13 +178,11 @@ class MonomialIdeal(VanishingIdeal):
         settings = self._settings(default_memory(points[0].device))
         orders = [_variable_order(p, self.variable_order) for p in points]
         # the construction knows one order only: variables are permuted, and renamed in the result
-        permuted = points
-        if self.variable_order != "ascending":
-            permuted = [
-                p[:, torch.as_tensor(o, device=p.device)]
-                for p, o in zip(points, orders, strict=True)
-            ]
-        top = max(float(p.abs().max()) for p in points)
+        permuted = [
+            p if o is None else p[:, torch.as_tensor(o, device=p.device)]
+            for p, o in zip(points, orders, strict=True)
+        ]
+        top = max(map(largest, points))
         orthogonal = needs_orthogonal(top, rule.psi, settings)
         built = construct(permuted, rule, settings, orthogonal=orthogonal, progress=progress)
         return [
@@ -219,17 +209,21 @@ def needs_orthogonal(top: float, psi: float, settings: Settings) -> bool:
 
 
 def _describe(
-    built: Construction, order: Index, n_points: int, device: torch.device, settings: Settings
+    built: Construction,
+    order: Index | None,
+    n_points: int,
+    device: torch.device,
+    settings: Settings,
 ) -> FittedIdeal:
-    order_ideal = _rename(built.order_ideal, order)
-    generators = replace(
-        built.generators, terms=order_ideal, leading=_rename(built.generators.leading, order)
-    )
-    log = built.oracle
+    order_ideal, generators, log = built.order_ideal, built.generators, built.oracle
+    if order is not None:
+        order_ideal = _rename(order_ideal, order)
+        leading = _rename(generators.leading, order)
+        generators = replace(generators, terms=order_ideal, leading=leading)
     report = FitReport(
         seconds=0.0,  # of the whole batch, which the caller measures
         n_points=n_points,
-        n_variables=len(order),
+        n_variables=order_ideal.n_variables,
         n_terms=len(order_ideal),
         n_generators=len(generators),
         degrees=built.degrees,
@@ -243,8 +237,8 @@ def _describe(
     return FittedIdeal(generators, built.values, report, order_ideal)
 
 
-def _variable_order(points: Tensor, kind: str) -> Index:
-    """Variables from smallest to largest in the term order."""
+def _variable_order(points: Tensor, kind: str) -> Index | None:
+    """Variables from smallest to largest in the term order, None if that is their own."""
     n = points.shape[1]
     if kind == "descending":
         return np.arange(n)[::-1].copy()
@@ -253,7 +247,7 @@ def _variable_order(points: Tensor, kind: str) -> Index:
         norms = torch.linalg.vector_norm(centred, dim=0)
         scaled = centred / torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
         return by_size((scaled.mT @ scaled).abs().sum(0))
-    return np.arange(n)
+    return None
 
 
 def _rename(terms: TermSet, order: Index) -> TermSet:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtrs
+from scipy.linalg.lapack import dsyevr, dtrtrs
 from torch import Tensor
 
 from vinets.algebra.borders import first_border, next_border
@@ -61,8 +61,7 @@ class _Decided:
     @property
     def square(self) -> Array:
         """Squared norms (g,) of the candidates."""
-        square: Array = np.einsum("gm,gm->g", self.own, self.own)
-        return square
+        return _squares(self.own)
 
 
 def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdeal | None:
@@ -72,49 +71,60 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         return None
     columns = np.ascontiguousarray(points.numpy().T)
     shift, threshold = (rule.psi, 0.0) if rule.unit else (0.0, rule.psi)
-    # room for a whole border on top of the largest order ideal
-    terms, lower = np.empty((2 * SMALL, m)), np.zeros((2 * SMALL, 2 * SMALL))
-    terms[0], lower[0, 0] = m**-0.5, (1.0 - shift) ** 0.5
-    ideal, level, o, below, degree = SmallIdeal(), first_border(n), 1, 0, 1
-    found: list[tuple[Array, Array, Index]] = []  # values, coordinates, prefixes
+    terms, lower = np.full((1, m), m**-0.5), np.full((1, 1), (1.0 - shift) ** 0.5)
+    ideal, level, below, degree = SmallIdeal(), first_border(n), 0, 1
+    found: list[tuple[Array, Array, list[int]]] = []  # values, coordinates, prefixes
     while len(level):
-        begin = time.perf_counter()
+        begin, o = time.perf_counter(), len(terms)
         if o > SMALL or not _fits(len(level), m):
             return None
-        values = terms[below + level.parent] * columns[level.variable]
-        coordinates = np.zeros((len(level), 2 * SMALL))
-        known = dtrtrs(lower[:o, :o], terms[:o] @ values.T, lower=1)[0].T
+        values = terms.take(below + level.parent, 0) * columns.take(level.variable, 0)
+        known = dtrtrs(lower.T, terms @ values.T, trans=1)[0].T
         schur = values @ values.T - known @ known.T
         schur.flat[:: len(schur) + 1] -= shift
         if not np.isfinite(schur).all():
             return None  # where the reason is told
-        order, fresh = pivots_of(schur, threshold)
-        taken = np.array(order, dtype=np.int64)
-        below, o = o, o + len(taken)
-        coordinates[:, :below], coordinates[:, below:o] = known, fresh
-        terms[below:o], lower[below:o] = values[taken], np.tril(coordinates[taken], below)
-        rest = np.delete(np.arange(len(level)), taken)
-        prefix = below + np.searchsorted(taken, rest)
-        inside = np.arange(2 * SMALL) < prefix[:, None]
-        found.append((values[rest], coordinates[rest] * inside, prefix))
-        accepted = level.take(taken)
-        ideal.accepted.append(accepted.rows)
-        ideal.leading.append(level.rows[rest])
+        taken, fresh = pivots_of(schur, threshold)
+        rest = sorted(set(range(len(level))).difference(taken))
+        prefix = [o + i - before for before, i in enumerate(rest)]
+        coordinates = np.concatenate([known, fresh], axis=1)
+        if rest:
+            found.append((values.take(rest, 0), coordinates.take(rest, 0), prefix))
+        ideal.accepted.append(level.rows.take(taken, 0))
+        ideal.leading.append(level.rows.take(rest, 0))
         seconds = time.perf_counter() - begin
         ideal.degrees.append(DegreeReport(degree, len(level), len(taken), len(rest), seconds))
-        if degree == settings.max_degree or not len(taken):
+        if not taken:
             break
-        level, degree = next_border(accepted, n, settings.border), degree + 1
-    own, table, prefixes = (np.concatenate(part) for part in zip(*found, strict=True))
-    if len(own) == 0:
-        ideal.tail = torch.zeros(0, o, dtype=torch.float64)
+        terms = np.concatenate([terms, values.take(taken, 0)])
+        lower = np.concatenate([_widened(lower, len(terms)), coordinates.take(taken, 0)])
+        if degree == settings.max_degree:
+            break
+        level = next_border(level.take(np.array(taken)), n, settings.border)
+        below, degree = o, degree + 1
+    if not found:
+        ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
         return ideal
-    decided = _Decided(terms[:o], lower[:o, :o], own, table[:, :o], prefixes)
+    own, prefixes = (np.concatenate([part[k] for part in found]) for k in (0, 2))
+    table = np.concatenate([_widened(part[1], len(terms)) for part in found])
+    decided = _Decided(terms, lower, own, table, prefixes)
     return _unit(ideal, decided, rule.psi) if rule.unit else _leading(ideal, decided, rule)
+
+
+def _widened(table: Array, width: int) -> Array:
+    """Columns of zeros behind those of a table."""
+    wide = np.zeros((len(table), width))
+    wide[:, : table.shape[1]] = table
+    return wide
 
 
 def _fits(count: int, m: int) -> bool:
     return count <= SMALL and count * m <= NUMBERS
+
+
+def _squares(rows: Array) -> Array:
+    total: Array = np.square(rows).sum(1)
+    return total
 
 
 def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
@@ -122,7 +132,7 @@ def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
     tail = -dtrtrs(d.lower, d.coordinates.T, lower=1, trans=1)[0].T
     if np.abs(tail).sum(1).max() > rule.radius:
         return None
-    value = d.square - np.einsum("go,go->g", d.coordinates, d.coordinates)
+    value = d.square - _squares(d.coordinates)
     ideal.tail = torch.from_numpy(np.ascontiguousarray(tail))
     ideal.value = torch.from_numpy(np.maximum(value, 0.0))
     ideal.lead = torch.ones_like(ideal.value)
@@ -148,8 +158,8 @@ def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
     return ideal
 
 
-def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal:
-    """Eigenvectors of the bordered Gram matrices."""
+def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal | None:
+    """Eigenvectors of the bordered Gram matrices; None if LAPACK finds none."""
     g, o = d.coordinates.shape
     if g * (o + 1) ** 3 > DENSE:
         lower, coordinates, square, prefix = (
@@ -158,20 +168,20 @@ def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal:
         found = smallest_eigenvectors(lower, coordinates, square, prefix, psi)
         ideal.tail, ideal.lead, ideal.value = found
         return ideal
-    full = np.empty((g, o + 1, o + 1))
-    full[:, :o, :o] = d.terms @ d.terms.T
-    full[:, :o, o] = full[:, o, :o] = d.own @ d.terms.T
-    full[:, o, o] = d.square
-    # beyond the prefix: eigenvalues of their own, above all others
-    outside = np.arange(o) >= d.prefix[:, None]
-    full[:, :o][outside] = 0.0
-    full.transpose(0, 2, 1)[:, :o][outside] = 0.0
-    top = 2.0 * np.trace(full, axis1=1, axis2=2)
-    full[:, np.arange(o), np.arange(o)] += outside * top[:, None]
-    vectors = np.linalg.eigh(full)[1][:, :, 0]
-    vectors *= np.where(vectors[:, o:] < 0, -1.0, 1.0)
-    tail, lead = vectors[:, :o] * ~outside, np.ascontiguousarray(vectors[:, o])
+    rows = np.concatenate([d.terms, d.own])
+    gram = rows @ rows.T
+    tail, lead = np.zeros((g, o)), np.empty(g)
+    for j, k in enumerate(d.prefix.tolist()):
+        full = np.empty((k + 1, k + 1))
+        full[:k, :k] = gram[:k, :k]
+        full[k, :k] = full[:k, k] = gram[o + j, :k]
+        full[k, k] = gram[o + j, o + j]
+        _, vectors, _, _, failed = dsyevr(full, range="I", il=1, iu=1)
+        if failed:
+            return None
+        vector = vectors[:, 0] if vectors[k, 0] > 0 else -vectors[:, 0]
+        tail[j, :k], lead[j] = vector[:k], vector[k]
     # on the points, where a small value is no difference of large ones
-    value = np.square(tail @ d.terms + lead[:, None] * d.own).sum(1)
+    value = _squares(tail @ d.terms + lead[:, None] * d.own)
     ideal.tail, ideal.lead, ideal.value = map(torch.from_numpy, (tail, lead, value))
     return ideal
