@@ -6,6 +6,7 @@
 FROM python:3.11-slim-bookworm
 
 COPY constraints.txt pyproject.toml README.md LICENSE /source/
+COPY .ci/readme.py /source/.ci/
 COPY src /source/src
 # of PyTorch's own index, for that of PyPI brings gigabytes for GPUs
 RUN pip install --no-cache-dir -c /source/constraints.txt \

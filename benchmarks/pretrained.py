@@ -15,8 +15,13 @@ Then the VI-Nets, of these or of other weights (a file, or a folder of ``vinets 
         --weights out/uncut/cifar10-resnet18-0 --out out/vinets
 
 Each is stored in half precision in ``src/vinets/pretrained``, with its card and its digests. A
-training that was stopped goes on where it was. ``python -m benchmarks.pretrained cards`` writes the
-cards anew from the registry.
+training that was stopped goes on where it was. A network that was trained on another machine is
+measured and stored from its folder; its card names the machine and the command of the training:
+
+    python -m benchmarks.pretrained store resnet18-cifar10-best --data cifar10:data \\
+        --weights out/uncut/cifar10-resnet18-0 --out out/vinets
+
+``python -m benchmarks.pretrained cards`` writes the cards anew from the registry.
 """
 
 from __future__ import annotations
@@ -41,13 +46,15 @@ from vinets.models import PRESETS
 from vinets.nn.files import CONFIG
 from vinets.nn.files import WEIGHTS as MODEL
 from vinets.nn.network import CutNetwork
-from vinets.nn.uncut import WEIGHTS
-from vinets.pipeline.compare import compare_heads
+from vinets.nn.uncut import WEIGHTS, read_uncut
+from vinets.pipeline.compare import UNCUT, compare_heads, head_trials
 from vinets.pipeline.scratch import expectation, train_into
 from vinets.pipeline.setup import Origin, Setup, SetupFiles
+from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
+from vinets.plain import as_plain
 from vinets.progress import Lines
-from vinets.running import resolve_device
+from vinets.running import each, resolve_device
 from vinets.settings import RECIPES
 
 if TYPE_CHECKING:
@@ -111,23 +118,34 @@ def train(name: str, data: str, out: Path, seeds: int, device: str, **changes: A
 
 def make(name: str, data: str, weights: Path, out: Path, device: str, **changes: Any) -> None:
     """Train a VI-Net, put it into the package, and measure it there."""
-    made, on = NETWORKS[name], resolve_device("pretrained", device)
-    file = weights / WEIGHTS if weights.is_dir() else weights
-    setup = SetupFiles(RECIPES[made.recipe].model, str(file), data).open("uncut", on)
-    trial = made.trial.change(**changes)
-    command, folder = _command(), out / name
+    made, setup = NETWORKS[name], _open(name, data, weights, device)
+    trial, origin = made.trial.change(**changes), Origin(tuple(shlex.split(_command())))
     compare_heads(
-        setup.model, setup.data, trial, folder, device=on, origin=Origin(()), progress=Lines()
+        setup.model,
+        setup.data,
+        trial,
+        out / name,
+        device=setup.device,
+        origin=origin,
+        progress=Lines(),
     )
     if changes:
         print("Nothing was kept: this is not the network of that name.")
         return
-    store(name, CutNetwork.from_pretrained(folder), setup, made, command)
+    store(name, setup, weights, out / name)
 
 
-def store(name: str, network: CutNetwork, setup: Setup, made: Made, command: str) -> None:
-    """Put a network into the package, with its digests and its card."""
-    folder = pretrained.HERE / name
+def _open(name: str, data: str, weights: Path, device: str) -> Setup:
+    file = weights / WEIGHTS if weights.is_dir() else weights
+    files = SetupFiles(RECIPES[NETWORKS[name].recipe].model, str(file), data)
+    return files.open(UNCUT, resolve_device("pretrained", device))
+
+
+def store(name: str, setup: Setup, weights: Path, trained: Path) -> None:
+    """Put a network that was trained into a folder into the package, and measure it there."""
+    made = NETWORKS[name]
+    facts = _uncut(weights, made) | _training(trained, setup, made)
+    network, folder = CutNetwork.from_pretrained(trained), pretrained.HERE / name
     network.half().save_pretrained(folder)
     files = [CONFIG, MODEL, *_picture(folder, setup.data, made)]
     known = read_json(pretrained.HERE / pretrained.REGISTRY)
@@ -136,7 +154,7 @@ def store(name: str, network: CutNetwork, setup: Setup, made: Made, command: str
     full = pretrained.PREFIX + name
     known[full] = {"files": digests, "facts": {}}
     _write(known)
-    known[full]["facts"] = facts_of(full, setup, made) | {"command": command}
+    known[full]["facts"] = facts_of(full, setup, made) | facts
     _write(known)
     write_text(folder / "README.md", card(full, pretrained.facts(full)))
 
@@ -144,6 +162,31 @@ def store(name: str, network: CutNetwork, setup: Setup, made: Made, command: str
 def _write(known: Mapping[str, Any]) -> None:
     write_json(pretrained.HERE / pretrained.REGISTRY, dict(sorted(known.items())))
     pretrained._registry.cache_clear()
+
+
+def _uncut(weights: Path, made: Made) -> dict[str, Any]:
+    """Where the uncut network comes from: its recipe, or else a file."""
+    if weights.is_dir():
+        told = read_uncut(weights).training["recipe"]
+        if told == as_plain(replace(RECIPES[made.recipe].recipe, seed=told["seed"])):
+            return {"weights": None}
+        weights = weights / WEIGHTS
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    return {"weights": {"file": weights.name, "sha256": digest}}
+
+
+def _training(trained: Path, setup: Setup, made: Made) -> dict[str, Any]:
+    """Where and how a network was trained, as its folder has it; refused if it is another one."""
+    (trial,) = head_trials(replace(made.trial, network=UNCUT), baselines=False).values()
+    kept = Store(trained)
+    if kept.missing([trial]):
+        raise ValueError(f"{trained} does not hold the network that is to be stored: train it.")
+    kept.claim([trial], {UNCUT: setup.identity})
+    command = read_json(trained / "results.json")["command"]
+    if not command:
+        raise ValueError(f"{trained / 'results.json'} does not say by which command it was made.")
+    # not that of results.json, which is written again wherever a finished command is repeated
+    return {"trained_on": kept.record(trial).machine, "command": shlex.join(command)}
 
 
 def _picture(folder: Path, data: DataSplit, made: Made) -> list[str]:
@@ -159,11 +202,11 @@ def _picture(folder: Path, data: DataSplit, made: Made) -> list[str]:
 
 def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
     """What the card tells, measured on the network as everybody opens it."""
-    network = CutNetwork.from_pretrained(name).folded()
-    whole, on = setup.model, setup.device
-    found = evaluate(network.to(on), setup.test.batches(512, device=on), device=on)
-    network, whole = network.cpu(), whole.cpu()
+    on, whole = setup.device, setup.model  # which stays there: it is still to be tested
+    network = CutNetwork.from_pretrained(name).folded().to(on)
+    found = evaluate(network, setup.test.batches(512, device=on), device=on)
     example = setup.data.test.example()
+    there = each(example, lambda t: t.to(on))
     timed = compare(
         {"uncut": whole, "vinet": network},
         example,
@@ -171,6 +214,7 @@ def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
         device="cpu",
         threads=1,
         seconds=0.5,
+        repeats=11,
     )
     file = pretrained.HERE / name.removeprefix(pretrained.PREFIX) / MODEL
     return {
@@ -187,10 +231,10 @@ def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
         "seed": made.trial.seed,
         "accuracy": found.accuracy,
         "uncut_accuracy": setup.accuracy,
-        "parameters": sizes(network).total,
+        "parameters": sum(sizes(network).by_part.values()),
         "uncut_parameters": setup.parameters,
-        "flops": flops(network, example),
-        "uncut_flops": flops(whole, example),
+        "flops": flops(network, there),
+        "uncut_flops": flops(whole, there),
         "bytes": file.stat().st_size,
         "speed": [
             {
@@ -201,7 +245,6 @@ def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
             }
             for ours, theirs in zip(timed["vinet"], timed["uncut"], strict=True)
         ],
-        "trained_on": machine(on),
         "timed_on": machine("cpu") | {"torch_threads": 1},
         "licence": "MIT",
     }
@@ -219,6 +262,13 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
     part = facts["parameters"] / facts["uncut_parameters"]
     flops = facts["flops"] / facts["uncut_flops"]
     gained = 100 * (facts["accuracy"] - facts["uncut_accuracy"])
+    recipe, given = f"`vinets train --recipe {facts['recipe']}`", facts["weights"]
+    uncut = (
+        f"trained by {recipe},"
+        if given is None
+        else f"with the weights of `{given['file']}` (SHA-256 `{given['sha256']}`, not included; "
+        f"{recipe} trains a network of the same kind),"
+    )
     return f"""# {name}
 
 A VI-Net for {facts["data"]}: {facts["classes"]} classes, images of {shape} pixels.
@@ -241,12 +291,13 @@ vinets predict {name} picture.png
 | operations for an image | {facts["flops"]:,} | {facts["uncut_flops"]:,} | {flops:.1%} |
 {speeds}
 
-Speeds: one thread of {timed["processor"]}, torch {timed["torch"]}, the two networks in turns.
+Speeds: one thread of {timed["processor"]}, torch {timed["torch"]}, the two networks in turns. The \
+ratio is what counts: speeds alone depend on what else a machine does.
 
-**How it was made.** {facts["network"]}, trained by `vinets train --recipe {facts["recipe"]}` or \
-alike, was cut at `{facts["cut"]}`. Behind the cut stand products of linear forms; they and the \
-backbone were tuned for {facts["epochs"]} epochs on {facts["train"]:,} training images, with the \
-uncut network as the teacher, on {trained["gpu"] or trained["processor"]} with torch \
+**How it was made.** {facts["network"]}, {uncut} was cut at `{facts["cut"]}`. Behind the cut \
+stand products of linear forms; they and the backbone were tuned for {facts["epochs"]} epochs on \
+{facts["train"]:,} training images, with the uncut network as the teacher, on \
+{trained["gpu"] or trained["processor"]} with torch \
 {trained["torch"]}, seed {facts["seed"]}. No choice was made by the test images. \
 Weights are stored in half precision ({facts["bytes"] / 1e6:.2f} MB) and computed with in single.
 
@@ -273,7 +324,8 @@ def networks_table() -> Table:
         Column("uncut", "uncut, %", ".2f"),
         Column("parameters", format=","),
         Column("share", "of the uncut network", ".1%"),
-        Column("speed", format=".2f×"),
+        Column("speed", "speed, 1 image", ".2f×"),
+        Column("speeds", "64 images", ".2f×"),
         Column("size", "MB", ".2f"),
     )
     rows = []
@@ -287,6 +339,7 @@ def networks_table() -> Table:
             "parameters": facts["parameters"],
             "share": facts["parameters"] / facts["uncut_parameters"],
             "speed": facts["speed"][0]["ratio"],
+            "speeds": facts["speed"][1]["ratio"],
             "size": facts["bytes"] / 1e6,
         }
         rows.append(Row(values))
@@ -314,7 +367,9 @@ def recipes_table() -> Table:
         }
         if known is not None:
             where = known["machine"]["gpu"] or known["machine"]["processor"]
-            values |= {"minutes": known["seconds"] / 60, "machine": where}
+            values |= {"machine": where}
+            if "seconds" in known:  # not where other work ran beside it
+                values |= {"minutes": known["seconds"] / 60}
         rows.append(Row(values))
     return Table("recipes", "Recipes", columns, tuple(rows))
 
@@ -330,13 +385,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     tasks = parser.add_subparsers(dest="task", required=True)
-    for task, known in (("recipe", RECIPES), ("network", NETWORKS)):
+    for task, known in (("recipe", RECIPES), ("network", NETWORKS), ("store", NETWORKS)):
         one = tasks.add_parser(task)
         one.add_argument("name", choices=list(known))
         one.add_argument("--data", help="as for vinets train; needed for CIFAR")
         one.add_argument("--out", type=Path, required=True)
         one.add_argument("--device", default="auto")
-        one.add_argument("--epochs", type=int, help="for a look at it; nothing is kept then")
+        if task != "store":
+            one.add_argument("--epochs", type=int, help="for a look at it; nothing is kept then")
         if task == "recipe":
             one.add_argument("--seeds", type=int, default=1)
         else:
@@ -348,12 +404,16 @@ def main() -> int:
             folder = pretrained.HERE / name.removeprefix(pretrained.PREFIX)
             write_text(folder / "README.md", card(name, pretrained.facts(name)))
         return 0
+    recipe = given.name if given.task == "recipe" else NETWORKS[given.name].recipe
+    data = given.data or RECIPES[recipe].data
+    if given.task == "store":
+        setup = _open(given.name, data, given.weights, given.device)
+        store(given.name, setup, given.weights, given.out / given.name)
+        return 0
     changes = {} if given.epochs is None else {"epochs": given.epochs}
     if given.task == "recipe":
-        data = given.data or RECIPES[given.name].data
         train(given.name, data, given.out, given.seeds, given.device, **changes)
     else:
-        data = given.data or RECIPES[NETWORKS[given.name].recipe].data
         make(given.name, data, given.weights, given.out, given.device, **changes)
     return 0
 

@@ -142,8 +142,8 @@ class Benched:
         columns = (
             Column("network"),
             Column("bytes", "size"),
-            Column("numbers", "stored values"),
             Column("parameters", format=","),
+            Column("numbers", "by part"),
             Column("flops", "FLOPs", ","),
         )
         rows = []

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from dataclasses import replace
 
 import pytest
+import torch
 
 from benchmarks import pretrained as maker
 from vinets import VINet, pretrained
+from vinets.models import digits_cnn, save_weights
+from vinets.nn.uncut import WEIGHTS
 from vinets.settings import RECIPES
 
 
@@ -30,8 +35,9 @@ def test_commands_are_kept_without_paths(monkeypatch):
     assert maker._command().endswith("pretrained recipe --data cifar10:b --out d")
 
 
-def test_a_network_is_made_stored_and_measured(tmp_path, monkeypatch):
-    """From nothing to a name that opens, in a folder of its own."""
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Nothing in the package, and a recipe and a network that take seconds."""
     pytest.importorskip("PIL.Image")
     here = tmp_path / "pretrained"
     here.mkdir()
@@ -45,13 +51,76 @@ def test_a_network_is_made_stored_and_measured(tmp_path, monkeypatch):
     quick = made.trial.change(epochs=1, seconds=0.01, repeats=1)
     monkeypatch.setitem(maker.NETWORKS, "digits-cnn-best", replace(made, trial=quick))
     maker.train("digits-cnn", "digits", tmp_path / "uncut", 1, "cpu")
+    yield tmp_path
+    pretrained._registry.cache_clear()
+
+
+def run(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["x", *map(str, words)])
+    assert maker.main() == 0
+    return pretrained.facts("vinets/digits-cnn-best")
+
+
+def test_a_network_is_made_stored_and_measured(elsewhere, monkeypatch):
+    """From nothing to a name that opens, in a folder of its own."""
     assert pretrained.expected("digits-cnn")["examples"] == 449
-    weights = tmp_path / "uncut" / "digits-cnn-0"
-    maker.make("digits-cnn-best", "digits", weights, tmp_path / "vinets", "cpu")
-    try:
-        facts = pretrained.facts("vinets/digits-cnn-best")
-        assert 0 < facts["accuracy"] <= 1 and facts["bytes"] < 20_000
-        assert VINet.from_pretrained("vinets/digits-cnn-best").record.cut == "relu1"
-        assert (here / "digits-cnn-best" / "README.md").is_file()
-    finally:
-        pretrained._registry.cache_clear()
+    weights, out = elsewhere / "uncut" / "digits-cnn-0", elsewhere / "vinets"
+    words = ("digits-cnn-best", "--weights", weights, "--out", out, "--device", "cpu")
+    facts = run(monkeypatch, "network", *words)
+    assert 0 < facts["accuracy"] <= 1 and facts["bytes"] < 20_000
+    assert VINet.from_pretrained("vinets/digits-cnn-best").record.cut == "relu1"
+    card = (pretrained.HERE / "digits-cnn-best" / "README.md").read_text()
+    assert "trained by `vinets train --recipe digits-cnn`, was cut" in card
+    assert facts["command"] in card and "network digits-cnn-best" in facts["command"]
+
+
+def test_what_was_trained_elsewhere_is_stored_with_where_and_how(elsewhere, monkeypatch):
+    """Of weights that are no recipe's, too."""
+    weights, out = elsewhere / "given.safetensors", elsewhere / "vinets"
+    weights.write_bytes((elsewhere / "uncut" / "digits-cnn-0" / WEIGHTS).read_bytes())
+    words = ("digits-cnn-best", "--weights", weights, "--out", out, "--device", "cpu")
+    run(monkeypatch, "network", *words)
+    (file,) = (out / "digits-cnn-best" / "trials").glob("*train*.json")
+    there = json.loads(file.read_text())
+    there["machine"] |= {"gpu": "A GPU That Is Not Here", "torch": "2.6.7"}
+    file.write_text(json.dumps(there))
+    facts = run(monkeypatch, "store", *words)
+    assert facts["trained_on"] == there["machine"] != facts["timed_on"]
+    assert " network " in facts["command"]
+    card = (pretrained.HERE / "digits-cnn-best" / "README.md").read_text()
+    assert "on A GPU That Is Not Here with torch 2.6.7" in card
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert f"with the weights of `given.safetensors` (SHA-256 `{digest}`" in card
+    # of other weights than those it was trained with
+    other = elsewhere / "uncut" / "other.safetensors"
+    save_weights(digits_cnn(), other)
+    with pytest.raises(ValueError, match="holds results of uncut with other weights"):
+        run(monkeypatch, "store", "digits-cnn-best", "--weights", other, "--out", out)
+    file.unlink()
+    with pytest.raises(ValueError, match="does not hold the network that is to be stored"):
+        run(monkeypatch, "store", *words)
+
+
+def test_the_uncut_network_is_measured_where_it_lies(elsewhere, monkeypatch):
+    """Were it moved, it could not be tested on images that lie on a GPU."""
+    moved = []
+
+    def apply(module, function, *rest):
+        moved.append(module)
+        return move(module, function, *rest)
+
+    weights, out = elsewhere / "uncut" / "digits-cnn-0", elsewhere / "vinets"
+    setup = maker._open("digits-cnn-best", "digits", weights, "cpu")
+    maker.compare_heads(
+        setup.model,
+        setup.data,
+        maker.NETWORKS["digits-cnn-best"].trial,
+        out,
+        device="cpu",
+        origin=maker.Origin(("a", "command")),
+        progress=None,
+    )
+    move = torch.nn.Module._apply
+    monkeypatch.setattr(torch.nn.Module, "_apply", apply)
+    maker.store("digits-cnn-best", setup, weights, out)
+    assert moved and not any(module is setup.model for module in moved)

@@ -48,7 +48,10 @@ def test_what_may_happen_is_one_sentence_and_code_2(error, text, monkeypatch):
 def test_an_interruption_tells_how_to_go_on():
     result = CliRunner().invoke(program(KeyboardInterrupt()), ["fail"])
     assert result.exit_code == 130
-    assert result.stderr == "Stopped. Run the same command again to go on.\n"
+    assert (
+        result.stderr
+        == "Stopped. The same command goes on from the last step that was saved, if there is one.\n"
+    )
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("x"), AssertionError()])

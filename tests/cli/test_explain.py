@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from looks import faults
 from pages import ReadPage, loads_nothing
 
 from vinets.data import digits
@@ -63,6 +64,13 @@ def test_the_page_has_every_part_of_the_explanation(call, products, picture, tmp
     assert f"says {found['answer']}" in text
     # pictures inside of the page are data, which load nothing
     assert loads_nothing(text.replace("data:image/png", ""))
+
+
+@pytest.mark.pages
+def test_the_page_suits_every_screen(call, products, picture, tmp_path):
+    out = tmp_path / "why.html"
+    assert call("explain", products, picture, "--per-class", 20, "--out", out, "--quiet").code == 0
+    assert faults(out) == []
 
 
 def test_a_terminal_gets_the_tables(call, vinet, picture):

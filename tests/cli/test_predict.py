@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from vinets import pretrained
 from vinets.data import digits
 from vinets.nn.uncut import read_uncut, write_uncut
 from vinets.pipeline.opening import open_network
@@ -67,5 +68,27 @@ def test_a_network_of_the_package_is_used_by_its_name(call, pictures):
     assert "vinets/digits-cnn-best" in call("predict", "--help").out
 
 
+CIFAR = [name for name in pretrained.names() if "cifar" in name]
+
+
+@pytest.mark.parametrize("name", CIFAR)
+def test_a_picture_of_any_size_is_told_by_the_networks_of_cifar(call, tmp_path, name):
+    image = pytest.importorskip("PIL.Image")
+    height, width = np.mgrid[0:45, 0:60]
+    pixels = np.stack([4 * width, 5 * height, 255 - 4 * width], -1).astype(np.uint8)
+    image.fromarray(pixels).save(tmp_path / "picture.png")
+    small = image.fromarray(pixels).resize((32, 32), image.Resampling.BICUBIC)
+    found = call("predict", name, tmp_path / "picture.png", "--json").json()["predictions"]
+    opened = open_network(name)
+    batch = torch.from_numpy(np.asarray(small).transpose(2, 0, 1).copy())[None]
+    with torch.no_grad():
+        shares = opened.network(opened.preprocessing(batch)).softmax(1)[0]
+    order = shares.argsort(descending=True)[:3].tolist()
+    assert [one["name"] for one in found[0]["classes"]] == [opened.classes[k] for k in order]
+    told = [one["probability"] for one in found[0]["classes"]]
+    np.testing.assert_allclose(told, shares[order].numpy(), rtol=1e-4)
+
+
 def test_without_a_picture_one_is_asked_for(refused, base):
     assert "comes without a picture" in refused("predict", base)
+    assert "comes without a picture" in refused("predict", "vinets/resnet18-cifar10-best")

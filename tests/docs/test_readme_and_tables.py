@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -55,6 +57,21 @@ def test_the_page_in_the_repository_holds_its_results():
 
 def _shows(text: str, ours: str, paper: str) -> bool:
     return text == ours if not paper else text.startswith(f"{ours} {paper}")
+
+
+def test_on_an_index_the_readme_links_to_nothing_that_is_not_there(monkeypatch):
+    """hatchling, which calls it, is only there while a wheel is built."""
+    interface = ModuleType("interface")
+    interface.MetadataHookInterface = object
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", interface)
+    made = runpy.run_path(str(ROOT / ".ci" / "readme.py"))["for_an_index"]
+    text = (ROOT / "README.md").read_text()
+    shown = made(text)
+    links = re.findall(r"\]\(([^)]*)\)", shown)
+    assert all(link.startswith("https://") for link in links)
+    paths = {link for link in re.findall(r"\]\(([^)]*)\)", text) if "://" not in link}
+    assert paths and all((ROOT / path).exists() and f"`{path}`" in shown for path in paths)
+    assert "![" not in shown and shown.startswith("# vinets\n")
 
 
 def test_the_python_of_the_readme_runs(capsys, tmp_path, monkeypatch):

@@ -135,6 +135,20 @@ def test_a_call_that_was_stopped_goes_on_from_its_checkpoint(setups, tmp_path):
     assert timeless(again) == timeless(whole)
 
 
+def test_while_polynomials_are_found_every_class_is_told_of(setups, tmp_path):
+    class Heard(list):
+        def start(self, stage, total):
+            self.stage = stage
+
+        def advance(self, count=1, note=""):
+            self.append((self.stage, note))
+
+    heard = Heard()
+    run_trials([SMALL], setups, Store(tmp_path), progress=heard)
+    notes = [note for stage, note in heard if stage == "polynomials"]
+    assert any(note.startswith("classes 9/10") for note in notes)
+
+
 @pytest.mark.parametrize("detailed", [True, False])
 def test_a_result_holds_what_was_asked_for(setups, tmp_path, detailed):
     trial = SMALL.change(detailed=detailed)

@@ -8,6 +8,7 @@ from vinets.report.comparisons import (
     accuracy_figure,
     comparison_table,
     draw_parts,
+    remarks,
     training_figures,
 )
 from vinets.report.formats import cell
@@ -64,6 +65,21 @@ def test_what_was_not_measured_has_no_column_and_seeds_have_a_spread():
         *("network", "accuracy", "gap", "backbone", "hidden", "parameters")
     ]
     assert cell(table.columns[1], table.rows[1]) == "60.00 ± 14.14"
+
+
+def test_what_one_would_not_want_is_said():
+    def named(name, size, wrong):
+        return NetworkResult(name, {"all": size}, (1 - wrong / 50,), (tuple(range(wrong)),))
+
+    def said(*networks):
+        return remarks(Comparison("early", (3, 4), UNCUT, networks))
+
+    ours = named("VI-Net", 49, 20)
+    assert said(ours, named("MLP", 49, 25), named("linear", 10, 19), named("large", 50, 0)) == []
+    (better,) = said(ours, named("MLP", 49, 2))
+    assert better == "MLP is ahead of VI-Net by 36.00 points, with no more parameters."
+    (large,) = said(named("VI-Net", 75, 20))
+    assert large.startswith("VI-Net is not smaller, with 1.5 times the parameters of the uncut")
 
 
 def test_accuracy_has_a_line_for_every_head_and_a_level():

@@ -121,6 +121,7 @@ def build(
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
     from vinets.report import comparison_table, print_table
+    from vinets.report.comparisons import remarks
 
     model, trial, backbone = _chosen(preset, model, cut, settings, common.seed)
     trial = replace(trial, head=head)
@@ -153,6 +154,8 @@ def build(
     if result.comparison.build is not None:
         note(str(result.comparison.build), common.quiet)
     print_table(comparison_table(result.comparison))
+    for sentence in remarks(result.comparison):
+        note(sentence, common.quiet)
     again = opened_again(out, model)
     note(f"Saved in {out}. Next: vinets evaluate {again} --data {reading.data}", common.quiet)
 

@@ -36,7 +36,7 @@ class Sizes:
     total: int  # all parameters and all floating-point buffers
     parameters: int  # papers usually report this one
     indices: int  # of integer and boolean buffers, such as the index tables of monomials
-    by_part: dict[str, int]  # {"network": total} if the network names no parts
+    by_part: dict[str, int]  # {"network": parameters} if the network names no parts
 
 
 def sizes(network: nn.Module) -> Sizes:
@@ -48,18 +48,18 @@ def sizes(network: nn.Module) -> Sizes:
     Examples
     --------
     >>> sizes(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
-    Sizes(total=16, parameters=12, indices=1, by_part={'network': 16})
+    Sizes(total=16, parameters=12, indices=1, by_part={'network': 12})
     """
-    total = stored_numbers(network)
+    total, parameters = stored_numbers(network), _count(network.parameters())
     offered = getattr(network, "parts", None)
-    parts: Mapping[str, nn.Module | int] = {"network": total}
+    parts: Mapping[str, nn.Module | int] = {"network": parameters}
     if callable(offered) and not isinstance(offered, nn.Module):  # a child may have this name
         parts = offered()
     by_part = {
         name: stored_numbers(part) if isinstance(part, nn.Module) else int(part)
         for name, part in parts.items()
     }
-    return Sizes(total, _count(network.parameters()), stored_indices(network), by_part)
+    return Sizes(total, parameters, stored_indices(network), by_part)
 
 
 def stored_numbers(module: nn.Module) -> int:

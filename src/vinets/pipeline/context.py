@@ -21,7 +21,7 @@ from vinets.pipeline.setup import CHUNK, Setup
 from vinets.pipeline.trial import Trial
 from vinets.pipeline.vanish import ClassGenerators, find_generators
 from vinets.pipeline.variables import Variables, find_variables
-from vinets.progress import Progress
+from vinets.progress import Notes, Progress
 from vinets.settings import Recipe
 from vinets.training import LatentViews, Lessons, cache_latents
 
@@ -82,13 +82,17 @@ class CutContext:
         if self._generators is None or self._generators[0] != key:
             self._generators = None  # make room
             ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
+            variables = self.variables(trial)
+            self.progress.start("polynomials", 1)
             found = find_generators(
-                self.variables(trial),
+                variables,
                 self.latents.fit,
                 self.latents.check,
                 ideal,
                 trial.pruning.score,
+                Notes(self.progress),
             )
+            self.progress.advance(1)
             self._generators = key, found
         return self._generators[1]
 
@@ -98,11 +102,8 @@ class CutContext:
         if trial.placing.placement == "products":
             return build_products(self.latents, trial.shaping, trial.design, ideal, trial.seed)
         variables = self.variables(trial)
-        self.progress.start("polynomials", 1)
         generators = self.generators(trial)
-        made = assemble(self.latents, variables, generators, trial.design, ideal, trial.seed)
-        self.progress.advance(1)
-        return made
+        return assemble(self.latents, variables, generators, trial.design, ideal, trial.seed)
 
     def network(self, trial: Trial) -> tuple[CutNetwork, BuildReport | None]:
         """The untrained network of a trial; the report of a VI-Net."""

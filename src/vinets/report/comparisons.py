@@ -72,6 +72,36 @@ def comparison_table(comparison: Comparison) -> Table:
     )
 
 
+def remarks(comparison: Comparison) -> list[str]:
+    """Sentences on what one would not want: a network that is no smaller, or not the best head.
+
+    Examples
+    --------
+    >>> uncut, large = (NetworkResult("it", {"all": size}, (0.9,)) for size in (9, 18))
+    >>> remarks(Comparison("pool", (8, 4), uncut, (large,)))[0][:61]
+    'it is not smaller, with 2.0 times the parameters of the uncut'
+    """
+    uncut, (ours, *others) = comparison.uncut, comparison.networks
+    found = []
+    if ours.parameters >= uncut.parameters:
+        times = number(ours.parameters / uncut.parameters, ".1f")
+        found.append(
+            f"{ours.name} is not smaller, with {times} times the parameters of the uncut network: "
+            "choose another cut (vinets cuts) or a smaller head, or let vinets compress choose."
+        )
+    for other in others:
+        if other.parameters <= ours.parameters and _beaten(ours, other):
+            gap = number(100 * (other.accuracy - ours.accuracy), ".2f")
+            found.append(
+                f"{other.name} is ahead of {ours.name} by {gap} points, with no more parameters."
+            )
+    return found
+
+
+def _beaten(ours: NetworkResult, theirs: NetworkResult) -> bool:
+    return bool(ours.wrong and theirs.wrong) and duel("", ours, theirs).outcome == "loses"
+
+
 def _parts(networks: Iterable[NetworkResult]) -> list[str]:
     """Names of all parts, those of a VI-Net first and in their order."""
     found = dict.fromkeys(part for network in networks for part in network.parts)
