@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 STOPPED = 130  # exit code
-SENTENCE = "Stopped. The same command goes on from the last step that was saved, if there is one."
+SENTENCE = "Stopped. Run the same command again: it goes on from the last step that was saved, if any."
 
 _stoppable = False  # whether someone waits for a KeyboardInterrupt
 

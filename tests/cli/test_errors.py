@@ -50,7 +50,7 @@ def test_an_interruption_tells_how_to_go_on():
     assert result.exit_code == 130
     assert (
         result.stderr
-        == "Stopped. The same command goes on from the last step that was saved, if there is one.\n"
+        == "Stopped. Run the same command again: it goes on from the last step that was saved, if any.\n"
     )
 
 
