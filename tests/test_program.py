@@ -22,7 +22,7 @@ from vinets.pipeline.trial_list import write_list
 from vinets.run import main
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
-STOPPED = "Stopped. Run the same command again: it goes on from the last step that was saved, if any."
+STOPPED = "Stopped. Run the same command again: it goes on after the last step that was kept."
 
 
 def program(*words: str, **options) -> subprocess.Popen:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 STOPPED = 130  # exit code
-SENTENCE = "Stopped. Run the same command again: it goes on from the last step that was saved, if any."
+SENTENCE = "Stopped. Run the same command again: it goes on after the last step that was kept."
 
 _stoppable = False  # whether someone waits for a KeyboardInterrupt
 

@@ -50,7 +50,7 @@ def test_an_interruption_tells_how_to_go_on():
     assert result.exit_code == 130
     assert (
         result.stderr
-        == "Stopped. Run the same command again: it goes on from the last step that was saved, if any.\n"
+        == "Stopped. Run the same command again: it goes on after the last step that was kept.\n"
     )
 
 
