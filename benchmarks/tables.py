@@ -154,6 +154,12 @@ COLUMNS: dict[str, dict[str, str]] = {
         "head_share": "extra operations",
         "pooled_images_per_second": "pooled, images/s",
     },
+    "devices": {
+        "variables": "variables",
+        "cpu_s": "CPU, s",
+        "cuda_s": "GPU, s",
+        "chosen": "`auto`",
+    },
     "generators_cpu": {
         "network": "network",
         "cut": "cut",
