@@ -141,7 +141,9 @@ def test_workers_and_collation_are_those_of_the_loader_and_global_randomness_sta
         return torch.stack([2 * x for x, _ in items]), torch.tensor([y for _, y in items])
 
     state = torch.get_rng_state()
-    source = as_source(DataLoader(Pairs(), batch_size=5, num_workers=1, collate_fn=doubled))
+    # a function of a test cannot be sent to a process that is not a fork, as Python 3.14 starts
+    workers = {"num_workers": 1, "multiprocessing_context": "fork"}
+    source = as_source(DataLoader(Pairs(), batch_size=5, collate_fn=doubled, **workers))
     inputs, labels = everything(source, augment=torch.Generator().manual_seed(1))
     assert torch.equal(inputs, 2 * INPUTS) and torch.equal(labels, LABELS)
     assert torch.equal(torch.get_rng_state(), state)
