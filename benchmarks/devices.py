@@ -16,8 +16,14 @@ from typing import Any
 import torch
 
 from benchmarks.record import keep
-from vinets.ideals.device import CLASSES, POINTS, choose_device, dividing_size, fit_seconds
-from vinets.ideals.device import _points as points
+from vinets.ideals.device import (
+    CLASSES,
+    POINTS,
+    choose_device,
+    curved_points,
+    dividing_size,
+    fit_seconds,
+)
 
 VARIABLES = (4, 8, 12, 16, 24, 32, 48, 64, 96)
 
@@ -31,7 +37,7 @@ def main() -> None:
         seconds = time.perf_counter() - begin
         random, rows = torch.Generator().manual_seed(1), []
         for n in VARIABLES:
-            sets = [points(n, random) for _ in range(CLASSES)]
+            sets = [curved_points(n, random) for _ in range(CLASSES)]
             row: dict[str, Any] = {"variables": n, "size": float(CLASSES * POINTS * n**2)}
             row |= {"cpu_s": fit_seconds(sets, cpu), "cuda_s": fit_seconds(sets, gpu)}
             row["chosen"] = choose_device("auto", "auto", torch.cat(sets)).type

@@ -38,7 +38,7 @@ from vinets.running import resolve_device
 from vinets.search import compress, parse_budget
 from vinets.search.compressed import divided
 from vinets.search.halving import Search
-from vinets.search.result import SearchResult
+from vinets.search.result import SearchResult, Tried
 from vinets.search.signals import SIGNALS
 from vinets.settings import Searching
 
@@ -109,6 +109,13 @@ def searches(budget: str) -> dict[Path, SearchResult]:
     return {path: from_plain(SearchResult, read_json(path), path.name) for path in paths}
 
 
+def _choice(result: SearchResult) -> tuple[Tried, float]:
+    """What a search chose, with its accuracy on the examples that were held back."""
+    (choice,) = (one for one in result.tried if one.candidate.name == result.chosen)
+    assert choice.test is not None
+    return choice, choice.test
+
+
 def found_table(found: dict[Path, SearchResult]) -> Table:
     """What each search chose, and how good that is on images that were looked at once."""
     from vinets.report import Column, Row, Table  # searches run where there is no rich
@@ -126,14 +133,13 @@ def found_table(found: dict[Path, SearchResult]) -> Table:
     rows, changes = [], defaultdict(list)
     for path, result in found.items():
         network, *_, seed = path.stem.split("-")
-        (choice,) = (one for one in result.tried if one.candidate.name == result.chosen)
-        assert choice.test is not None
-        change = 100 * (choice.test - result.uncut.test)
+        choice, tested = _choice(result)
+        change = 100 * (tested - result.uncut.test)
         changes[network].append(change)
         row = {"network": network, "seed": seed, "chosen": choice.candidate.name}
         row |= {"parameters": choice.cost.parameters}
         row |= {"share": choice.cost.parameters / result.uncut.cost.parameters}
-        row |= {"accuracy": 100 * choice.test, "uncut": 100 * result.uncut.test, "change": change}
+        row |= {"accuracy": 100 * tested, "uncut": 100 * result.uncut.test, "change": change}
         rows.append(Row(row))
     for name, of in changes.items():
         rows.append(Row({"network": name, "chosen": "mean", "change": fmean(of)}))
@@ -155,12 +161,11 @@ def gap_table(found: dict[Path, SearchResult]) -> Table:
         network = path.stem.partition("-")[0]
         all_of_them = trained_to_the_end(network)
         best = max(all_of_them, key=lambda name: all_of_them[name])
-        (choice,) = (one for one in result.tried if one.candidate.name == result.chosen)
-        assert choice.test is not None
+        choice, tested = _choice(result)
         row = {"network": network, "within": len(result.tried), "done": len(all_of_them)}
         row |= {"best": best, "best_accuracy": 100 * all_of_them[best]}
-        row |= {"chosen": choice.candidate.name, "accuracy": 100 * choice.test}
-        row |= {"behind": 100 * (all_of_them[best] - choice.test)}
+        row |= {"chosen": choice.candidate.name, "accuracy": 100 * tested}
+        row |= {"behind": 100 * (all_of_them[best] - tested)}
         rows.append(Row(row))
     return Table("gap", "Choices beside the best of everything", columns, tuple(rows))
 

@@ -115,5 +115,5 @@ def test_what_was_found_elsewhere_comes_back(monkeypatch):
 
 
 def test_real_fits_can_be_timed():
-    sets = [device._points(4, torch.Generator().manual_seed(0))]
+    sets = [device.curved_points(4, torch.Generator().manual_seed(0))]
     assert device.fit_seconds(sets, torch.device("cpu")) > 0

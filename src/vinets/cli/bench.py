@@ -37,8 +37,8 @@ def bench(
     The networks take turns, so that a change in the machine's load affects all of them. Prints
     images per second (mean and deviation over the windows), the ratio to the first network (median
     over the windows), the latency of one batch, peak memory, floating-point operations per
-    example, and parameters by part. Exported files run on the CPU in the
-    runtime and the precision that their rows name, with as many threads as torch.
+    example, and parameters by part. Exported files run on the CPU in the runtime and the precision
+    that their rows name, with as many threads as torch.
 
     Example: vinets bench out/base out/vinet vinet-int8.onnx --batch-sizes 1,256
     """

@@ -67,7 +67,7 @@ def measured_size(gpu: torch.device, timer: Timer) -> float:
     random = torch.Generator().manual_seed(0)
     before = 0.0
     for n in VARIABLES:
-        sets = [_points(n, random) for _ in range(CLASSES)]
+        sets = [curved_points(n, random) for _ in range(CLASSES)]
         size = float(CLASSES * POINTS * n**2)
         if timer(sets, gpu) < timer(sets, torch.device("cpu")):
             return math.sqrt(size * (before or size / 4))  # between this size and the one before
@@ -90,7 +90,7 @@ def fit_seconds(sets: list[Tensor], device: torch.device) -> float:
     return min(times)  # the first one also loads the libraries
 
 
-def _points(n: int, random: torch.Generator) -> Tensor:
+def curved_points(n: int, random: torch.Generator) -> Tensor:
     """Points near a curved surface, as latents are."""
     rank = max(2, n // 4)
     factors = torch.randn(POINTS, rank, generator=random, dtype=torch.float64)
