@@ -108,6 +108,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "seed": "seed",
         "terms": "terms",
         "generators": "generators",
+        "bare_products_cpu_s": "bare products, s",
         "vinets_cpu_s": "ABM, s",
         "loop_cpu_s": "loop, s",
         "ratio": "ratio",
