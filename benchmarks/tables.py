@@ -80,6 +80,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "terms": "terms",
         "generators": "generators",
         "loop_cpu_s": "prior art, s",
+        "exact_cpu_s": "closed form, s",
         "bpcg_cpu_s": "`bpcg`, s",
         "bpcg_ratio": "ratio",
         "zeros_loop": "prior art, zeros",
