@@ -99,7 +99,7 @@ def build(
         ``placement="local"``, ``components=32``, ``keep=16``, ``monomials=64``, ...
     epochs : 0 or None, default=None
         With 0, the head is one in closed form that needs no training, see
-        :mod:`vinets.pipeline.closed`, and the network a :class:`vinets.CutNetwork`.
+        :mod:`vinets.pipeline.closed_form`, and the network a :class:`vinets.CutNetwork`.
     device : str or torch.device, default="cpu"
         Where to work.
     seed : int, default=0
@@ -136,7 +136,7 @@ def build(
             progress=progress,
         )
     if epochs == 0:
-        from vinets.pipeline.closed import build_closed_form
+        from vinets.pipeline.closed_form import build_closed_form
 
         closed, report = build_closed_form(latents, seed=seed)
         return cast(VINet, closed), report

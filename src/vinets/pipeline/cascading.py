@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vinets.data import DataSplit, Source
 from vinets.nn.cascade import Calibration, Cascade, Gate
 from vinets.nn.network import CutNetwork
-from vinets.pipeline.strange import attach_distances
+from vinets.pipeline.distances import attach_distances
 from vinets.progress import Progress, Silent
 from vinets.running import device_of, logits_of
 

@@ -18,7 +18,7 @@ from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
 from vinets.nn.heads import Head
 from vinets.nn.network import CutNetwork
-from vinets.pipeline.closed import build_closed_form, loss_and_accuracy
+from vinets.pipeline.closed_form import build_closed_form, loss_and_accuracy
 from vinets.pipeline.comparison import Speed
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import CHUNK, wrong_answers

@@ -55,7 +55,7 @@ Making = Callable[[Latents, Tensor], _Made]
 
 @torch.no_grad()
 def build_closed_form(latents: Latents, *, seed: int = 0) -> tuple[CutNetwork, BuildReport]:
-    """Put the best head in closed form behind the cut; see :mod:`vinets.pipeline.closed`."""
+    """Put the best head in closed form behind the cut; see :mod:`vinets.pipeline.closed_form`."""
     begin = time.perf_counter()
     labels = latents.store.labels.cpu()
     held = fold_of(labels, most_folds(labels, PARTS), seed) == 0

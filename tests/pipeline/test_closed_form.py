@@ -7,9 +7,9 @@ from vinets import CutNetwork, attach_distances, build, collect, train_classifie
 from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.nn.heads import DistanceHead
-from vinets.pipeline import closed
+from vinets.pipeline import closed_form
 from vinets.pipeline.compare import head_trials
-from vinets.pipeline.strange import layers_of
+from vinets.pipeline.out_of_distribution import layers_of
 from vinets.pipeline.trial import Trial
 
 
@@ -48,15 +48,15 @@ def test_held_out_accuracy_is_that_of_heads_which_did_not_see_the_examples(train
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(latents.store), generator=generator)
     monkeypatch.setattr(latents.store, "labels", latents.store.labels[order])
-    _, report = closed.build_closed_form(latents)
+    _, report = closed_form.build_closed_form(latents)
     assert max(report.closed.accuracies.values()) < 0.3
 
 
 def test_distances_win_where_they_are_best(trained, monkeypatch, tmp_path):
     model, data = trained
-    kinds = closed._kinds
+    kinds = closed_form._kinds
     monkeypatch.setattr(
-        closed, "_kinds", lambda *a: {k: v for k, v in kinds(*a).items() if k == "distances"}
+        closed_form, "_kinds", lambda *a: {k: v for k, v in kinds(*a).items() if k == "distances"}
     )
     net, _ = build(model, data.train, "pool", epochs=0, progress=None)
     assert isinstance(net.head, DistanceHead) and accuracy(net, data) > 0.9
