@@ -18,7 +18,7 @@ from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain, from_plain
 from vinets.progress import Progress, progress_of
-from vinets.running import each
+from vinets.running import RecordingError, each
 from vinets.search.budget import Budget
 from vinets.search.costs import Priced, Pricing, within
 from vinets.search.expect import expected
@@ -27,7 +27,6 @@ from vinets.search.signals import SIGNALS, Signals, look_at, rank_correlation
 from vinets.search.space import Candidate, candidates_at, choose_cuts, start_trial
 from vinets.settings import Searching
 from vinets.training.loop import DivergedError
-from vinets.training.replay import RecordingError
 
 ROUNDS = (1 / 18, 1 / 6)  # of the epochs, before the last round
 KEPT = 1 / 3  # of a round, for the next
