@@ -369,7 +369,7 @@ class Shaping(Options):
     head_parameters: int | None = option(
         None,
         optional(whole()),
-        "Numbers that the head may store, at most.",
+        "Parameters that the head may store, at most.",
         shown="those of 512 products; of a baseline, as many as the VI head",
     )
     factors: int = option(2, whole(1, 5), "Linear forms in a product, 1 to 5.")

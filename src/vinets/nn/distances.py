@@ -77,7 +77,7 @@ class ClassDistances(nn.Module):
         return lengths(self.values(features), self.forms, self.offsets)
 
     def parts(self) -> dict[str, int]:
-        """How many numbers each part stores."""
+        """How many parameters each part stores."""
         return {
             "projection": self.weight.numel() + self.bias.numel(),
             "monomials": sum(block.size for block in self.monomials.terms.blocks),

@@ -134,7 +134,7 @@ class CutNetwork(nn.Module):
         return result.eval()
 
     def parts(self) -> dict[str, int]:
-        """How many numbers each part stores: backbone, projection, monomials, ..."""
+        """How many parameters each part stores: backbone, projection, monomials, ..."""
         stored = sum(p.numel() for p in self.backbone.parameters())
         parts = {"backbone": stored} | self.head.parts()
         if self.distances is not None:

@@ -26,7 +26,7 @@ class ClosedForms:
 
     taken: str
     accuracies: dict[str, float]  # on held-out training examples
-    sizes: dict[str, int]  # numbers that each head stores
+    sizes: dict[str, int]  # parameters that each head stores
     error: float  # the standard error of the best accuracy
 
     @classmethod
@@ -40,7 +40,7 @@ class ClosedForms:
         'distances'
         >>> print(ClosedForms.of(accuracies, sizes, 100))
         closed form: ridge, the smallest of those within a standard error (2.86 points) of the best
-        held out:   ridge 90.00% (10 numbers), distances 91.00% (99 numbers)
+        held out:   ridge 90.00% (10 parameters), distances 91.00% (99 parameters)
         """
         best = max(accuracies.values())
         error = float((best * (1 - best) / held_out) ** 0.5)
@@ -48,7 +48,7 @@ class ClosedForms:
         return cls(min(equals, key=sizes.__getitem__), accuracies, sizes, error)
 
     def __str__(self) -> str:
-        shown = (f"{k} {v:.2%} ({self.sizes[k]:,} numbers)" for k, v in self.accuracies.items())
+        shown = (f"{k} {v:.2%} ({self.sizes[k]:,} parameters)" for k, v in self.accuracies.items())
         return (
             f"closed form: {self.taken}, the smallest of those within a standard error "
             f"({100 * self.error:.2f} points) of the best\nheld out:   " + ", ".join(shown)

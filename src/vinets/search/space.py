@@ -13,7 +13,7 @@ from vinets.settings import BEST
 
 CUTS = 10  # at most
 LARGEST = 0.9  # of the uncut network's parameters or operations: beyond, nothing is saved
-HEAD = 500_000  # numbers of a large head, at most
+HEAD = 500_000  # parameters of a large head, at most
 SHARE = 0.2  # of the uncut network's parameters, at most
 SMALL_DATA = 10_000  # examples, below which batches are small
 FEW_CLASSES = 20  # at most so many, and a teacher's answers say more at a higher temperature
@@ -26,7 +26,7 @@ class Candidate:
 
     cut: str
     head: str  # a kind of vinets.nn.heads.HEADS, or "vi"
-    budget: int  # numbers that the head may store, as far as its kind allows it
+    budget: int  # parameters that the head may store, as far as its kind allows it
     factors: int = 2  # of products
 
     @property
@@ -97,7 +97,7 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = CUTS) -
 
 
 def head_sizes(parameters: int) -> tuple[int, int]:
-    """Numbers of a large and of a small head, for a network with so many parameters."""
+    """Parameters of a large and of a small head, for a network with so many parameters."""
     large = int(min(HEAD, SHARE * parameters))
     return large, max(large // 4, 1)
 

@@ -26,7 +26,7 @@ from vinets.nn.heads.pieces import (
     SpatialSum,
     by_parts,
     in_use,
-    numbers,
+    parameter_count,
     traced,
 )
 from vinets.nn.heads.polynomial import PolynomialHead
@@ -117,7 +117,7 @@ class LocalPolynomials(PolynomialHead):
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()
-        return counts | {"linear": counts["linear"] + numbers(self.spatial)}
+        return counts | {"linear": counts["linear"] + parameter_count(self.spatial)}
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         positions = shape[1]

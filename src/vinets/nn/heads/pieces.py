@@ -192,8 +192,8 @@ def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
     return plain
 
 
-def numbers(*modules: nn.Module | None) -> int:
-    """Numbers stored by modules: parameters and floating-point buffers."""
+def parameter_count(*modules: nn.Module | None) -> int:
+    """How many parameters modules store, floating-point buffers counted in."""
     total = 0
     for module in modules:
         if module is not None:
