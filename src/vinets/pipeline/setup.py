@@ -18,7 +18,7 @@ from vinets.fingerprint import digest, fingerprint
 from vinets.models import channel_options, create_model
 from vinets.nn.network import input_fields
 from vinets.nn.seen import load_trained, marks_of, refuse_seen
-from vinets.pipeline.doubt import warn_of_doubt
+from vinets.pipeline.low_accuracy import warn_of_low_accuracy
 from vinets.progress import Progress, progress_of
 from vinets.running import call, evaluating, logits_of
 from vinets.settings import Sampling
@@ -138,10 +138,10 @@ class Setup:
         """The uncut network as a teacher that is asked once for all that learn from it here."""
         return Lessons(self.model)
 
-    def warn_of_doubt(self, stated: float | None = None) -> None:
+    def warn_of_low_accuracy(self, stated: float | None = None) -> None:
         """Warn if the uncut network is near chance, or far below what was stated."""
         name = "The uncut network"
-        warn_of_doubt(name, self.model, self.test, self.accuracy, stated, self.device)
+        warn_of_low_accuracy(name, self.model, self.test, self.accuracy, stated, self.device)
 
     @property
     def parameters(self) -> int:

@@ -140,7 +140,7 @@ def compress(
         setup, final = divided(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
-        setup.warn_of_doubt(origin.stated)
+        setup.warn_of_low_accuracy(origin.stated)
         there = stack.enter_context(beside(jobs))
         search = Search(setup, wanted, folder, searching, seed, there, progress)
         search.prepare()
