@@ -39,7 +39,7 @@ class Space:
 
 
 def spaces() -> list[Space]:
-    """What is tried where nothing is said.
+    """The candidates that are tried by default.
 
     All components with one covariance for all classes, fewer with their own, and products.
     """
@@ -173,9 +173,9 @@ def try_spaces(
     seed: int = 0,
     most: int = 1000,
 ) -> list[Trying]:
-    """Judge every space by ``held`` features and labels; without, by cross-validation.
+    """Judge every space by ``held`` features and labels; without them, by cross-validation.
 
-    Then at most so many points of a fold are judged.
+    Cross-validation judges at most ``most`` points of a fold.
     """
     _check(features, labels)
     if held is None:
@@ -240,7 +240,7 @@ def held_out(
 
 
 def most_folds(labels: Tensor, folds: int) -> int:
-    """So many folds, or as many as the smallest class has examples."""
+    """``folds``, or as many as the smallest class has examples."""
     least = int(labels.unique(return_counts=True)[1].min())
     if least < 2:
         raise ValueError(

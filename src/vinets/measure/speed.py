@@ -193,7 +193,7 @@ def time_share(
 
 
 def _compiling() -> AbstractContextManager[Any]:
-    """Lets many be compiled: of one class, torch runs those after the eighth as they are."""
+    """Raises the limit after which torch runs further modules of one class uncompiled."""
     config = torch._dynamo.config
     limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # 2.6
     changed: AbstractContextManager[Any] = config.patch({limit: 1000})
@@ -268,7 +268,7 @@ class _Runner:
                 call(network, self.inputs)
 
     def result(self) -> Throughput:
-        """The windows in numbers."""
+        """Statistics of the windows."""
         return Throughput(
             self.batch_size,
             statistics.fmean(self.rates),

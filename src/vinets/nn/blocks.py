@@ -151,7 +151,7 @@ class BlockPolynomialLayer(OnMonomials):
         return matrix
 
     def parts(self) -> dict[str, int]:
-        """Stored numbers: integer indices of monomials and blocks, and coefficients."""
+        """Integer indices of monomials and blocks, and coefficients."""
         indices = self.indices() + len(self.leading) + sum(self.sizes)
         blocks = sum(block.numel() for block in self.blocks)
         count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.monomials.terms)

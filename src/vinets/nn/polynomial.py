@@ -299,7 +299,7 @@ class PolynomialLayer(OnMonomials):
         return plain
 
     def parts(self) -> dict[str, int]:
-        """Stored numbers: the indices of the monomials, and everything else."""
+        """Parameters, and apart from them the indices of the monomials."""
         stored = [self.weight, self.bias, self.shift, self.scale]
         count = sum(t.numel() for t in stored if t is not None)
         if self.norm is not None:

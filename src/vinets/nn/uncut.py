@@ -28,7 +28,7 @@ DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class UncutNetwork:
-    """A whole network with what is needed to use it."""
+    """A whole network with its inputs, classes and preprocessing."""
 
     model: nn.Module = field(metadata={"plain": False})  # its weights have a file of their own
     source: ModelRecord  # how to make it again; see vinets.models.source_of

@@ -148,7 +148,7 @@ def _ridge(latents: Latents, mask: Tensor, *, flat: bool) -> _Made:
 
 
 def _discriminant(latents: Latents, mask: Tensor) -> _Made:
-    """Linear discriminant analysis, its covariance shrunk as Ledoit and Wolf say."""
+    """Linear discriminant analysis with the covariance shrunk by Ledoit and Wolf."""
     features, labels = _seen(latents, mask, lambda z: z.mean(-1))
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
     model.fit(features.cpu().double().numpy(), labels.cpu().numpy())

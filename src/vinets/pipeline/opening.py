@@ -382,7 +382,7 @@ def _normalised(source: Source, preprocessing: Preprocessing) -> Source:
 
 
 def check_inputs(opened: Opened, example: Inputs, classes: int | None = None) -> None:
-    """Raise unless the network takes inputs like ``example``, and has so many outputs."""
+    """Raise unless the network takes inputs like ``example``, and has ``classes`` outputs."""
     try:
         with evaluating(opened.network):
             output = call(opened.network, example)
@@ -416,10 +416,9 @@ def example_for(opened: Opened, shape: tuple[int, ...] | None) -> Inputs:
 
 
 def noise_like(example: Inputs, count: int, seed: int) -> Inputs:
-    """So many inputs of noise, shaped as the first example; tokens are repeated.
+    """``count`` inputs of noise, shaped as the first example; tokens are repeated.
 
-    Pooling is faster on inputs that are all alike, which in use they are not: a processor learns
-    which of them is the largest.
+    Equal inputs would flatter: in pooling, a processor learns which of them is the largest.
     """
     generator = torch.Generator().manual_seed(seed)
 

@@ -39,7 +39,7 @@ class Detection:
 
 
 def ood_images(spec: str, preprocessing: Preprocessing, count: int, seed: int) -> Tensor:
-    """So many images that belong to no class, as the network takes them.
+    """``count`` images that belong to no class, as the network takes them.
 
     ``spec`` is ``"noise"``, ``"textures"``, or images as for :func:`vinets.data.load_data`, of
     which the test part is made as large and as colourful as the network's own.
@@ -97,7 +97,7 @@ class Viewer:
 
     @torch.no_grad()
     def __call__(self, batches: Any, labels: Tensor | None = None) -> Seen:
-        """What it shows of batches of inputs."""
+        """Run over batches of inputs."""
         kept: dict[str, list[Tensor]] = {name: [] for name in self.layers}
         features: list[Tensor] = []
         logits: list[Tensor] = []

@@ -31,7 +31,7 @@ class ClosedForms:
 
     @classmethod
     def of(cls, accuracies: dict[str, float], sizes: dict[str, int], held_out: int) -> ClosedForms:
-        """Take the smallest within a standard error of the best on so many examples.
+        """Take the smallest within a standard error of the best, on ``held_out`` examples.
 
         Examples
         --------

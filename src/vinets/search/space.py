@@ -97,13 +97,13 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = CUTS) -
 
 
 def head_sizes(parameters: int) -> tuple[int, int]:
-    """Parameters of a large and of a small head, for a network with so many parameters."""
+    """Parameters of a large and of a small head, for a network with ``parameters``."""
     large = int(min(HEAD, SHARE * parameters))
     return large, max(large // 4, 1)
 
 
 def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candidate]:
-    """Heads to try behind a cut of a network with so many parameters."""
+    """Heads to try behind a cut of a network with ``parameters``."""
     large, small = head_sizes(parameters)
     flat = classes
     for side in point.shape:

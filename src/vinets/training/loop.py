@@ -149,7 +149,7 @@ def fit(
 
 
 def _told(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as a checkpoint has it: what does not change the result is left out."""
+    """The recipe for a checkpoint, without what does not change the result."""
     kept = (one.name for one in fields(recipe) if one.metadata.get("result", True))
     return {name: getattr(recipe, name) for name in kept}
 
@@ -229,7 +229,7 @@ def _set_rate(optimizer: SGD, rate: float) -> None:
 
 
 def distilled(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
-    """Cross-entropy, and the gap to the teacher's answers where there are any."""
+    """Cross-entropy, and the divergence from the teacher's logits where there are any."""
     loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
     if taught is None or not recipe.distill:
         return loss

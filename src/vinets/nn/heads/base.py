@@ -38,9 +38,7 @@ class Head(nn.Module, ABC):
     placement: ClassVar[str] = ""  # how its polynomials stand, if with it a network is a VI-Net
     rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
     matches_features: ClassVar[bool] = False  # learns what the uncut network's classifier sees
-    stands_beside: ClassVar[tuple[str, ...]] = (
-        PLACEMENTS  # of the VI heads that it is a baseline of
-    )
+    stands_beside: ClassVar[tuple[str, ...]] = PLACEMENTS  # of VI heads that it is a baseline of
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

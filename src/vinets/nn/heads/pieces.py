@@ -1,4 +1,4 @@
-"""Pieces that several heads are put together from."""
+"""Modules and functions that several heads share."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def inputs_config(rescale: Rescale, projection: Projection | None) -> dict[str, 
 
 
 def inputs_from(config: Mapping[str, Any]) -> tuple[Rescale, Projection | None]:
-    """Rescaling and projection of the shapes that :func:`inputs_config` told."""
+    """Rescaling and projection of the shapes in a description by :func:`inputs_config`."""
     shape = tuple(config["rescale"])
     rescale = Rescale(torch.zeros(shape), torch.ones(shape), squash=config["squash"])
     if config["projection"] is None:

@@ -289,7 +289,7 @@ def rank_of(shape: tuple[int, int], shaping: Shaping) -> int:
 
 
 def fitting(shape: tuple[int, int], classes: int, rank: int, factors: int, parameters: int) -> int:
-    """How many units a folded head of at most so many parameters has; one at least."""
+    """How many units fit into a folded head of at most ``parameters``; at least one."""
     each = factors * (shape[0] + 1) + rank + classes
     count = max(1, (parameters - rank * shape[1] - classes) // each)
     # Products of matrices are faster where rows begin at multiples of 16 bytes; of many units, a
