@@ -13,10 +13,10 @@ from vinets.cli.generate import takes
 from vinets.cli.options import (
     OUTPUT,
     RUNNING,
-    Beside,
     Filling,
     Reading,
     TrainingData,
+    Workers,
     opened_again,
     option,
 )
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vinets.search.result import SearchResult
 
 
-@takes(searching=Searching, reading=TrainingData, beside=Beside, common=Filling)
+@takes(searching=Searching, reading=TrainingData, workers=Workers, common=Filling)
 def compress(
     *,
     model: Annotated[
@@ -59,7 +59,7 @@ def compress(
             "measured on another device, as ONNX files.",
         ),
     ] = None,
-    beside: Beside,
+    workers: Workers,
     common: Filling,
 ) -> None:
     """Find a small network that does what this one does, within a budget.
@@ -89,7 +89,7 @@ def compress(
     from vinets.search.halving import Search
     from vinets.search.page import plan_table
 
-    wanted, jobs = parse_budget(budget), beside.where
+    wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
     opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened, reading.data)
     assert split is not None  # --data is required

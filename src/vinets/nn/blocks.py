@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.shared import term_moments, union_of_terms
 from vinets.algebra.terms import TermSet
-from vinets.nn.polynomial import OnMonomials
+from vinets.nn.polynomial import MonomialLayer
 
 
-class BlockPolynomialLayer(OnMonomials):
+class BlockPolynomialLayer(MonomialLayer):
     """Absolute values of per-class polynomials: (..., n) to (..., N), class by class.
 
     In memory the blocks are padded to one size, so that one batched product evaluates them all;

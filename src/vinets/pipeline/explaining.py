@@ -50,7 +50,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Deciding:
+class DecidingPolynomial:
     """One polynomial, and what it adds to the margin."""
 
     index: int  # among the polynomials of the head
@@ -100,7 +100,7 @@ class Explanation:
     probabilities: Mapping[str, float]  # of the likeliest classes
     margin: float  # logit of the answer less that of the next class
     middle: float  # the same for the mean over training examples of the two classes
-    generators: tuple[Deciding, ...]  # the largest contributions first, by absolute value
+    generators: tuple[DecidingPolynomial, ...]  # the largest contributions first, by absolute value
     others: float  # what all other polynomials add
     count: int  # polynomials in all
     path: float  # what a linear path beside the polynomials adds
@@ -284,7 +284,7 @@ def _told(
     sizes = _class_means(features.abs(), labels, len(names))
     mean, spread = seen.term_moments()
     generators = tuple(
-        Deciding(
+        DecidingPolynomial(
             index=j,
             polynomial=total.write(j, mean, spread),
             weight=float(weight[j]),
@@ -343,7 +343,7 @@ def _components(
     total: HeadSum,
     z: Tensor,
     seen: _Seen,
-    generators: tuple[Deciding, ...],
+    generators: tuple[DecidingPolynomial, ...],
     names: tuple[str, ...],
 ) -> tuple[Component, ...]:
     """The variables that are named in the polynomials, those named first first."""

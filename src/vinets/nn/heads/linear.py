@@ -16,7 +16,7 @@ from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import (
-    Behind,
+    TrainedTail,
     folded_linear,
     inputs_config,
     inputs_from,
@@ -127,7 +127,7 @@ class ComponentsHead(_LinearOn):
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         if self.projection.weight.requires_grad:
             return None
-        return self.variables, Behind(None, self.norm, self.linear)
+        return self.variables, TrainedTail(None, self.norm, self.linear)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         size = shape[0] * shape[1]

@@ -21,9 +21,9 @@ from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import (
-    Behind,
     LinearPath,
     SpatialSum,
+    TrainedTail,
     by_parts,
     in_use,
     parameter_count,
@@ -101,7 +101,7 @@ class LocalPolynomials(PolynomialHead):
             z = self.variables(latents)
             return (layer.scaled(z) if few else z).contiguous()
 
-        return front, Behind(_Sums(layer, self.spatial, few), self.norm, self.linear)
+        return front, TrainedTail(_Sums(layer, self.spatial, few), self.norm, self.linear)
 
     def _sums_of_forms(self, latents: Tensor) -> Tensor:
         """What polynomials of degree 1 give for inference: channels stay first, as they come."""

@@ -116,10 +116,11 @@ class _SumsOfForms(torch.autograd.Function):
         return torch.cat(to_h) if to_h else None, to_weight, to_bias, to_spatial, None, None
 
 
-class Behind(nn.Module):
-    """What stands behind frozen variables: perhaps polynomials, normalisation, a linear layer.
+class TrainedTail(nn.Module):
+    """The trained part of a head behind frozen variables: see :meth:`Head.split`.
 
-    The parts belong to a head, and training this trains the head.
+    Polynomials, if it has any, normalisation and a linear layer. They belong to the head, so that
+    training this trains the head.
     """
 
     def __init__(
