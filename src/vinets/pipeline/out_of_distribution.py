@@ -62,8 +62,8 @@ def ood_images(spec: str, preprocessing: Preprocessing, count: int, seed: int) -
     return preprocessing(images.round().to(torch.uint8) if images.is_floating_point() else images)
 
 
-def layers_of(network: nn.Module, example: Tensor, count: int = LAYERS) -> list[str]:
-    """Names of layers from the middle of a network to its end, as far apart as there are.
+def layers_of(network: nn.Module, example: Tensor) -> list[str]:
+    """Names of :data:`LAYERS` layers, evenly spread from the middle of a network to its end.
 
     Of a network behind a cut they are in its backbone. The logits are not among them.
     """
@@ -73,7 +73,7 @@ def layers_of(network: nn.Module, example: Tensor, count: int = LAYERS) -> list[
     if not cut:
         names = names[:-1] or names
     later = names[len(names) // 3 :]
-    chosen = [later[round(k)] for k in torch.linspace(0, len(later) - 1, count).tolist()]
+    chosen = [later[round(k)] for k in torch.linspace(0, len(later) - 1, LAYERS).tolist()]
     return [f"backbone.{name}" if cut else name for name in dict.fromkeys(chosen)]
 
 

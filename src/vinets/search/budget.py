@@ -62,11 +62,6 @@ class Budget:
     where: str = ""
     batch: int = 1
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is a limit on what it costs."""
-        return any((self.parameters, self.size, self.latency))
-
     def allows(self, cost: Cost, uncut: Cost) -> bool:
         """Whether a network of that cost is within the limits."""
         return not self.excess(cost, uncut) > 1

@@ -117,7 +117,7 @@ class _SumsOfForms(torch.autograd.Function):
 
 
 class TrainedTail(nn.Module):
-    """The trained part of a head behind frozen variables: see :meth:`Head.split`.
+    """The trained part of a head behind frozen variables: see :meth:`vinets.nn.heads.Head.split`.
 
     Polynomials, if it has any, normalisation and a linear layer. They belong to the head, so that
     training this trains the head.
