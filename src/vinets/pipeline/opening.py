@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from vinets import pretrained
-from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
+from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, load_data
 from vinets.data.formats import Size, takes_size
-from vinets.data.images import augment_by, normalise_by
+from vinets.data.images import augment_by, normalise_by, with_preprocessing
 from vinets.models import (
     channel_options,
     create_model,
@@ -228,8 +228,7 @@ def open_with_data(
         )
     refuse_seen(opened.name, opened.network, split)
     if opened.preprocessing is not None:
-        train, test = (_normalised(s, opened.preprocessing) for s in (split.train, split.test))
-        split = replace(split, train=train, test=test)
+        split = with_preprocessing(split, opened.preprocessing)
     elif weights is not None and isinstance(split.train, ImageSource):
         told = normalisation_of(str(spec), opened.network, Path(weights))
         if told is not None and len(told[0]) == split.train.preprocessing.channels:
@@ -372,13 +371,6 @@ def _files_in(spec: str) -> list[str]:
 def channel_count(example: Inputs) -> int | None:
     """Channels of a batch of images; None for other inputs."""
     return example.shape[1] if isinstance(example, torch.Tensor) and example.ndim == 4 else None
-
-
-def _normalised(source: Source, preprocessing: Preprocessing) -> Source:
-    if not isinstance(source, ImageSource):
-        return source
-    augmentation = source.augmentation
-    return ImageSource(source.images, source.labels, source.classes, preprocessing, augmentation)
 
 
 def check_inputs(opened: Opened, example: Inputs, classes: int | None = None) -> None:
