@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,8 +24,11 @@ from vinets.locks import locked
 from vinets.settings import Searching
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from vinets.data import DataSplit
     from vinets.logs import Log
-    from vinets.search import Compressed
+    from vinets.search import Budget, Compressed
     from vinets.search.result import SearchResult
 
 
@@ -82,58 +84,111 @@ def compress(
     """
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
-    from vinets.report import print_table
-    from vinets.search import Written, parse_budget, write_to_time
+    from vinets.search import Written, parse_budget
     from vinets.search import compress as search_for
-    from vinets.search.compressed import divided
-    from vinets.search.halving import Search
-    from vinets.search.page import plan_table
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
     opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened, reading.data)
     assert split is not None  # --data is required
     note_normalisation(opened, split, common.quiet)
-    network = opened.network
-    chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
+    given = opened.network, split, wanted, searching
     if to_time is not None:
-        with watching(common.quiet) as progress:
-            chosen |= {"searching": searching, "progress": progress}
-            files = write_to_time(network, split, wanted, to_time, **chosen)
-        _say_what_to_time(files, to_time, wanted.batch, common)
+        _write_to_time(*given, to_time, common)
         return
-    alone = nullcontext() if dry_run else locked(out, wait=common.wait)
-    with alone, watching(common.quiet) as progress:
-        if dry_run:
-            setup, _ = divided(network, split, searching.limit, **chosen)
-            plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
-        else:
-            origin = Origin(("vinets", *sys.argv[1:]), opened.stated)
-            written = Written(
-                model=model,
-                data=reading.words(Reading),
-                augment=reading.words()[len(reading.words(Reading)) :],
-                device=() if common.device == "auto" else ("--device", common.device),
-                out=str(out),
-                made=opened_again(out, model),
-            )
-            chosen |= {"searching": searching, "out": out, "origin": origin, "written": written}
-            chosen |= {"jobs": jobs, "progress": progress}
-            with logging(common) as log:
-                found = search_for(network, split, wanted, **chosen)
-                _log(found.result, log)
+    if dry_run:
+        _print_plan(*given, out, common)
+        return
+    written = Written(
+        model=model,
+        data=reading.words(Reading),
+        augment=reading.words()[len(reading.words(Reading)) :],
+        device=() if common.device == "auto" else ("--device", common.device),
+        out=str(out),
+        made=opened_again(out, model),
+    )
+    waiting = locked(out, wait=common.wait)
+    with waiting, watching(common.quiet) as progress, logging(common) as log:
+        found = search_for(
+            opened.network,
+            split,
+            wanted,
+            searching=searching,
+            out=out,
+            seed=common.seed,
+            device=common.device,
+            jobs=jobs,
+            origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
+            written=written,
+            progress=progress,
+        )
+        _log(found.result, log)
     if common.json:
-        print_json(plan if dry_run else found.result)
-    elif dry_run:
-        print_table(plan_table(plan))
-        typer.echo(str(plan))
-    else:
-        _show(found)
-        for line in found.result.notes:
-            note(line, common.quiet)
-        # not evaluate, which would test on the examples that were used to choose, too
-        next_one = f"vinets export {opened_again(out, model)} --out small.onnx"
-        note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
+        print_json(found.result)
+        return
+    _show(found)
+    for line in found.result.notes:
+        note(line, common.quiet)
+    # not evaluate, which would test on the examples that were used to choose, too
+    next_one = f"vinets export {opened_again(out, model)} --out small.onnx"
+    note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
+
+
+def _print_plan(
+    network: nn.Module,
+    data: DataSplit,
+    budget: Budget,
+    searching: Searching,
+    out: Path,
+    common: Filling,
+) -> None:
+    from vinets.report import print_table
+    from vinets.search.compressed import divided
+    from vinets.search.halving import Search
+    from vinets.search.page import plan_table
+
+    with watching(common.quiet) as progress:
+        setup, _ = divided(network, data, searching.limit, seed=common.seed, device=common.device)
+        plan = Search(setup, budget, out, searching, common.seed, progress=progress).plan()
+    if common.json:
+        print_json(plan)
+        return
+    print_table(plan_table(plan))
+    typer.echo(str(plan))
+
+
+def _write_to_time(
+    network: nn.Module,
+    data: DataSplit,
+    budget: Budget,
+    searching: Searching,
+    folder: Path,
+    common: Filling,
+) -> None:
+    from vinets.search import write_to_time
+
+    with watching(common.quiet) as progress:
+        files = write_to_time(
+            network,
+            data,
+            budget,
+            folder,
+            searching=searching,
+            seed=common.seed,
+            device=common.device,
+            progress=progress,
+        )
+    if common.json:
+        print_json({"files": files, "batch": budget.batch})
+        return
+    for file in files:
+        typer.echo(str(file))
+    note(
+        f"Take {folder} to the other device, and run there: vinets bench {folder.name} "
+        f"--batch-sizes {budget.batch} --device cpu --json > timings.json. Then run this command "
+        "with --timings timings.json in place of --to-time.",
+        common.quiet,
+    )
 
 
 def _show(found: Compressed) -> None:
@@ -156,17 +211,3 @@ def _log(result: SearchResult, log: Log | None) -> None:
             for epochs, accuracy in sorted(one.accuracies.items()):
                 log.add({f"{one.candidate.name}/accuracy": accuracy}, epochs)
             log.add({f"{one.candidate.name}/parameters": one.cost.parameters}, one.epochs)
-
-
-def _say_what_to_time(files: list[Path], folder: Path, batch: int, common: Filling) -> None:
-    if common.json:
-        print_json({"files": files, "batch": batch})
-        return
-    for file in files:
-        typer.echo(str(file))
-    note(
-        f"Take {folder} to the other device, and run there: vinets bench {folder.name} "
-        f"--batch-sizes {batch} --device cpu --json > timings.json. Then run this command with "
-        "--timings timings.json in place of --to-time.",
-        common.quiet,
-    )

@@ -42,7 +42,7 @@ class ClassDistances(nn.Module):
 
     Notes
     -----
-    Numbers are those of :func:`vinets.distance.fit_distances`; a new one has zeros.
+    A new one has zeros; :func:`vinets.distance.fit_distances` fills them in.
     """
 
     def __init__(
