@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,12 +24,9 @@ from vinets.locks import locked
 from vinets.settings import Searching
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from vinets.data import DataSplit
     from vinets.logs import Log
-    from vinets.search import Budget, Compressed
-    from vinets.search.result import SearchResult
+    from vinets.search import Compressed
+    from vinets.search.result import SearchPlan, SearchResult
 
 
 @takes(searching=Searching, reading=TrainingData, workers=Workers, common=Filling)
@@ -84,20 +81,29 @@ def compress(
     """
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
-    from vinets.search import Written, parse_budget
+    from vinets.search import Written, parse_budget, write_to_time
     from vinets.search import compress as search_for
+    from vinets.search.compressed import divided
+    from vinets.search.halving import Search
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
     opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened, reading.data)
     assert split is not None  # --data is required
     note_normalisation(opened, split, common.quiet)
-    given = opened.network, split, wanted, searching
+    network = opened.network
+    chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
     if to_time is not None:
-        _write_to_time(*given, to_time, common)
+        with watching(common.quiet) as progress:
+            options = chosen | {"searching": searching, "progress": progress}
+            files = write_to_time(network, split, wanted, to_time, **options)
+        _say_what_to_time(files, to_time, wanted.batch, common)
         return
     if dry_run:
-        _print_plan(*given, out, common)
+        with watching(common.quiet) as progress:
+            setup, _ = divided(network, split, searching.limit, **chosen)
+            plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
+        _show_plan(plan, common)
         return
     written = Written(
         model=model,
@@ -110,17 +116,16 @@ def compress(
     waiting = locked(out, wait=common.wait)
     with waiting, watching(common.quiet) as progress, logging(common) as log:
         found = search_for(
-            opened.network,
+            network,
             split,
             wanted,
             searching=searching,
             out=out,
-            seed=common.seed,
-            device=common.device,
             jobs=jobs,
             origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
             written=written,
             progress=progress,
+            **chosen,
         )
         _log(found.result, log)
     if common.json:
@@ -134,61 +139,29 @@ def compress(
     note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
 
 
-def _print_plan(
-    network: nn.Module,
-    data: DataSplit,
-    budget: Budget,
-    searching: Searching,
-    out: Path,
-    common: Filling,
-) -> None:
-    from vinets.report import print_table
-    from vinets.search.compressed import divided
-    from vinets.search.halving import Search
-    from vinets.search.page import plan_table
-
-    with watching(common.quiet) as progress:
-        setup, _ = divided(network, data, searching.limit, seed=common.seed, device=common.device)
-        plan = Search(setup, budget, out, searching, common.seed, progress=progress).plan()
+def _say_what_to_time(files: list[Path], folder: Path, batch: int, common: Filling) -> None:
     if common.json:
-        print_json(plan)
-        return
-    print_table(plan_table(plan))
-    typer.echo(str(plan))
-
-
-def _write_to_time(
-    network: nn.Module,
-    data: DataSplit,
-    budget: Budget,
-    searching: Searching,
-    folder: Path,
-    common: Filling,
-) -> None:
-    from vinets.search import write_to_time
-
-    with watching(common.quiet) as progress:
-        files = write_to_time(
-            network,
-            data,
-            budget,
-            folder,
-            searching=searching,
-            seed=common.seed,
-            device=common.device,
-            progress=progress,
-        )
-    if common.json:
-        print_json({"files": files, "batch": budget.batch})
+        print_json({"files": files, "batch": batch})
         return
     for file in files:
         typer.echo(str(file))
     note(
         f"Take {folder} to the other device, and run there: vinets bench {folder.name} "
-        f"--batch-sizes {budget.batch} --device cpu --json > timings.json. Then run this command "
-        "with --timings timings.json in place of --to-time.",
+        f"--batch-sizes {batch} --device cpu --json > timings.json. Then run this command with "
+        "--timings timings.json in place of --to-time.",
         common.quiet,
     )
+
+
+def _show_plan(plan: SearchPlan, common: Filling) -> None:
+    from vinets.report import print_table
+    from vinets.search.page import plan_table
+
+    if common.json:
+        print_json(plan)
+        return
+    print_table(plan_table(plan))
+    typer.echo(str(plan))
 
 
 def _show(found: Compressed) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vinets.checks import parameter_error
 from vinets.data.labels import choose_per_class
 from vinets.data.sources import as_source
 from vinets.distance import choose_space, fit_distances, spaces, try_spaces
 from vinets.nn.network import CutNetwork
-from vinets.running import device_of, evaluating
+from vinets.running import call, device_of, evaluating
 
 BATCH = 256
 
@@ -33,8 +32,7 @@ def attach_distances(
     rows, labels = [], []
     with evaluating(network):
         for x, y in some.batches(BATCH, device=device_of(network)):
-            latents = network.latents(x) if isinstance(x, Tensor) else network.latents(None, **x)
-            rows.append(latents.mean(-1))
+            rows.append(call(network.latents, x).mean(-1))
             labels.append(y)
     features, truth = torch.cat(rows).float(), torch.cat(labels).to(rows[0].device)
     classes = len(source.classes)
