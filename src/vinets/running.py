@@ -129,7 +129,7 @@ def record_graph(work: Callable[[], R], remedy: str) -> tuple[torch.cuda.CUDAGra
             results = work()
     except RuntimeError as error:
         raise RecordingError(
-            "this network cannot be recorded, for it asks the GPU for values in every pass: "
-            f"{remedy}. ({error})"
+            "this network cannot be recorded as a CUDA graph, because every pass reads values "
+            f"from the GPU: {remedy}. ({error})"
         ) from error
     return graph, results

@@ -144,7 +144,7 @@ def as_source(data: Any, classes: Sequence[str] | None = None) -> Source:
     source: Source
     if isinstance(data, Source):
         if classes is not None and tuple(classes) != data.classes:
-            remedy = "Leave it out, for the source names its classes."
+            remedy = "Leave it out: the source names its classes."
             raise parameter_error("as_source", "classes", "None for a source", classes, remedy)
         source = data
     elif isinstance(data, tuple | list) and len(data) == 2:

@@ -80,7 +80,7 @@ def refuse_pickled(path: Path) -> None:
     """Raise for a file whose name says that reading it could run code."""
     if path.suffix.lower() in PICKLED:
         raise ValueError(
-            f"{path} must be a safetensors file, for a file that ends in {path.suffix} can run "
+            f"{path} must be a safetensors file, because a file that ends in {path.suffix} can run "
             "code when it is read. If you trust it, convert it once: "
             "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)."
         )

@@ -346,7 +346,7 @@ def open_side_by_side(
     for one in opened:
         if isinstance(one.network, Cascade):
             raise ValueError(
-                f"How fast {one.name} is depends on its images, for it is a cascade. Pass its "
+                f"How fast {one.name} is depends on its images, because it is a cascade. Pass its "
                 "early network; vinets cascade measures time on data."
             )
     knowing = [network for network in opened if network.inputs is not None]
