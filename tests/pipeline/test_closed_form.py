@@ -9,7 +9,6 @@ from vinets.models import digits_cnn
 from vinets.nn.heads import DistanceHead
 from vinets.pipeline import closed_form
 from vinets.pipeline.compare import head_trials
-from vinets.pipeline.out_of_distribution import layers_of
 from vinets.pipeline.trial import Trial
 
 
@@ -91,13 +90,3 @@ def test_any_network_can_be_given_distances_that_are_saved_with_it(trained, tmp_
     net.save_pretrained(tmp_path)
     again = CutNetwork.from_pretrained(tmp_path)
     assert torch.equal(again.distance(x), net.distance(x)) and torch.equal(again(x), net(x))
-
-
-def test_layers_lie_in_the_network_and_leave_the_logits_out(trained):
-    model, data = trained
-    example = data.train.example()
-    names = layers_of(model, example)
-    modules = list(dict(model.named_modules()))
-    assert len(names) == 5 and set(names) <= set(modules) and modules[-1] not in names
-    net, _ = build(model, data.train, "pool", epochs=0, progress=None)
-    assert all(name.startswith("backbone.") for name in layers_of(net, example))
