@@ -55,7 +55,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def connect(self, place: str | int) -> None:
-        """Reach the cluster at ``HOST:PORT``, or start one of so many workers here."""
+        """Reach the cluster at ``HOST:PORT``, or start one with that number of workers here."""
 
     @abstractmethod
     def close(self) -> None:
