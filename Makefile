@@ -48,7 +48,7 @@ bench: $(STAMP) ## Run all benchmarks: ratios, measured side by side
 mutants: $(STAMP) ## Count how many small faults in the core the tests notice; goes on where it stopped
 	$(BIN)/python -m benchmarks.mutants
 
-fuzz: $(STAMP) ## Give 100,000 damaged and hostile files to every reader
+fuzz: $(STAMP) ## Give 100,000 damaged and hostile files to the readers of all formats
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --inputs 100000 --libraries
 
 chaos: $(STAMP) ## Kill, starve and double commands; each must end as if nothing had happened

@@ -3,7 +3,7 @@
     python -m benchmarks.digits
 
 Every seed has its own split, network, ideals and training; see `vinets.demo` for the settings,
-which were chosen on other seeds. The MLP stores as many numbers as the VI head.
+which were chosen on other seeds. The MLP stores as many parameters as the VI head.
 """
 
 from __future__ import annotations

@@ -14,11 +14,12 @@ from looks import faults
 from vinets.data import digits
 from vinets.nn import CutNetwork
 from vinets.pipeline.setup import wrong_answers
+from vinets.progress import progress_of
 from vinets.report import html
 from vinets.search import compress, parse_budget
 from vinets.search.budget import Cost
 from vinets.search.compressed import divided
-from vinets.search.costs import LONGER, WINDOWS
+from vinets.search.costs import LONGER, WINDOWS, in_turns
 from vinets.search.halving import Search
 from vinets.search.page import finalists_table, frontier_figure, rounds_table, search_page
 from vinets.search.result import Tried
@@ -111,6 +112,25 @@ def test_latency_is_measured_for_all(model, data, tmp_path):
     costs = search.known.costs
     assert all(cost.latency > 0 for cost in costs.values())
     assert {one.name for one in search.candidates} | {"uncut"} == set(costs)
+
+
+@pytest.mark.parametrize(
+    ("device", "recordable", "ways"),
+    [("cpu", True, [False]), ("cuda", True, [True]), ("cuda", False, [True, False])],
+)
+def test_passes_are_recorded_on_a_gpu_if_they_can_be(monkeypatch, device, recordable, ways):
+    calls = []
+
+    def timed(networks, example, *, recorded=False, **options):
+        calls.append(recorded)
+        if recorded and not recordable:
+            raise ValueError("this network cannot be recorded")
+        return {name: [SimpleNamespace(recorded=recorded)] for name in networks}
+
+    monkeypatch.setattr("vinets.search.costs.compare", timed)
+    monkeypatch.setattr("vinets.search.costs.resolve_device", lambda *_: torch.device(device))
+    found = in_turns({"uncut": None}, torch.zeros(1), 1, device, progress_of(None))
+    assert calls == ways and found["uncut"].recorded == ways[-1]
 
 
 def test_what_is_close_to_a_latency_is_timed_once_more(model, data, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from vinets.search.verdict import verdict
 OPTIONS = {"epochs": 1, "cuts": 1, "device": "cpu", "progress": None}
 
 
-def told(budget, whole, *, met=True, chosen=0.95):
+def told(budget, whole, *, met=True, chosen=0.95, **more):
     """The verdict on a network of 1,000 bytes in time .5, of one of 4,000 in time 1."""
     candidate = Candidate("relu1", "vi", 100)
     tried = Tried(candidate, Cost(250, 0.5), {4: chosen}, test=chosen, speed=2.0, latency=0.5)
@@ -36,6 +36,7 @@ def told(budget, whole, *, met=True, chosen=0.95):
                 replace(Quantised("uncut", 1_100, 0.97, 0.96, 3.0, 0.4), **whole),
                 Quantised(candidate.name, 300, 0.95, 0.94, 4.0, 0.1),
             ),
+            **more,
         )
     )
 
@@ -100,3 +101,9 @@ def test_a_latency_above_the_budget_after_training_is_told(latency, told_of):
     said = told(f"latency={latency}@cpu", {"latency": 2.0})
     assert ("25% above the budget" in said) == told_of
     assert ("above the budget" in said) == told_of
+
+
+def test_the_verdict_says_when_passes_were_recorded():
+    said = "on cuda, recorded as a CUDA graph, where the uncut one takes"
+    assert said in told("latency=50%@cuda", {}, recorded=True)
+    assert "recorded" not in told("latency=50%@cuda", {})

@@ -165,7 +165,7 @@ class TrainingData(Reading):
         bool | None,
         option(
             DATA,
-            "Mirror every second image in training.",
+            "Mirror half of the images at random in training.",
             "--flip/--no-flip",
             show_default="yes for CIFAR and Fashion-MNIST, else no",
         ),

@@ -101,7 +101,7 @@ class Augmentation:
     """Random crops of the padded image, and horizontal flips."""
 
     padding: int = 4  # pixels added on every side before a crop of the old size is drawn
-    flip: bool = True  # mirror every second image, at random
+    flip: bool = True  # mirror half of the images, drawn anew every time
     mode: str = "reflect"  # the padding is the image mirrored at its edge pixels; or "zero", black
 
     def __post_init__(self) -> None:

@@ -55,8 +55,8 @@ def _accuracy_figures(found: Results) -> tuple[Figure, ...]:
 HEADS = {"vi": "VI-Net", "linear": "linear head", "random": "random monomials", "mlp": "MLP"}
 TRUNCATION = (
     "Nothing is pruned. Coefficients and linear layer are trained for {}; the backbone "
-    "stays as it is. The linear head sees the flat map, the MLP stores as many numbers as the VI "
-    "head, and random monomials stand in blocks of the same shape."
+    "stays as it is. The linear head sees the flat map, the MLP stores as many parameters as the "
+    "VI head, and random monomials stand in blocks of the same shape."
 )
 
 

@@ -116,7 +116,7 @@ def _table_two(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     yield _judged(
         "VI-Nets are smaller than the uncut network",
         ((f"{share:.0%}", share < 1) for share in shares),
-        "{} of its numbers",
+        "{} of its parameters",
     )
     base, theirs, cases = uncut.values, uncut.paper["speed"], []
     for row in variants:
@@ -291,7 +291,7 @@ def _dimension(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     found = evidence.figure("fig-truncation", f"truncation-{backbone.data}")
-    yield _above("VI-Net is above an MLP of as many numbers", found["VI-Net"], found["MLP"])
+    yield _above("VI-Net is above an MLP of as many parameters", found["VI-Net"], found["MLP"])
     if backbone is RESNET34:
         found = evidence.figure("fig-baselines", f"baselines-{backbone.data}")
         x = max(found["VI-Net"])

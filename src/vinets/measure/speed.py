@@ -40,6 +40,7 @@ class Throughput:
     latency_ms: float  # of one forward pass that is waited for; the median over the windows
     peak_memory: int | None  # bytes of weights, inputs, intermediate tensors at the fullest moment
     device: str
+    recorded: bool = False  # whether passes were replayed as a CUDA graph
 
     def ratio_to(self, reference: Throughput) -> float:
         """How many times as fast as a network measured beside it; the median over the windows."""
@@ -220,6 +221,7 @@ class _Runner:
         self.clock = Clock(setting.device)
         self.chunk = 1  # on the CPU each pass is timed by itself
         self.peak: int | None = None
+        self.recorded = False
         self.rates: list[float] = []
         self.latencies: list[float] = []
 
@@ -234,6 +236,7 @@ class _Runner:
         self.peak = peak_bytes(lambda: self._run(network, 1), held, self.setting.device)
         if self.setting.formats.recorded and self.clock.on_cuda:
             self.network = self._recorded()
+            self.recorded = True
         if self.clock.on_cuda:  # waiting after each pass would leave the GPU idle
             alone = statistics.median(self._seconds_per_pass(1, 0.0) for _ in range(3))
             # A quarter of a window between two marks, so that it ends soon after its time.
@@ -278,4 +281,5 @@ class _Runner:
             1e3 * statistics.median(self.latencies),
             self.peak,
             str(self.setting.device),
+            self.recorded,
         )

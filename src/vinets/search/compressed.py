@@ -166,6 +166,7 @@ def compress(
             tested=len(final),
             int8=found.int8,
             batch=found.batch,
+            recorded=found.recorded,
             elsewhere=_elsewhere(search),
             notes=found.notes,
             correlations=search.correlations(tried),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -198,8 +199,19 @@ def in_turns(
     progress: Progress,
     windows: Mapping[str, Any] = WINDOWS,
 ) -> dict[str, Throughput]:
-    """How fast networks are at a batch size."""
+    """How fast networks are at a batch size.
+
+    On a GPU, passes are recorded: of small networks, launching their kernels one by one takes
+    longer than running them, and times then tell how busy the host is. If one of the networks
+    cannot be recorded, none is.
+    """
+    options = {"batch_sizes": (batch,), "device": where, **windows}
+    found: dict[str, list[Throughput]] = {}
     progress.start("timing", 1)
-    found = compare(networks, example, batch_sizes=(batch,), device=where, **windows)
+    if resolve_device("compress", where).type == "cuda":
+        with suppress(ValueError):
+            found = compare(networks, example, recorded=True, **options)
+    if not found:
+        found = compare(networks, example, **options)
     progress.advance()
     return {name: one for name, (one,) in found.items()}

@@ -28,6 +28,7 @@ class Final:
     uncut: Uncut
     int8: tuple[Quantised, ...]
     batch: int
+    recorded: bool
     notes: tuple[str, ...]
 
 
@@ -96,7 +97,8 @@ def finish(
         key = in_int8(name)
         speed = timed[key].median if key in timed else None
         quantised.append(replace(one, speed=speed, latency=latency(key)))
-    return Final(finished, uncut, tuple(quantised), batch, tuple(notes))
+    recorded = timed["uncut"].recorded
+    return Final(finished, uncut, tuple(quantised), batch, recorded, tuple(notes))
 
 
 def _quantised(

@@ -44,6 +44,8 @@ def finalists_table(result: SearchResult) -> Table:
     caption = f"Trained to the end, on {result.tested:,} test examples not used for choosing"
     if result.elsewhere:
         caption += "; latency as it was measured elsewhere"
+    elif result.recorded:
+        caption += "; passes timed as CUDA graphs"
     columns = [
         Column("network"),
         Column("cut"),

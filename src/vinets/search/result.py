@@ -128,6 +128,8 @@ class SearchResult:
         The uncut and the chosen network in int8; empty where that was not asked for.
     batch : int
         Examples in a forward pass, where speed and latency were measured.
+    recorded : bool
+        Whether passes were recorded as CUDA graphs for that, as they are on a GPU if possible.
     elsewhere : dict of str to object
         The machine that latencies were measured on, if it was another; its name in the budget.
     notes : tuple of str
@@ -148,6 +150,7 @@ class SearchResult:
     tested: int  # examples that were looked at once, at the end
     int8: tuple[Quantised, ...] = ()
     batch: int = 0
+    recorded: bool = False
     elsewhere: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     correlations: Mapping[str, float | None] = field(default_factory=dict)

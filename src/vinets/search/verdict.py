@@ -85,9 +85,10 @@ def _choice(result: SearchResult, chosen: Tried) -> str:
         f"{chosen.cost.parameters:,} parameters, {share:.1%} of the uncut network"
     )
     if budget.latency and chosen.latency and uncut.latency:
+        graph = ", recorded as a CUDA graph" if result.recorded else ""
         text += (
             f", takes {1e3 * chosen.latency:.3g} ms a pass at batch {budget.batch} on "
-            f"{budget.where or 'this device'}, where the uncut one takes "
+            f"{budget.where or 'this device'}{graph}, where the uncut one takes "
             f"{1e3 * uncut.latency:.3g} ms"
         )
         over = chosen.latency / budget.latency.of(uncut.latency) - 1
