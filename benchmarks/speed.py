@@ -36,7 +36,7 @@ def networks(name: str) -> dict[str, nn.Module]:
     size = sum(local.folded().parts().values())
     heads = {
         "VI-Net, local": local,
-        "MLP": MLPHead.matched(channels * positions, 10, numbers=size),
+        "MLP": MLPHead.matched(channels * positions, 10, parameters=size),
         "linear, flat": LinearHead(channels * positions, 10),
     }
     record = Record(preset.cut, {})

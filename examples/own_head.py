@@ -16,7 +16,7 @@ from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.nn import CutNetwork
 from vinets.nn.heads import Head, HeadMaps, LinearMap
-from vinets.nn.heads.pieces import folded_linear, numbers
+from vinets.nn.heads.pieces import folded_linear, parameter_count
 
 torch.manual_seed(0)
 EPOCHS = 10
@@ -69,7 +69,10 @@ class Hyperplanes(Head):
         return {"channels": channels, "classes": classes, "width": width, "normalized": normalized}
 
     def parts(self) -> dict[str, int]:
-        return {"forms": numbers(self.norm, self.forms), "linear": numbers(self.linear)}
+        return {
+            "forms": parameter_count(self.norm, self.forms),
+            "linear": parameter_count(self.linear),
+        }
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         _, positions = shape

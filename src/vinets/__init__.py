@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from vinets.pipeline.baselines import baselines
     from vinets.pipeline.build import build
     from vinets.pipeline.collect import collect
+    from vinets.pipeline.distances import attach_distances
     from vinets.pipeline.explaining import explain
     from vinets.pipeline.report import BuildReport
-    from vinets.pipeline.strange import attach_distances
     from vinets.search.compressed import compress
     from vinets.settings import Recipe
     from vinets.side_by_side import bench, compare, evaluate
@@ -75,7 +75,7 @@ _HOME = {
     "Recipe": "settings",
     "VINet": "nn.network",
     "VanishingIdealClassifier": "estimators",
-    "attach_distances": "pipeline.strange",
+    "attach_distances": "pipeline.distances",
     "build": "pipeline.build",
     "cache_latents": "training.feed",
     "bench": "side_by_side",

@@ -29,7 +29,14 @@ from vinets.checks import parameter_error
 
 T = TypeVar("T")
 
-__all__ = ["Cluster", "ClusterError", "beside", "cloudpickle", "open_cluster", "workers"]
+__all__ = [
+    "Cluster",
+    "ClusterError",
+    "cloudpickle",
+    "open_cluster",
+    "processes_or_cluster",
+    "workers",
+]
 
 WRITTEN = "dask://HOST:PORT, ray://HOST:PORT, dask://local:WORKERS or ray://local:WORKERS"
 PATIENCE = 15.0  # seconds for a cluster to answer
@@ -48,7 +55,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def connect(self, place: str | int) -> None:
-        """Reach the cluster at ``HOST:PORT``, or start one of so many workers here."""
+        """Reach the cluster at ``HOST:PORT``, or start one with that number of workers here."""
 
     @abstractmethod
     def close(self) -> None:
@@ -203,8 +210,8 @@ def open_cluster(address: str) -> Iterator[Cluster]:
 
 
 @contextmanager
-def beside(jobs: int | str) -> Iterator[int | Cluster]:
-    """What carries out independent work: as many processes here, or the cluster at an address."""
+def processes_or_cluster(jobs: int | str) -> Iterator[int | Cluster]:
+    """What carries out independent work: ``jobs`` processes here, or the cluster at an address."""
     if isinstance(jobs, str):
         with open_cluster(jobs) as cluster:
             yield cluster

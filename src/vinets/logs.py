@@ -18,7 +18,7 @@ WRITTEN = "tensorboard:DIR, mlflow:DIR or wandb:PROJECT"
 
 
 class Log(ABC):
-    """Receives numbers by name."""
+    """Receives measured values by name."""
 
     scheme: ClassVar[str]
     package: ClassVar[str]

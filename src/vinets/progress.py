@@ -1,4 +1,4 @@
-"""How long work says how far it is.
+"""Progress of long work: bars on a terminal, lines in a log, or nothing.
 
 Functions that take ``progress`` accept None (say nothing), ``"auto"`` (lines with the time left if
 a person watches the terminal), or an object with the two methods of :class:`Progress`.
@@ -25,14 +25,14 @@ class Progress(Protocol):
 
 @runtime_checkable
 class Measuring(Progress, Protocol):
-    """Receives numbers, too."""
+    """A progress that also receives measured values."""
 
     def measured(self, values: Mapping[str, float], step: int) -> None:
         """What a step, such as an epoch, gave."""
 
 
 def tell(progress: Progress, values: Mapping[str, float | None], step: int) -> None:
-    """Give numbers to a progress that takes any; None stands for what was not measured."""
+    """Pass measured values to a progress that takes them; None stands for not measured."""
     if isinstance(progress, Measuring):
         found = {name: value for name, value in values.items() if value is not None}
         progress.measured(found, step)

@@ -255,7 +255,7 @@ def share(examples: int) -> float:
 
 
 def _whole(rows: int) -> int:
-    """How many rows all parts of the batch have, where this one has so many."""
+    """How many rows all parts of the batch have together, if this one has ``rows``."""
     assert _parts is not None  # a step asks for its share first
     return int(rows * _parts)
 

@@ -29,7 +29,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--wait", action="store_true", help="wait while another one writes there")
     given = parser.parse_args(words)
     # late, so that Ctrl-C is one sentence in imports, too
-    from vinets.cluster import beside
+    from vinets.cluster import processes_or_cluster
     from vinets.locks import locked
     from vinets.pipeline.store import Store
     from vinets.pipeline.trial_list import read_list
@@ -41,7 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
         wanted = read_list(given.file)
         device = resolve_device("vinets.run", given.device)
         store = Store(given.out)
-        where = beside(given.cluster or given.jobs)
+        where = processes_or_cluster(given.cluster or given.jobs)
         with stoppable(), locked(store.folder, wait=given.wait), where as jobs:
             run_trials(
                 wanted.trials,

@@ -1,4 +1,4 @@
-"""How any network is run: its inputs, its device, its logits; and left as it was."""
+"""How any network is run: inputs, device, logits, perhaps as a CUDA graph; and left as it was."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ if hasattr(os, "register_at_fork"):
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 """What a network takes: a tensor, or tensors by name of the argument; the batch comes first."""
+
+R = TypeVar("R")
 
 
 def call(network: Callable[..., Any], inputs: Inputs) -> Any:
@@ -99,3 +101,35 @@ def resolve_device(owner: str, device: Any) -> torch.device:
         remedy = f"{count} CUDA devices are available here; use 'auto' to take what there is."
         raise parameter_error(owner, "device", accepted, str(found), remedy)
     return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
+
+
+# --- CUDA graphs ------------------------------------------------------------------------------
+
+
+class RecordingError(ValueError):
+    """A network that cannot be recorded."""
+
+
+def on_side_stream(work: Callable[[], R]) -> R:
+    """Do the work on a CUDA stream of its own, as torch asks for before it is recorded."""
+    main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        results = work()
+    main.wait_stream(side)
+    return results
+
+
+def record_graph(work: Callable[[], R], remedy: str) -> tuple[torch.cuda.CUDAGraph, R]:
+    """Record the work as a CUDA graph, without doing it; every replay fills the same results."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        # threads that load data may use the GPU meanwhile
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            results = work()
+    except RuntimeError as error:
+        raise RecordingError(
+            "this network cannot be recorded as a CUDA graph, because every pass reads values "
+            f"from the GPU: {remedy}. ({error})"
+        ) from error
+    return graph, results

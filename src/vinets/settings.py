@@ -290,7 +290,7 @@ BACKBONE = Recipe(
 """The recipe for CIFAR backbones from scratch."""
 
 SMALL = {"digits_cnn": replace(BACKBONE, epochs=15, batch_size=64, learning_rate=0.1)}
-"""What small networks train by, where that is not :data:`BACKBONE`."""
+"""Recipes of small networks, where they differ from :data:`BACKBONE`."""
 
 
 @dataclass(frozen=True)
@@ -369,7 +369,7 @@ class Shaping(Options):
     head_parameters: int | None = option(
         None,
         optional(whole()),
-        "Numbers that the head may store, at most.",
+        "Parameters that the head may store, at most.",
         shown="those of 512 products; of a baseline, as many as the VI head",
     )
     factors: int = option(2, whole(1, 5), "Linear forms in a product, 1 to 5.")
@@ -531,7 +531,7 @@ class Advising(Options):
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """All that a trial can be told, group by group; its Trial says what it is about."""
+    """All settings of a trial, group by group."""
 
     collecting: Collecting = Collecting()
     placing: Placing = Placing()

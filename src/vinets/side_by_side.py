@@ -110,7 +110,7 @@ class Benched:
     kinds: Mapping[str, tuple[str, str]]  # runtime and precision
     stored: Mapping[str, int]  # bytes
     flops: Mapping[str, int]  # of one example; a file does not tell them
-    numbers: Mapping[str, Sizes]  # nor its parameters
+    sizes: Mapping[str, Sizes]  # nor its parameters
 
     @property
     def speed_table(self) -> Table:
@@ -138,21 +138,21 @@ class Benched:
 
     @property
     def size_table(self) -> Table:
-        """Bytes, numbers by part, and operations."""
+        """Bytes, parameters by part, and operations."""
         columns = (
             Column("network"),
             Column("bytes", "size"),
             Column("parameters", format=","),
-            Column("numbers", "by part"),
+            Column("by_part", "by part"),
             Column("flops", "FLOPs", ","),
         )
         rows = []
         for name, count in self.stored.items():
             row: dict[str, Any] = {"network": name, "bytes": format_bytes(count)}
-            if name in self.numbers:
-                parts = self.numbers[name].by_part.items()
-                row["numbers"] = ", ".join(f"{part} {numbers:,}" for part, numbers in parts)
-                row |= {"parameters": self.numbers[name].parameters, "flops": self.flops[name]}
+            if name in self.sizes:
+                parts = self.sizes[name].by_part.items()
+                row["by_part"] = ", ".join(f"{part} {count:,}" for part, count in parts)
+                row |= {"parameters": self.sizes[name].parameters, "flops": self.flops[name]}
             rows.append(Row(row))
         return Table("size", "Size and work", columns, tuple(rows))
 
@@ -166,7 +166,7 @@ class Benched:
                 "precision": self.kinds[name][1],
                 "bytes": self.stored[name],
                 "flops": self.flops.get(name),
-                "sizes": self.numbers.get(name),
+                "sizes": self.sizes.get(name),
                 "throughput": [
                     as_plain(speed) | {"ratio": speed.ratio_to(reference)}
                     for speed, reference in zip(speeds, first, strict=True)
@@ -274,8 +274,8 @@ def compare(
         (speed,), (reference,) = timed.speeds[name], timed.speeds[first]
         row = {"network": name, "accuracy": 100 * right[name], "size": timed.stored[name] / 1e6}
         row |= {"speed": speed.mean, "std": speed.std, "ratio": speed.ratio_to(reference)}
-        if name in timed.numbers:
-            row["parameters"] = timed.numbers[name].parameters
+        if name in timed.sizes:
+            row["parameters"] = timed.sizes[name].parameters
         if name != first:
             row["gap"] = 100 * (right[name] - right[first])
         rows.append(Row(row))

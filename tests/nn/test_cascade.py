@@ -226,6 +226,16 @@ def test_other_files_are_refused(model, early, tmp_path):
         Cascade.from_pretrained(tmp_path)
 
 
+def test_weights_that_are_a_link_out_of_the_folder_are_not_followed(model, early, tmp_path):
+    folder, elsewhere = tmp_path / "cascade", tmp_path / "elsewhere"
+    Cascade.of(early, model).save_pretrained(folder)
+    (weights,) = folder.glob("*.safetensors")
+    weights.rename(elsewhere)
+    weights.symlink_to(elsewhere)
+    with pytest.raises(ValueError, match="is a link out of"):
+        Cascade.from_pretrained(folder)
+
+
 def test_networks_of_other_libraries_may_answer_late(model, early):
     class Wrapped(nn.Module):
         def forward(self, x):

@@ -128,7 +128,7 @@ class Polynomial:
         digits: int = 3,
         tolerance: float = TOLERANCE,
     ) -> str:
-        """Readable, with so many digits, without coefficients that are rounding."""
+        """Readable, with ``digits`` digits, without coefficients that are rounding."""
         return self.written(TermNames(variables or self.variables), digits, tolerance)
 
     def written(self, names: TermNames, digits: int, tolerance: float) -> str:

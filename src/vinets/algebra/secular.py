@@ -17,6 +17,7 @@ decomposition and two matrix products serve every candidate of the block.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -131,9 +132,9 @@ def _normalise(
     if poles.ndim == 1 and len(poles) > 2 * NEAR:
         far = poles[NEAR:].reciprocal()
         tail = weights[:, NEAR:] @ torch.stack([far, far.square(), far**3], dim=1)  # (g, 3)
-        near = (poles[:NEAR], weights[:, :NEAR], inverse[:, :NEAR], ratio[:, :NEAR])
-        value = _newton(*near, residual, value, psi, ROUGH_STEP, tail)
-    value = _newton(poles, weights, inverse, ratio, residual, value, psi, LAST_STEP, None)
+        near = _Sum(poles[:NEAR], weights[:, :NEAR], inverse[:, :NEAR], ratio[:, :NEAR])
+        value = _newton(near, residual, value, psi, ROUGH_STEP, tail)
+    value = _newton(_Sum(poles, weights, inverse, ratio), residual, value, psi, LAST_STEP)
     torch.sub(poles, value[:, None], out=inverse)
     # y becomes b / (mu - value), then is scaled to unit norm with the entry 1 of the candidate
     y.mul_(poles.sqrt()).div_(inverse)
@@ -142,18 +143,25 @@ def _normalise(
     return last, value
 
 
+class _Sum(NamedTuple):
+    """The sum over poles in h, with scratch memory of its size: Newton allocates nothing large."""
+
+    poles: Tensor  # (o,) or (g, o)
+    weights: Tensor  # (g, o)
+    inverse: Tensor  # (g, o), scratch
+    ratio: Tensor  # (g, o), scratch
+
+
 def _newton(
-    poles: Tensor,
-    weights: Tensor,
-    inverse: Tensor,
-    ratio: Tensor,
+    terms: _Sum,
     residual: Tensor,
     value: Tensor,
     psi: float,
     last_step: float,
-    tail: Tensor | None,
+    tail: Tensor | None = None,
 ) -> Tensor:
-    # inverse and ratio are scratch memory: the loop allocates nothing large
+    """Newton's iteration for the root of h; ``tail`` (g, 3) expands the sum over other poles."""
+    poles, weights, inverse, ratio = terms
     for _ in range(MAX_STEPS):
         torch.sub(poles, value[:, None], out=inverse).reciprocal_()
         total = torch.mul(weights, inverse, out=ratio).sum(1).add_(1)

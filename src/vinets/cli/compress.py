@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +12,10 @@ from vinets.cli.generate import takes
 from vinets.cli.options import (
     OUTPUT,
     RUNNING,
-    Beside,
     Filling,
     Reading,
     TrainingData,
+    Workers,
     opened_again,
     option,
 )
@@ -27,10 +26,10 @@ from vinets.settings import Searching
 if TYPE_CHECKING:
     from vinets.logs import Log
     from vinets.search import Compressed
-    from vinets.search.result import SearchResult
+    from vinets.search.result import SearchPlan, SearchResult
 
 
-@takes(searching=Searching, reading=TrainingData, beside=Beside, common=Filling)
+@takes(searching=Searching, reading=TrainingData, workers=Workers, common=Filling)
 def compress(
     *,
     model: Annotated[
@@ -59,7 +58,7 @@ def compress(
             "measured on another device, as ONNX files.",
         ),
     ] = None,
-    beside: Beside,
+    workers: Workers,
     common: Filling,
 ) -> None:
     """Find a small network that does what this one does, within a budget.
@@ -82,14 +81,12 @@ def compress(
     """
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
-    from vinets.report import print_table
     from vinets.search import Written, parse_budget, write_to_time
     from vinets.search import compress as search_for
     from vinets.search.compressed import divided
     from vinets.search.halving import Search
-    from vinets.search.page import plan_table
 
-    wanted, jobs = parse_budget(budget), beside.where
+    wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
     opened, _, split = open_uncut(model, **reading.keywords())
     require_weights(opened, reading.data)
     assert split is not None  # --data is required
@@ -98,42 +95,73 @@ def compress(
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
     if to_time is not None:
         with watching(common.quiet) as progress:
-            chosen |= {"searching": searching, "progress": progress}
-            files = write_to_time(network, split, wanted, to_time, **chosen)
+            options = chosen | {"searching": searching, "progress": progress}
+            files = write_to_time(network, split, wanted, to_time, **options)
         _say_what_to_time(files, to_time, wanted.batch, common)
         return
-    alone = nullcontext() if dry_run else locked(out, wait=common.wait)
-    with alone, watching(common.quiet) as progress:
-        if dry_run:
+    if dry_run:
+        with watching(common.quiet) as progress:
             setup, _ = divided(network, split, searching.limit, **chosen)
             plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
-        else:
-            origin = Origin(("vinets", *sys.argv[1:]), opened.stated)
-            written = Written(
-                model=model,
-                data=reading.words(Reading),
-                augment=reading.words()[len(reading.words(Reading)) :],
-                device=() if common.device == "auto" else ("--device", common.device),
-                out=str(out),
-                made=opened_again(out, model),
-            )
-            chosen |= {"searching": searching, "out": out, "origin": origin, "written": written}
-            chosen |= {"jobs": jobs, "progress": progress}
-            with logging(common) as log:
-                found = search_for(network, split, wanted, **chosen)
-                _log(found.result, log)
+        _show_plan(plan, common)
+        return
+    written = Written(
+        model=model,
+        data=reading.words(Reading),
+        augment=reading.words()[len(reading.words(Reading)) :],
+        device=() if common.device == "auto" else ("--device", common.device),
+        out=str(out),
+        made=opened_again(out, model),
+    )
+    waiting = locked(out, wait=common.wait)
+    with waiting, watching(common.quiet) as progress, logging(common) as log:
+        found = search_for(
+            network,
+            split,
+            wanted,
+            searching=searching,
+            out=out,
+            jobs=jobs,
+            origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
+            written=written,
+            progress=progress,
+            **chosen,
+        )
+        _log(found.result, log)
     if common.json:
-        print_json(plan if dry_run else found.result)
-    elif dry_run:
-        print_table(plan_table(plan))
-        typer.echo(str(plan))
-    else:
-        _show(found)
-        for line in found.result.notes:
-            note(line, common.quiet)
-        # not evaluate, which would test on the examples that were used to choose, too
-        next_one = f"vinets export {opened_again(out, model)} --out small.onnx"
-        note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
+        print_json(found.result)
+        return
+    _show(found)
+    for line in found.result.notes:
+        note(line, common.quiet)
+    # not evaluate, which would test on the examples that were used to choose, too
+    next_one = f"vinets export {opened_again(out, model)} --out small.onnx"
+    note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
+
+
+def _say_what_to_time(files: list[Path], folder: Path, batch: int, common: Filling) -> None:
+    if common.json:
+        print_json({"files": files, "batch": batch})
+        return
+    for file in files:
+        typer.echo(str(file))
+    note(
+        f"Take {folder} to the other device, and run there: vinets bench {folder.name} "
+        f"--batch-sizes {batch} --device cpu --json > timings.json. Then run this command with "
+        "--timings timings.json in place of --to-time.",
+        common.quiet,
+    )
+
+
+def _show_plan(plan: SearchPlan, common: Filling) -> None:
+    from vinets.report import print_table
+    from vinets.search.page import plan_table
+
+    if common.json:
+        print_json(plan)
+        return
+    print_table(plan_table(plan))
+    typer.echo(str(plan))
 
 
 def _show(found: Compressed) -> None:
@@ -156,17 +184,3 @@ def _log(result: SearchResult, log: Log | None) -> None:
             for epochs, accuracy in sorted(one.accuracies.items()):
                 log.add({f"{one.candidate.name}/accuracy": accuracy}, epochs)
             log.add({f"{one.candidate.name}/parameters": one.cost.parameters}, one.epochs)
-
-
-def _say_what_to_time(files: list[Path], folder: Path, batch: int, common: Filling) -> None:
-    if common.json:
-        print_json({"files": files, "batch": batch})
-        return
-    for file in files:
-        typer.echo(str(file))
-    note(
-        f"Take {folder} to the other device, and run there: vinets bench {folder.name} "
-        f"--batch-sizes {batch} --device cpu --json > timings.json. Then run this command with "
-        "--timings timings.json in place of --to-time.",
-        common.quiet,
-    )

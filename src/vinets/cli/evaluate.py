@@ -37,7 +37,7 @@ def evaluate(
     Example: vinets evaluate out/vinet@net.py:MyNet --data digits
     """
     from vinets.checks import one_of
-    from vinets.pipeline.doubt import warn_of_doubt
+    from vinets.pipeline.low_accuracy import warn_of_low_accuracy
     from vinets.pipeline.opening import open_with_data, require_weights
     from vinets.report import print_table
     from vinets.running import resolve_device
@@ -64,7 +64,9 @@ def evaluate(
             progress=progress,
         )
         found = tables.evaluation
-        warn_of_doubt(opened.name, opened.network, source, found.accuracy, opened.stated, there)
+        warn_of_low_accuracy(
+            opened.name, opened.network, source, found.accuracy, opened.stated, there
+        )
     if common.json:
         facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
         print_json(facts | found.to_dict())

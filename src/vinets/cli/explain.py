@@ -105,7 +105,7 @@ def _read(net: str, reading: RunReading) -> RunReading:
         return reading
     known = read_run(Path(net.partition("@")[0]).expanduser() / FILE)
     if not isinstance(known.get("data"), str):
-        raise ValueError(f"{net} does not tell what it was built on. Pass --data.")
+        raise ValueError(f"{net} does not say what it was built on. Pass --data.")
     kinds = {"data": str, "size": int, "split-seed": int, "mean": str, "std": str}
     told = {
         flag.replace("-", "_"): known[flag]

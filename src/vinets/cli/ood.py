@@ -54,7 +54,7 @@ def ood(
     Example: vinets ood out/base --data digits --ood noise --ood textures
     """
     from vinets.pipeline.opening import open_with_data, require_weights
-    from vinets.pipeline.strange import compare_scores, strange_data
+    from vinets.pipeline.out_of_distribution import compare_scores, ood_images
     from vinets.report import Column, Row, Table, print_table
     from vinets.running import resolve_device
 
@@ -66,12 +66,12 @@ def ood(
     preprocessing = getattr(split.test, "preprocessing", None)  # only sources of images have one
     if preprocessing is None:
         raise ValueError(f"{reading.data} has no images, which vinets ood is for.")
-    strange = {spec: strange_data(spec, preprocessing, count, common.seed) for spec in ood}
+    others = {spec: ood_images(spec, preprocessing, count, common.seed) for spec in ood}
     with watching(common.quiet) as progress:
         found = compare_scores(
             opened.network.to(there),
             split,
-            strange,
+            others,
             layers=None if layers is None else layers.split(","),
             per_class=per_class,
             count=count,
@@ -82,15 +82,15 @@ def ood(
         print_json({"network": net, "data": reading.data, "scores": found})
         return
     columns = [Column("score")]
-    for k, spec in enumerate(strange):
+    for k, spec in enumerate(others):
         columns.append(Column(f"auroc_{k}", f"{spec}: AUROC", ".1f", better="higher"))
         columns.append(Column(f"fpr_{k}", "FPR95", ".1f", better="lower"))
     rows = []
     for name in dict.fromkeys(one.score for one in found):
         values: dict[str, str | float] = {"score": name}
-        for k, spec in enumerate(strange):
+        for k, spec in enumerate(others):
             one = next(f for f in found if (f.score, f.data) == (name, spec))
             values |= {f"auroc_{k}": 100 * one.auroc, f"fpr_{k}": 100 * one.fpr95}
         rows.append(Row(values))
     caption = f"{opened.name}: {split.name} against other images"
-    print_table(Table("strange", caption, tuple(columns), tuple(rows)))
+    print_table(Table("ood", caption, tuple(columns), tuple(rows)))

@@ -67,8 +67,8 @@ class Filling(Common):
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What carries out trials."""
+class Workers:
+    """How many processes carry out trials, or which cluster."""
 
     jobs: Annotated[int, option(RUNNING, "Processes side by side on the device.", min=1)] = 1
     cluster: Annotated[
@@ -82,7 +82,7 @@ class Beside:
     ] = None
 
     @property
-    def where(self) -> int | str:
+    def jobs_or_cluster(self) -> int | str:
         """What Python calls take as ``jobs``."""
         if self.cluster is None:
             return self.jobs

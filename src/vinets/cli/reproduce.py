@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, RUNNING, Beside, Filling, option
+from vinets.cli.options import DATA, OUTPUT, RUNNING, Filling, Workers, option
 from vinets.cli.output import print_json, watching
 from vinets.locks import locked
 
@@ -36,7 +36,7 @@ class Extent:
     )
 
 
-@takes(("seed", "log"), extent=Extent, beside=Beside, common=Filling)
+@takes(("seed", "log"), extent=Extent, workers=Workers, common=Filling)
 def reproduce(
     *,
     names: Annotated[list[str], typer.Argument(help="{experiments}, or all.", metavar="NAME...")],
@@ -51,7 +51,7 @@ def reproduce(
         ),
     ] = Path("weights"),
     extent: Extent,
-    beside: Beside,
+    workers: Workers,
     out: Annotated[Path, option(OUTPUT, "Folder for the results.")],
     plan: Annotated[
         Path | None,
@@ -95,7 +95,7 @@ def reproduce(
                 folders,
                 out,
                 plan=wanted,
-                jobs=beside.where,
+                jobs=workers.jobs_or_cluster,
                 device=common.device,
                 command=["vinets", *sys.argv[1:]],
                 progress=progress,

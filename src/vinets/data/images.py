@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.checks import one_of, parameter_error, reason_of
-from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device, Source
+from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device
 from vinets.data.labels import Pair, as_labels, class_names, positive_int
 from vinets.plain import as_plain, from_plain
 
@@ -193,6 +193,23 @@ class ImageSource(CheckedSource):
         moved.stamp = self.stamp
         return moved
 
+    def changed(
+        self,
+        *,
+        preprocessing: Preprocessing | None = None,
+        augmentation: Augmentation | None = None,
+    ) -> ImageSource:
+        """The same images, normalised or augmented in another way."""
+        changed = ImageSource(
+            self.images,
+            self.labels,
+            self.classes,
+            preprocessing or self.preprocessing,
+            augmentation or self.augmentation,
+        )
+        changed.stamp = self.stamp
+        return changed
+
     def _subset(self, index: Tensor) -> ImageSource:
         return self._with(self.images[index.to(self.images.device)], self.labels[index])
 
@@ -257,21 +274,20 @@ def normalise_by(
     own = _image_source(data, "mean (--mean) and std (--std)").preprocessing
     mean, std = (_for_channels(v, own.channels) for v in (mean or own.mean, std or own.std))
     given = replace(own, mean=mean, std=std)
-    train, test = (_read_by(part, given) for part in (data.train, data.test))
-    return replace(data, train=train, test=test, reading=f"{data.reading}{mean} {std} ")
+    return replace(with_preprocessing(data, given), reading=f"{data.reading}{mean} {std} ")
 
 
 def _for_channels(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
     return values * channels if len(values) == 1 else values
 
 
-def _read_by(source: Source, preprocessing: Preprocessing) -> Source:
-    if not isinstance(source, ImageSource):
-        return source
-    augmentation = source.augmentation
-    read = ImageSource(source.images, source.labels, source.classes, preprocessing, augmentation)
-    read.stamp = source.stamp
-    return read
+def with_preprocessing(data: DataSplit, preprocessing: Preprocessing) -> DataSplit:
+    """The same data; images in it are normalised in this way."""
+    train, test = (
+        part.changed(preprocessing=preprocessing) if isinstance(part, ImageSource) else part
+        for part in (data.train, data.test)
+    )
+    return replace(data, train=train, test=test)
 
 
 def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = None) -> DataSplit:
@@ -290,8 +306,7 @@ def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = N
         given = replace(given, padding=round(crop * side))
     if flip is not None:
         given = replace(given, flip=flip)
-    changed = ImageSource(train.images, train.labels, train.classes, train.preprocessing, given)
-    changed.stamp = train.stamp
+    changed = train.changed(augmentation=given)
     return replace(data, train=changed, reading=f"{data.reading}{given} ")
 
 

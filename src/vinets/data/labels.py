@@ -57,7 +57,7 @@ def class_names(owner: str, classes: Sequence[str] | None, labels: Tensor) -> tu
     if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
         raise parameter_error(owner, "classes", "a sequence of strings", brief(classes))
     if len(classes) < needed:
-        accepted = f"at least {needed} names, for the largest label is {needed - 1}"
+        accepted = f"at least {needed} names, because the largest label is {needed - 1}"
         raise parameter_error(owner, "classes", accepted, f"{len(classes)} names")
     return tuple(classes)
 

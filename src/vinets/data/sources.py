@@ -144,7 +144,7 @@ def as_source(data: Any, classes: Sequence[str] | None = None) -> Source:
     source: Source
     if isinstance(data, Source):
         if classes is not None and tuple(classes) != data.classes:
-            remedy = "Leave it out, for the source names its classes."
+            remedy = "Leave it out: the source names its classes."
             raise parameter_error("as_source", "classes", "None for a source", classes, remedy)
         source = data
     elif isinstance(data, tuple | list) and len(data) == 2:
@@ -180,7 +180,7 @@ def split_source(source: Source, share: float, seed: int) -> tuple[Source, Sourc
 
 
 def draw_from(source: Source, count: int, seed: int) -> Source:
-    """So many examples, drawn without replacement: classes may lie in a row; or all there are."""
+    """``count`` examples drawn without replacement, or all if there are no more."""
     if len(source) <= count:
         return source
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
@@ -188,7 +188,7 @@ def draw_from(source: Source, count: int, seed: int) -> Source:
 
 
 def limit_source(source: Source, limit: int | None, seed: int) -> Source:
-    """At most so many examples, as many of each class, one of it at least; None keeps all."""
+    """At most ``limit`` examples, equally many of each class, at least one; None keeps all."""
     if limit is None:
         return source
     most = max(1, limit // len(source.classes))

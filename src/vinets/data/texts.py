@@ -1,4 +1,4 @@
-"""Labelled texts in tab-separated files, as numbers of their words."""
+"""Labelled texts in tab-separated files, as indices of their words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a point is from every class, and what follows: classifiers, and strange examples."""
+"""How far a point is from every class: classifiers and out-of-distribution scores made of it."""
 
 from vinets.distance.closed_form import calibrate, fit_ridge
 from vinets.distance.estimator import ChristoffelClassifier

@@ -39,7 +39,7 @@ class Space:
 
 
 def spaces() -> list[Space]:
-    """What is tried where nothing is said.
+    """The candidates that are tried by default.
 
     All components with one covariance for all classes, fewer with their own, and products.
     """
@@ -152,8 +152,8 @@ def _check(features: Tensor, labels: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class Trying:
-    """What cross-validation found for one space."""
+class TriedSpace:
+    """A space and how well held-out points are classified in it."""
 
     space: Space
     loss: float  # mean negative log-likelihood of held-out points, at the best temperature
@@ -172,10 +172,10 @@ def try_spaces(
     folds: int = 3,
     seed: int = 0,
     most: int = 1000,
-) -> list[Trying]:
-    """Judge every space by ``held`` features and labels; without, by cross-validation.
+) -> list[TriedSpace]:
+    """Judge every space by ``held`` features and labels; without them, by cross-validation.
 
-    Then at most so many points of a fold are judged.
+    Cross-validation judges at most ``most`` points of a fold.
     """
     _check(features, labels)
     if held is None:
@@ -187,7 +187,7 @@ def try_spaces(
         truth = labels[torch.cat(judged)]
     else:
         truth = held[1]
-    found: list[Trying] = []
+    found: list[TriedSpace] = []
     groups: dict[tuple[int, int, int], list[Space]] = {}
     for one in candidates:
         groups.setdefault(one.monomials, []).append(one)
@@ -203,12 +203,12 @@ def try_spaces(
             moments = Moments.of(seen.values[mine], labels[mine], classes)
             for one in group:
                 logs[one].append(_logs(moments, one, values))
-        found += [_tried(one, torch.cat(logs[one]), truth) for one in group]
+        found += [_judged(one, torch.cat(logs[one]), truth) for one in group]
     return found
 
 
-def choose_space(tried: Sequence[Trying]) -> Trying:
-    """The one under which held-out points are likeliest."""
+def choose_space(tried: Sequence[TriedSpace]) -> TriedSpace:
+    """The space under which held-out points are likeliest."""
     return min(tried, key=lambda one: one.loss)
 
 
@@ -217,11 +217,11 @@ def _logs(moments: Moments, space: Space, values: Tensor) -> Tensor:
     return torch.cat([lengths(part, forms, offsets).log() for part in values.split(256)])
 
 
-def _tried(space: Space, logs: Tensor, labels: Tensor) -> Trying:
+def _judged(space: Space, logs: Tensor, labels: Tensor) -> TriedSpace:
     losses = {t: float(torch.nn.functional.cross_entropy(-t * logs, labels)) for t in TEMPERATURES}
     best = min(losses, key=losses.__getitem__)
     right = (logs.argmin(1) == labels).double().mean()
-    return Trying(space, losses[best], float(right), best)
+    return TriedSpace(space, losses[best], float(right), best)
 
 
 @torch.no_grad()
@@ -240,7 +240,7 @@ def held_out(
 
 
 def most_folds(labels: Tensor, folds: int) -> int:
-    """So many folds, or as many as the smallest class has examples."""
+    """``folds``, or as many as the smallest class has examples."""
     least = int(labels.unique(return_counts=True)[1].min())
     if least < 2:
         raise ValueError(

@@ -1,8 +1,8 @@
-r"""Scores of how strange an example is, larger for stranger ones; ours and those of the field.
+r"""Out-of-distribution scores from the literature, larger for examples of none of the classes.
 
-Each is fitted to training examples alone, and sees of an example what the last layer of the network
-sees, the features, and the logits. Settings are the defaults of ``pytorch-ood``; none is chosen
-with examples from elsewhere.
+Each is fitted to training examples alone. It takes the features of an example, which are the input
+of the last layer, and its logits. Settings are the defaults of ``pytorch-ood``; none is chosen with
+out-of-distribution examples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ JITTER = 1e-6  # of the mean variance, on the diagonal of a covariance
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a network shows of examples."""
+    """Features, logits and labels of examples in a network."""
 
     features: Tensor  # (m, D), what its last linear layer sees
     logits: Tensor  # (m, K)
@@ -35,7 +35,7 @@ SCORES: Registry[type[Score]] = Registry("score", "vinets.distance")
 
 
 class Score(ABC):
-    """One way to tell strange examples; a subclass with a ``name`` is known by it."""
+    """An out-of-distribution score; a subclass with a ``name`` is registered under it."""
 
     name: ClassVar[str]
     needs_classifier: ClassVar[bool] = False  # the last linear layer
@@ -51,7 +51,7 @@ class Score(ABC):
         self.classifier = classifier
 
     def fit(self, train: Seen) -> Self:
-        """Learn from training examples; nothing, where that is not needed."""
+        """Fit to training examples; some scores need no fit."""
         return self
 
     @abstractmethod
@@ -234,7 +234,7 @@ def margin(distances: Tensor, others: int = 9) -> Tensor:
 
 
 def rates(inside: Tensor, outside: Tensor) -> tuple[float, float]:
-    """AUROC, and FPR95: the share of strange examples among those that let 95 % of ours pass.
+    """AUROC, and FPR95: the share of scores ``outside`` that pass where 95 % of ``inside`` do.
 
     Examples
     --------
@@ -245,6 +245,6 @@ def rates(inside: Tensor, outside: Tensor) -> tuple[float, float]:
 
     truth = torch.cat([torch.zeros(len(inside)), torch.ones(len(outside))]).numpy()
     scores = torch.cat([inside, outside]).double().cpu().numpy()
-    # ours are what is looked for, strange ones the false alarms
+    # positive is what is inside, and what is outside and passes a false alarm
     false, true, _ = roc_curve(1 - truth, -scores, drop_intermediate=False)
     return float(roc_auc_score(truth, scores)), float(false[(true >= 0.95).argmax()])

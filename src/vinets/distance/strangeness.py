@@ -28,7 +28,7 @@ FAR = 0.01  # share of examples of the classes that are beyond a limit, over all
 
 @dataclass(frozen=True)
 class Usual:
-    """Mean and deviation of a number on examples of the classes."""
+    """Mean and standard deviation of a value on examples of the classes."""
 
     mean: float
     deviation: float

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from vinets.checks import one_of
-from vinets.cluster import beside
+from vinets.cluster import processes_or_cluster
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Findings, Plan
 from vinets.files import append_line, read_json, write_json
@@ -120,7 +120,7 @@ def reproduce(
     missing, begin = len(store.missing(trials)), time.perf_counter()
     _note_missing(chosen, plan, store)
     try:
-        with beside(jobs) as there:
+        with processes_or_cluster(jobs) as there:
             for experiment in sorted(chosen, key=lambda one: len(one.trials(plan))):
                 own = experiment.trials(plan)
                 if store.missing(own):

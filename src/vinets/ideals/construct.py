@@ -39,8 +39,7 @@ from vinets.ideals.coefficients import (
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
 from vinets.ideals.small import SmallIdeal, construct_small
-from vinets.progress import Progress as Receiver
-from vinets.progress import progress_of
+from vinets.progress import Progress, progress_of
 
 STORAGE: dict[str, torch.dtype] = {
     name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")
@@ -61,8 +60,8 @@ class Construction:
 
 
 @dataclass
-class Progress:
-    """What one point set has accumulated so far."""
+class PartialIdeal:
+    """What was found for one point set so far."""
 
     level: Level
     offset: int = 0  # position in O of the first term of the level below
@@ -88,11 +87,11 @@ class Terms(Protocol):
         """How many candidates to decide at a time."""
 
     def values(
-        self, factor: GrowingFactor, sets: list[Progress], which: slice
+        self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
         """Values (K, b, ·) of the candidates ``which`` of every set, and which exist (K, b)."""
 
-    def accept(self, sets: list[Progress], accepted: list[Index]) -> None:
+    def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
         """Hear which candidates of every set, by their places in its level, have joined O."""
 
 
@@ -102,7 +101,7 @@ def construct(
     settings: Settings,
     *,
     orthogonal: bool,
-    progress: Receiver | None = None,
+    progress: Progress | None = None,
 ) -> list[Construction]:
     """Order ideals and generators of several point sets over the same variables, in their order.
 
@@ -114,7 +113,8 @@ def construct(
     if alone and not orthogonal and settings.precision == "float64":
         small = construct_small(points[0], rule, settings)
         if small is not None:
-            return [_finished(points[0].shape[1], small)]
+            coefficients = Coefficients(small.tail, small.lead, small.value)
+            return [_finished(points[0].shape[1], small, coefficients, "gram", small.log)]
     columns, constant = _stack(points, STORAGE[settings.precision])
     factor = _factor(constant, rule, orthogonal)
     try:
@@ -130,13 +130,20 @@ def construct(
         return built
 
 
-def _finished(n_variables: int, small: SmallIdeal) -> Construction:
+def _finished(
+    n_variables: int,
+    found: PartialIdeal | SmallIdeal,
+    coefficients: Coefficients,
+    path: str,
+    log: OracleLog,
+    interrupted: bool = False,
+) -> Construction:
     one = np.zeros((1, 0), dtype=np.int64)
-    order_ideal = TermSet.of_blocks(n_variables, [one, *small.accepted])
-    leading = TermSet.of_blocks(n_variables, [one[:0], *small.leading])
-    generators = PolynomialSet(order_ideal, leading, small.tail, small.lead)
-    degrees = tuple(small.degrees)
-    return Construction(order_ideal, generators, small.value, degrees, "gram", small.log)
+    order_ideal = TermSet.of_blocks(n_variables, [one, *found.accepted])
+    leading = TermSet.of_blocks(n_variables, [one[:0], *found.leading])
+    generators = PolynomialSet(order_ideal, leading, coefficients.tail, coefficients.lead)
+    value, degrees = coefficients.value, tuple(found.degrees)
+    return Construction(order_ideal, generators, value, degrees, path, log, interrupted)
 
 
 def grow(
@@ -144,12 +151,12 @@ def grow(
     terms: Terms,
     rule: Rule,
     settings: Settings,
-    progress: Receiver | None = None,
+    progress: Progress | None = None,
 ) -> list[Construction]:
     """Degree by degree, all point sets of the factor in step."""
     watch = progress_of(progress)
     n_variables, interrupted = terms.n_variables, False
-    sets = [Progress(first_border(n_variables)) for _ in factor.counts]
+    sets = [PartialIdeal(first_border(n_variables)) for _ in factor.counts]
     log = OracleLog()
     degree = 1
     while any(len(s.level) for s in sets):
@@ -170,23 +177,18 @@ def grow(
     # Coefficients come last: those of the unit rule need most of the memory.
     if terms.lasting:
         _settle(factor, sets, rule, settings)
-    one = np.zeros((1, 0), dtype=np.int64)
     path = "orthogonal" if isinstance(factor, OrthogonalFactor) else "gram"
-    finished = []
-    for k, s in enumerate(sets):
-        c = Coefficients.joined(s.settled, factor.counts[k])
-        order_ideal = TermSet.of_blocks(n_variables, [one, *s.accepted])
-        leading = TermSet.of_blocks(n_variables, [one[:0], *s.leading])
-        generators = PolynomialSet(order_ideal, leading, c.tail, c.lead)
-        degrees = tuple(s.degrees)
-        finished.append(
-            Construction(order_ideal, generators, c.value, degrees, path, log, interrupted)
-        )
-    return finished
+    coefficients = [Coefficients.joined(s.settled, factor.counts[k]) for k, s in enumerate(sets)]
+    return [
+        _finished(n_variables, s, c, path, log, interrupted)
+        for s, c in zip(sets, coefficients, strict=True)
+    ]
 
 
-def _settle(factor: GrowingFactor, sets: list[Progress], rule: Rule, settings: Settings) -> None:
-    """Make coefficients of what was found so far, and forget the rest of it."""
+def _settle(
+    factor: GrowingFactor, sets: list[PartialIdeal], rule: Rule, settings: Settings
+) -> None:
+    """Make coefficients of what was found since the last call; ``found`` of each set is emptied."""
     gathered = [Found.joined(s.found, factor.counts[k]) for k, s in enumerate(sets)]
     if rule.unit:
         settled = unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
@@ -199,12 +201,12 @@ def _settle(factor: GrowingFactor, sets: list[Progress], rule: Rule, settings: S
 def _run_degree(
     factor: GrowingFactor,
     terms: Terms,
-    sets: list[Progress],
+    sets: list[PartialIdeal],
     rule: Rule,
     settings: Settings,
     degree: int,
     log: OracleLog,
-    watch: Receiver,
+    watch: Progress,
 ) -> None:
     """Decide all candidates of one degree, record the outcome in ``sets``, list the next border."""
     begin = time.perf_counter()
@@ -264,7 +266,7 @@ class InMemory:
         # memory that blocks share: allocating it anew costs more than filling it
         self.scratch = columns.new_empty(0), columns.new_empty(0)
 
-    def accept(self, sets: list[Progress], accepted: list[Index]) -> None:
+    def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
         pass
 
     def width(self, factor: GrowingFactor) -> int:
@@ -277,7 +279,7 @@ class InMemory:
         return rows_within(self.settings.memory_limit, per_candidate, at_least=8)
 
     def values(
-        self, factor: GrowingFactor, sets: list[Progress], which: slice
+        self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
         """Values (K, b, m), which the next block overwrites, and which exist."""
         n_sets, capacity, m = factor.rows.shape

@@ -30,7 +30,7 @@ from vinets.ideals.streaming import (
     mean_squares,
 )
 from vinets.ideals.streams import Stream
-from vinets.progress import Progress as Receiver
+from vinets.progress import Progress
 
 STREAM_MEMORY = 512 << 20
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
@@ -88,7 +88,7 @@ class MonomialIdeal(VanishingIdeal):
         source: Any,
         *,
         n_points: int | None = None,
-        progress: Receiver | str | None = None,
+        progress: Progress | str | None = None,
     ) -> Self:
         """Find the generators on points that come in batches and never lie in memory at once.
 
@@ -172,7 +172,7 @@ class MonomialIdeal(VanishingIdeal):
         )
 
     def _fit_sets(
-        self, points: list[Tensor], progress: Receiver | None = None
+        self, points: list[Tensor], progress: Progress | None = None
     ) -> list[FittedIdeal]:
         rule = self._rule()
         settings = self._settings(default_memory(points[0].device))

@@ -18,7 +18,7 @@ from vinets.algebra.moments import MomentFactor, Moments, Triangle, TriangleFact
 from vinets.algebra.terms import Index
 from vinets.checks import rows_within
 from vinets.ideals.base import Generators, squares
-from vinets.ideals.construct import STORAGE, Construction, Progress, grow
+from vinets.ideals.construct import STORAGE, Construction, PartialIdeal, grow
 from vinets.ideals.rule import Rule, Settings
 from vinets.ideals.streams import Stream
 
@@ -80,7 +80,7 @@ class Streamed:
         self.held = slice(0, 0)
         self.rows = torch.empty(0)
 
-    def accept(self, sets: list[Progress], accepted: list[Index]) -> None:
+    def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
         level, at = sets[0].level, accepted[0]
         self.parents.append(level.parent[at] + sets[0].offset)
         self.variables.append(level.variable[at])
@@ -92,7 +92,7 @@ class Streamed:
         return max(64, room - factor.size)
 
     def values(
-        self, factor: GrowingFactor, sets: list[Progress], which: slice
+        self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
         """Places in the moments or rows of the triangle (1, b, ·), by a pass if need be."""
         level = sets[0].level
@@ -103,11 +103,11 @@ class Streamed:
         exists = torch.ones(1, len(rows), dtype=torch.bool, device=rows.device)
         return rows[None], exists
 
-    def _pass(self, factor: GrowingFactor, progress: Progress, which: slice) -> None:
-        level, o = progress.level, self.count
+    def _pass(self, factor: GrowingFactor, found: PartialIdeal, which: slice) -> None:
+        level, o = found.level, self.count
         device = factor.lower.device
         count = o + which.stop - which.start
-        parents = [*self.parents, level.parent[which] + progress.offset]
+        parents = [*self.parents, level.parent[which] + found.offset]
         variables = [*self.variables, level.variable[which]]
         kept: Moments | Triangle
         if isinstance(factor, TriangleFactor):

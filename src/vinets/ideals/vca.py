@@ -204,7 +204,7 @@ def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[
     rotation = rotation @ span.mT  # (r, c)
     # signs of singular vectors differ between libraries and devices
     largest = rotation.gather(1, rotation.abs().argmax(1, keepdim=True))
-    rotation = rotation * torch.where(largest < 0, -1.0, 1.0)  # signs are ours to choose
+    rotation = rotation * torch.where(largest < 0, -1.0, 1.0)
     above = int((sizes > threshold).sum())
     return rotation[:above].mT / sizes[:above], rotation[above:].mT
 

@@ -106,7 +106,7 @@ def intrinsic_dimension(
     dimension = float(estimator.dimension_)
     if not 0 < dimension < np.inf:
         raise ValueError(
-            "The points have no intrinsic dimension, for their distances are all equal or some "
+            "The points have no intrinsic dimension, because their distances are all equal or some "
             "round to zero. Remove points that nearly repeat, or pass points of a continuous cloud."
         )
     return dimension

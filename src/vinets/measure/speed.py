@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,14 @@ from vinets.measure.cost import peak_bytes
 from vinets.measure.running import Clock, Setting, Stopwatch, batch_of, limited_threads
 from vinets.nn.export import ExportedNetwork
 from vinets.options import check_value, flat, whole
-from vinets.running import Inputs, call, resolve_device, tensors_of
+from vinets.running import (
+    Inputs,
+    call,
+    on_side_stream,
+    record_graph,
+    resolve_device,
+    tensors_of,
+)
 from vinets.settings import Formats, Windows
 
 
@@ -186,7 +194,7 @@ def time_share(
 
 
 def _compiling() -> AbstractContextManager[Any]:
-    """Lets many be compiled: of one class, torch runs those after the eighth as they are."""
+    """Raises the limit after which torch runs further modules of one class uncompiled."""
     config = torch._dynamo.config
     limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # 2.6
     changed: AbstractContextManager[Any] = config.patch({limit: 1000})
@@ -227,12 +235,19 @@ class _Runner:
         network = self.network if self.clock.on_cuda else self.plain
         self.peak = peak_bytes(lambda: self._run(network, 1), held, self.setting.device)
         if self.setting.formats.recorded and self.clock.on_cuda:
-            self.network = _recorded(lambda: self._run(self.network, 1))
+            self.network = self._recorded()
             self.recorded = True
         if self.clock.on_cuda:  # waiting after each pass would leave the GPU idle
             alone = statistics.median(self._seconds_per_pass(1, 0.0) for _ in range(3))
             # A quarter of a window between two marks, so that it ends soon after its time.
             self.chunk = max(1, int(seconds / 4 / max(alone, 1e-6)))
+
+    def _recorded(self) -> Callable[..., None]:
+        """A pass as a CUDA graph. It reads where its inputs lie, which stay where they are."""
+        one_pass = partial(self._run, self.network, 1)
+        on_side_stream(one_pass)
+        graph, _ = record_graph(one_pass, "measure it with recorded=False")
+        return lambda *_, **__: graph.replay()
 
     def window(self, seconds: float) -> None:
         """Run for at least that long; on a GPU then also for a fifth of it pass by pass."""
@@ -256,7 +271,7 @@ class _Runner:
                 call(network, self.inputs)
 
     def result(self) -> Throughput:
-        """The windows in numbers."""
+        """Statistics of the windows."""
         return Throughput(
             self.batch_size,
             statistics.fmean(self.rates),
@@ -268,21 +283,3 @@ class _Runner:
             str(self.setting.device),
             self.recorded,
         )
-
-
-def _recorded(run: Callable[[], Any]) -> Callable[..., Any]:
-    """A pass as a CUDA graph. It reads where its inputs lie, which stay where they are."""
-    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # which a recording asks for
-        run()
-    torch.cuda.current_stream().wait_stream(side)
-    try:
-        with torch.cuda.graph(graph):
-            run()
-    except RuntimeError as error:
-        raise ValueError(
-            "this network cannot be recorded, for it asks the GPU for values in every pass: "
-            f"measure it with recorded=False. ({error})"
-        ) from error
-    return lambda *_, **__: graph.replay()

@@ -73,7 +73,7 @@ class Building(TorchFunctionMode):
 
 
 def room_for(stored: int) -> int:
-    """Bytes that a network may take whose stored weights have so many.
+    """Bytes that a network may take whose weights take ``stored`` bytes in a file.
 
     Of a network that is cut, the whole one is made, and only what is in front of the cut is stored.
     """

@@ -47,8 +47,8 @@ class BasicBlock(nn.Module):
 class ResNet(nn.Module):
     """Residual network of basic blocks.
 
-    ``blocks`` says how many there are in each stage. The first stage has so many ``channels``, each
-    one behind it twice as many as the one before; images have so many ``inputs``.
+    ``blocks`` is how many there are in each stage, ``channels`` the width of the first stage; each
+    stage is twice as wide as the one before. ``inputs`` is how many channels images have.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ class VisionTransformer(_Transformer):
 
 
 class TextTransformer(_Transformer):
-    """Words as tokens, by their numbers (B, T)."""
+    """Words as tokens, given by their indices (B, T)."""
 
     def __init__(
         self,

@@ -22,25 +22,25 @@ def save_weights(
     write_file(path, tensors, {"format": "pt", **(notes or {})})
 
 
-def load_weights(model: nn.Module, path: str | Path) -> None:
+def load_weights(model: nn.Module, path: str | Path, *, inside: Path | None = None) -> None:
     """Fill ``model`` with the weights in a safetensors file; nothing changes on an error.
 
     The file has a tensor for every parameter and buffer, by the same names and of the same shapes.
     Of weights that the network ties together, one name is enough. The network keeps its device and
-    its dtypes.
+    its dtypes. A link that leads out of the folder ``inside`` is refused.
     """
-    check_weights(model, path)
+    check_weights(model, path, inside=inside)
     # Not strict, for tied weights may lack a name; everything else was checked above.
-    model.load_state_dict(read_weights(Path(path)), strict=False)
+    model.load_state_dict(read_weights(Path(path), inside=inside), strict=False)
 
 
-def check_weights(model: nn.Module, path: str | Path) -> None:
+def check_weights(model: nn.Module, path: str | Path, *, inside: Path | None = None) -> None:
     """Raise if the weights in a file are not those of ``model``, which may be a sketch of it.
 
     Only the header of the file is read.
     """
     refuse_pickled(Path(path))
-    found, _ = read_header(path)
+    found, _ = read_header(path, inside=inside)
     wanted = _state(model)
     present = {_memory(wanted[name]) for name in found if name in wanted}
     missing = [n for n, t in wanted.items() if n not in found and _memory(t) not in present]
@@ -80,7 +80,7 @@ def refuse_pickled(path: Path) -> None:
     """Raise for a file whose name says that reading it could run code."""
     if path.suffix.lower() in PICKLED:
         raise ValueError(
-            f"{path} must be a safetensors file, for a file that ends in {path.suffix} can run "
+            f"{path} must be a safetensors file, because a file that ends in {path.suffix} can run "
             "code when it is read. If you trust it, convert it once: "
             "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)."
         )

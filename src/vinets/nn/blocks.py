@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.shared import term_moments, union_of_terms
 from vinets.algebra.terms import TermSet
-from vinets.nn.polynomial import OnMonomials
+from vinets.nn.polynomial import MonomialLayer
 
 
-class BlockPolynomialLayer(OnMonomials):
+class BlockPolynomialLayer(MonomialLayer):
     """Absolute values of per-class polynomials: (..., n) to (..., N), class by class.
 
     In memory the blocks are padded to one size, so that one batched product evaluates them all;
@@ -151,7 +151,7 @@ class BlockPolynomialLayer(OnMonomials):
         return matrix
 
     def parts(self) -> dict[str, int]:
-        """Stored numbers: integer indices of monomials and blocks, and coefficients."""
+        """Integer indices of monomials and blocks, and coefficients."""
         indices = self.indices() + len(self.leading) + sum(self.sizes)
         blocks = sum(block.numel() for block in self.blocks)
         count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.monomials.terms)

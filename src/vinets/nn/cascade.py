@@ -248,6 +248,6 @@ class Cascade(nn.Module):
         late = model
         if shared:
             late = remainder(model, early.record.cut, example_inputs(early.record.inputs))
-        load_weights(late, folder / WEIGHTS)
+        load_weights(late, folder / WEIGHTS, inside=folder)
         limit = float("inf") if threshold is None else float(threshold)
         return cls(early, late, shared=shared, threshold=limit, gate=str(gate)).eval()

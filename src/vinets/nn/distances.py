@@ -42,7 +42,7 @@ class ClassDistances(nn.Module):
 
     Notes
     -----
-    Numbers are those of :func:`vinets.distance.fit_distances`; a new one has zeros.
+    A new one has zeros; :func:`vinets.distance.fit_distances` fills them in.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ClassDistances(nn.Module):
         return lengths(self.values(features), self.forms, self.offsets)
 
     def parts(self) -> dict[str, int]:
-        """How many numbers each part stores."""
+        """How many parameters each part stores."""
         return {
             "projection": self.weight.numel() + self.bias.numel(),
             "monomials": sum(block.size for block in self.monomials.terms.blocks),

@@ -1,4 +1,4 @@
-"""Networks on disk: ``config.json`` says what they are, ``model.safetensors`` holds the numbers."""
+"""Networks on disk: ``config.json`` says what they are, ``model.safetensors`` holds the weights."""
 
 from __future__ import annotations
 
@@ -213,8 +213,8 @@ def _compare(folder: Path, expected: Mapping[str, Any], found: Mapping[str, Any]
         )
 
 
-def _forms(network: nn.Module, prefix: str = "") -> dict[str, tuple[bool, tuple[int, ...]]]:
-    state = network.state_dict(prefix=prefix)
+def _forms(network: nn.Module) -> dict[str, tuple[bool, tuple[int, ...]]]:
+    state = network.state_dict()
     return {k: _form(Form(t.dtype, tuple(t.shape))) for k, t in state.items()}
 
 

@@ -107,11 +107,11 @@ class CutNetwork(nn.Module):
 
     @property
     def has_distances(self) -> bool:
-        """Whether :meth:`distance` can be told."""
+        """Whether :meth:`distance` can be computed."""
         return self.distances is not None or isinstance(self.head, DistanceHead)
 
     def distance_of(self, latents: Tensor) -> Tensor:
-        """The same of latents (B, C, P)."""
+        """:meth:`distance` of latents (B, C, P)."""
         distances = self.distances
         if distances is None and isinstance(self.head, DistanceHead):
             distances = self.head.distances
@@ -134,7 +134,7 @@ class CutNetwork(nn.Module):
         return result.eval()
 
     def parts(self) -> dict[str, int]:
-        """How many numbers each part stores: backbone, projection, monomials, ..."""
+        """How many parameters each part stores: backbone, projection, monomials, ..."""
         stored = sum(p.numel() for p in self.backbone.parameters())
         parts = {"backbone": stored} | self.head.parts()
         if self.distances is not None:

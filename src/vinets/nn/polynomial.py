@@ -92,8 +92,8 @@ class Monomials(nn.Module):
         return TermSet.from_tensors(n_variables, "t", blocks)
 
 
-class OnMonomials(nn.Module):
-    """What polynomial layers start with: monomials (m - mean) / std, standardised in training.
+class MonomialLayer(nn.Module):
+    """Base of polynomial layers: monomials (m - mean) / std, standardised in training.
 
     Monomials of different degree differ in size by orders of magnitude. A folded layer may do
     without the two, which are then None.
@@ -137,7 +137,7 @@ class OnMonomials(nn.Module):
         return sum(block.size for block in self.monomials.terms.blocks)
 
 
-class PolynomialLayer(OnMonomials):
+class PolynomialLayer(MonomialLayer):
     r"""Absolute values of polynomials of the last dimension: (..., n) to (..., N).
 
     .. math:: y_j = \Bigl| b_j + \sum_s A_{js}\, \frac{m_s(z) - \mu_s}{\sigma_s} \Bigr|
@@ -299,7 +299,7 @@ class PolynomialLayer(OnMonomials):
         return plain
 
     def parts(self) -> dict[str, int]:
-        """Stored numbers: the indices of the monomials, and everything else."""
+        """Parameters, and apart from them the indices of the monomials."""
         stored = [self.weight, self.bias, self.shift, self.scale]
         count = sum(t.numel() for t in stored if t is not None)
         if self.norm is not None:

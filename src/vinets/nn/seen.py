@@ -1,4 +1,4 @@
-"""What a network was trained on, and that it is not tested on that."""
+"""Which examples a network was trained on, so that it is not tested on them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def remember_examples(network: nn.Module, source: Source) -> None:
 
 
 def load_trained(model: nn.Module, path: str | Path) -> None:
-    """Load weights, with what their file tells of the training."""
+    """Load weights, and what their file says about the training data."""
     load_weights(model, path)
     remember(model, facts_of(read_header(path).notes, NOTE))
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from vinets.checks import reason_of
 from vinets.data.images import Preprocessing
-from vinets.files import check_inside, write_json
+from vinets.files import write_json
 from vinets.models import load_weights, rebuild, save_weights
 from vinets.models.guard import room_for
 from vinets.models.libraries.file import UnnamedFile
@@ -28,7 +28,7 @@ DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class UncutNetwork:
-    """A whole network with what is needed to use it."""
+    """A whole network with its inputs, classes and preprocessing."""
 
     model: nn.Module = field(metadata={"plain": False})  # its weights have a file of their own
     source: ModelRecord  # how to make it again; see vinets.models.source_of
@@ -60,9 +60,8 @@ def read_uncut(folder: Path) -> UncutNetwork:
         given = values["preprocessing"]
         preprocessing = None if given is None else Preprocessing.from_dict(given)
         # first without memory, for a few bytes of JSON may ask for any amount of it
-        check_inside(folder / WEIGHTS, folder)
         room = room_for((folder / WEIGHTS).stat().st_size)
-        check_weights(sketch(source, room), folder / WEIGHTS)
+        check_weights(sketch(source, room), folder / WEIGHTS, inside=folder)
         model = rebuild(source, room)
     except UnnamedFile:
         raise  # it says what to do
@@ -77,8 +76,8 @@ def read_uncut(folder: Path) -> UncutNetwork:
         raise ValueError(
             f"{path} does not describe a network that this release can make: {reason_of(error)}."
         ) from None
-    load_weights(model, folder / WEIGHTS)
-    check_tied(path, values, read_weights(folder / WEIGHTS), VERSION)
+    load_weights(model, folder / WEIGHTS, inside=folder)
+    check_tied(path, values, read_weights(folder / WEIGHTS, inside=folder), VERSION)
     told = values.get("training")
     training = told if isinstance(told, dict) else {}
     remember(model, training.get("data"))

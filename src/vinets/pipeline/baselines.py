@@ -54,7 +54,7 @@ def baselines(
         Label to network, for every head that offers itself beside this one; see
         :meth:`vinets.nn.heads.Head.beside`. Of those in vinets: linear heads on the flat and on the
         pooled map, and for the global placement on the components that the polynomials see; an
-        MLP that stores about as many numbers as the VI head; the same head with random monomials,
+        MLP of about as many parameters as the VI head; the same head with random monomials,
         of any degree up to ``max_degree`` and of the same degrees; for the local placement also
         with ReLU. Products have ReLU units and the projector of SimKD beside them instead.
     """
@@ -149,7 +149,7 @@ def _ranked() -> list[type[Head]]:
 
 
 def baseline(kind: str, reference: Reference) -> Head:
-    """The one head of this kind that :func:`baselines` would make, with the same numbers.
+    """The one head of this kind that :func:`baselines` would make, with the same weights.
 
     The reference is asked only for what heads up to this one need of it.
     """

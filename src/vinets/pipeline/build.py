@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import comb
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +19,10 @@ from vinets.checks import parameter_error
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.choose import choose_ideal
 from vinets.nn.heads import LinearPath, LocalHead, ProductsHead, VanishingHead
-from vinets.nn.network import VINet
+from vinets.nn.network import CutNetwork, VINet
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.options import flat
+from vinets.pipeline.closed_form import build_closed_form
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.factored import factored_generators
 from vinets.pipeline.report import BuildReport, Pictures
@@ -73,7 +74,7 @@ def build(
     device: torch.device | str = "cpu",
     seed: int = 0,
     progress: Progress | str | None = "auto",
-) -> tuple[VINet, BuildReport]:
+) -> tuple[CutNetwork, BuildReport]:
     """Turn a classifier into a VI-Net; fine-tuning it is the next step.
 
     The defaults are the paper's: polynomials that are found on the latents. What ``vinets build``
@@ -98,8 +99,8 @@ def build(
         See :mod:`vinets.settings`; or their fields as keywords: ``per_class=512``,
         ``placement="local"``, ``components=32``, ``keep=16``, ``monomials=64``, ...
     epochs : 0 or None, default=None
-        With 0, the head is one in closed form that needs no training, see
-        :mod:`vinets.pipeline.closed`, and the network a :class:`vinets.CutNetwork`.
+        With 0, the head is one in closed form that needs no training; see
+        :mod:`vinets.pipeline.closed_form`.
     device : str or torch.device, default="cpu"
         Where to work.
     seed : int, default=0
@@ -107,7 +108,8 @@ def build(
 
     Returns
     -------
-    VINet, BuildReport
+    CutNetwork, BuildReport
+        The network is a :class:`vinets.VINet`, unless a head in closed form has no polynomials.
 
     Examples
     --------
@@ -136,10 +138,7 @@ def build(
             progress=progress,
         )
     if epochs == 0:
-        from vinets.pipeline.closed import build_closed_form
-
-        closed, report = build_closed_form(latents, seed=seed)
-        return cast(VINet, closed), report
+        return build_closed_form(latents, seed=seed)
     design = Design(placing, projecting, pruning)
     algorithm = choose_ideal(Finding(), placing, projecting) if ideal is None else ideal
     if placing.placement == "products":

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vinets.data import DataSplit, Source
 from vinets.nn.cascade import Calibration, Cascade, Gate
 from vinets.nn.network import CutNetwork
-from vinets.pipeline.strange import attach_distances
+from vinets.pipeline.distances import attach_distances
 from vinets.progress import Progress, Silent
 from vinets.running import device_of, logits_of
 
@@ -23,8 +23,8 @@ WARMUP = 3  # images that go ahead untimed
 
 
 @dataclass(frozen=True)
-class Leaving:
-    """A network on test images that no threshold was chosen by."""
+class EarlyExit:
+    """A network on test images that took no part in the choice of the threshold."""
 
     name: str
     accuracy: float  # in [0, 1]
@@ -39,7 +39,7 @@ class CascadeResult:
     gate: str
     shared: bool  # whether late images go on from the cut, and not through the whole network
     calibration: Calibration
-    networks: tuple[Leaving, ...]  # uncut, early, cascade
+    networks: tuple[EarlyExit, ...]  # uncut, early, cascade
     examples: int  # that these were measured on
     timed: int  # of them
 
@@ -82,16 +82,16 @@ def make_cascade(
     watch.advance(half)
     rest = data.test.subset(order[half:].sort().values)
     networks = {"uncut": model, "early": cascade.early, "cascade": cascade}
-    measured = measure_leaving(networks, rest, timed=timed, progress=watch)
+    measured = measure_early_exit(networks, rest, timed=timed, progress=watch)
     name = gate if isinstance(gate, str) else getattr(gate, "__name__", "function")
     facts = (name, cascade.shared, found, measured, len(rest), min(timed, len(rest)))
     return cascade, CascadeResult(*facts)
 
 
 @torch.no_grad()
-def measure_leaving(
+def measure_early_exit(
     networks: Mapping[str, nn.Module], source: Source, *, timed: int, progress: Progress
-) -> tuple[Leaving, ...]:
+) -> tuple[EarlyExit, ...]:
     """Accuracy, share of early answers and mean time of networks in eval mode, on the same images.
 
     Of the images, ``timed`` are timed.
@@ -110,7 +110,7 @@ def measure_leaving(
     assert isinstance(some, Tensor)
     took, count = mean_seconds(networks, some), len(source)
     return tuple(
-        Leaving(name, right[name] / count, left[name] / count, 1e3 * took[name])
+        EarlyExit(name, right[name] / count, left[name] / count, 1e3 * took[name])
         for name in networks
     )
 

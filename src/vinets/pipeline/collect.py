@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.data.content import content
+from vinets.data.interface import Source
 from vinets.data.labels import choose_per_class
 from vinets.data.sources import as_source
 from vinets.fingerprint import FORMAT, digest
@@ -91,18 +92,8 @@ def collect(
     most = collecting.per_class
     chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
     part = source.subset(chosen)
-    # latents in a folder are taken again only where all of these are the same
-    facts = (
-        None
-        if collecting.directory is None
-        else {
-            "cut": name,
-            "reader": reader.config(),
-            "weights": digest(backbone.state_dict().items()),
-            "data": content(part),
-            "format": FORMAT,
-        }
-    )
+    folder = collecting.directory
+    fingerprint = "" if folder is None else _fingerprint(name, backbone, reader, part)
     watch = progress_of(progress)
     watch.start("latents", len(part))
     begin, done = time.perf_counter(), 0
@@ -116,19 +107,36 @@ def collect(
         _Read(backbone, reader),
         part.batches(collecting.batch_size, device=device),
         memory_limit=collecting.memory_limit,
-        directory=collecting.directory,
-        fingerprint="" if facts is None else json.dumps(facts),
+        directory=folder,
+        fingerprint=fingerprint,
         progress=advance,
     )
     given = getattr(source, "preprocessing", None)  # only sources of images have one
     preprocessing = None if given is None else given.to_dict()
-    classes = tuple(source.classes)
-    told = source_of(model), classes, preprocessing
-    record = Record(name, input_fields(example), *told, data=also_trained_on(model, source))
+    record = Record(
+        name,
+        input_fields(example),
+        source_of(model),
+        tuple(source.classes),
+        preprocessing,
+        data=also_trained_on(model, source),
+    )
     original = sum(p.numel() for p in model.parameters())
     seconds = time.perf_counter() - begin
     fit, check = _fit_and_check(store.labels.cpu(), collecting, seed)
     return Latents(backbone, reader, store, fit, check, record, original, seconds)
+
+
+def _fingerprint(cut: str, backbone: nn.Module, reader: LatentReader, source: Source) -> str:
+    """What latents in a folder are made of; they are taken again only where it is the same."""
+    facts = {
+        "cut": cut,
+        "reader": reader.config(),
+        "weights": digest(backbone.state_dict().items()),
+        "data": content(source),
+        "format": FORMAT,
+    }
+    return json.dumps(facts)
 
 
 class _Read(nn.Module):

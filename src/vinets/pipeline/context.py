@@ -50,7 +50,7 @@ class CutContext:
 
     @cached_property
     def latents(self) -> Latents:
-        """Of the examples that ideals are fitted to and scored on."""
+        """Latents of the examples that ideals are fitted to and scored on."""
         return collect(
             self.setup.model,
             self.setup.train,

@@ -50,7 +50,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Deciding:
+class DecidingPolynomial:
     """One polynomial, and what it adds to the margin."""
 
     index: int  # among the polynomials of the head
@@ -100,7 +100,7 @@ class Explanation:
     probabilities: Mapping[str, float]  # of the likeliest classes
     margin: float  # logit of the answer less that of the next class
     middle: float  # the same for the mean over training examples of the two classes
-    generators: tuple[Deciding, ...]  # the largest contributions first, by absolute value
+    generators: tuple[DecidingPolynomial, ...]  # the largest contributions first, by absolute value
     others: float  # what all other polynomials add
     count: int  # polynomials in all
     path: float  # what a linear path beside the polynomials adds
@@ -183,7 +183,7 @@ def explain(
         raise ValueError(f"The answer is {against!r} itself. Pass another class as 'against'.")
     chosen = choose_per_class(source.labels, per_class, seed)
     with evaluating(net):
-        seen = _Seen(total, len(names), (answer, rival))
+        seen = _TrainingExamples(total, len(names), (answer, rival))
         watch = progress or Silent()
         watch.start("training examples", len(chosen))
         for batch, labels in source.batches(batch_size, order=chosen, device=device):
@@ -196,7 +196,7 @@ def explain(
                 "that the network was trained on."
             )
     grid = grid_of(net.reader, output, latents.shape[2]) if total.local else None
-    found = _told(seen, latents, logits, names, grid, top)
+    found = _margin_as_sum(seen, latents, logits, names, grid, top)
     return replace(
         found,
         sees=None if grid is None else seen_by(net, inputs, grid),
@@ -206,8 +206,8 @@ def explain(
     )
 
 
-class _Seen:
-    """What is kept of the training examples, batch by batch."""
+class _TrainingExamples:
+    """Sums over the training examples, and what is kept of each, batch by batch."""
 
     def __init__(self, total: HeadSum, classes: int, pair: tuple[int, int]) -> None:
         self.total, self.pair = total, pair
@@ -254,46 +254,47 @@ class _Seen:
 
 
 @torch.no_grad()
-def _told(
-    seen: _Seen,
+def _margin_as_sum(
+    seen: _TrainingExamples,
     latents: Tensor,
     logits: Tensor,
     names: tuple[str, ...],
     grid: tuple[int, int] | None,
     top: int,
 ) -> Explanation:
-    """The sum that the margin is; neighbours and pictures are not in it yet."""
+    """The explanation without neighbours and pictures: the margin as a sum over polynomials."""
     total = seen.total
     answer, rival = seen.pair
     z = total.variables(latents)
-    v, path = total.values(z)[0], total.path(latents)
+    values, path = total.values(z)[0], total.path(latents)
     weight = total.weight[answer] - total.weight[rival]
-    before = seen.middle(seen.values)  # (P, N)
-    at = weight * (v - before)  # (P, N): contributions
-    each_one = at.sum(0)
-    along = None  # the path's, by position
-    middle = float(total.bias[answer] - total.bias[rival] + weight @ before.sum(0))
+    usual = seen.middle(seen.values)  # (P, N)
+    contributions = weight * (values - usual)  # (P, N)
+    by_polynomial, by_position = contributions.sum(0), contributions.sum(1)
+    middle = float(total.bias[answer] - total.bias[rival] + weight @ usual.sum(0))
+    along_path = 0.0
     if path is not None:
-        usual = seen.middle(seen.paths)
-        along = path[0, :, answer] - path[0, :, rival] - usual
-        middle += float(usual.sum())
-    added = 0.0 if along is None else float(along.sum())
-    positions = at.sum(1) if along is None or not total.local else at.sum(1) + along
-    best = each_one.abs().topk(min(top, len(each_one))).indices
+        usual_path = seen.middle(seen.paths)
+        path_at = path[0, :, answer] - path[0, :, rival] - usual_path
+        along_path = float(path_at.sum())
+        middle += float(usual_path.sum())
+        if total.local:
+            by_position = by_position + path_at
+    best = by_polynomial.abs().topk(min(top, len(by_polynomial))).indices
     features, labels = torch.cat(seen.features), torch.cat(seen.labels)
     sizes = _class_means(features.abs(), labels, len(names))
     mean, spread = seen.term_moments()
     generators = tuple(
-        Deciding(
+        DecidingPolynomial(
             index=j,
             polynomial=total.write(j, mean, spread),
             weight=float(weight[j]),
-            value=float(v[:, j].sum()),
-            middle=float(before[:, j].sum()),
-            contribution=float(each_one[j]),
+            value=float(values[:, j].sum()),
+            middle=float(usual[:, j].sum()),
+            contribution=float(by_polynomial[j]),
             smallest_on=names[int(sizes[:, j].nan_to_num(math.inf).argmin())],
-            spreads=_spreads(features[:, j].cpu(), labels, seen.pair, float(v[:, j].sum())),
-            map=None if grid is None else rows_of(at[:, j], grid),
+            spreads=_spreads(features[:, j].cpu(), labels, seen.pair, float(values[:, j].sum())),
+            map=None if grid is None else rows_of(contributions[:, j], grid),
         )
         for j in best.tolist()
     )
@@ -304,14 +305,14 @@ def _told(
         answer=names[answer],
         next=names[rival],
         probabilities={names[k]: float(shares[k]) for k in likely},
-        margin=middle + float(each_one.sum()) + added,
+        margin=middle + float(by_polynomial.sum()) + along_path,
         middle=middle,
         generators=generators,
-        others=float(each_one.sum() - each_one[best].sum()),
-        count=len(each_one),
-        path=added,
-        map=None if grid is None else rows_of(positions, grid),
-        outside=0.0 if grid is None else float(positions[: len(positions) - math.prod(grid)].sum()),
+        others=float(by_polynomial.sum() - by_polynomial[best].sum()),
+        count=len(by_polynomial),
+        path=along_path,
+        map=None if grid is None else rows_of(by_position, grid),
+        outside=0.0 if grid is None else float(by_position[: -math.prod(grid)].sum()),
         sees=None,
         components=_components(total, z, seen, generators, names),
         neighbours=(),
@@ -342,8 +343,8 @@ def _spreads(
 def _components(
     total: HeadSum,
     z: Tensor,
-    seen: _Seen,
-    generators: tuple[Deciding, ...],
+    seen: _TrainingExamples,
+    generators: tuple[DecidingPolynomial, ...],
     names: tuple[str, ...],
 ) -> tuple[Component, ...]:
     """The variables that are named in the polynomials, those named first first."""
@@ -368,7 +369,7 @@ def _components(
 
 
 def _neighbours(
-    seen: _Seen, source: Source, chosen: Tensor, names: tuple[str, ...], count: int
+    seen: _TrainingExamples, source: Source, chosen: Tensor, names: tuple[str, ...], count: int
 ) -> tuple[Neighbour, ...]:
     distances, labels = torch.cat(seen.distances), torch.cat(seen.labels)
     nearest = distances.topk(min(count, len(distances)), largest=False).indices.tolist()

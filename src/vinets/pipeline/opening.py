@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from vinets import pretrained
-from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, Source, load_data
+from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, load_data
 from vinets.data.formats import Size, takes_size
-from vinets.data.images import augment_by, normalise_by
+from vinets.data.images import augment_by, normalise_by, with_preprocessing
 from vinets.models import (
     channel_options,
     create_model,
@@ -228,8 +228,7 @@ def open_with_data(
         )
     refuse_seen(opened.name, opened.network, split)
     if opened.preprocessing is not None:
-        train, test = (_normalised(s, opened.preprocessing) for s in (split.train, split.test))
-        split = replace(split, train=train, test=test)
+        split = with_preprocessing(split, opened.preprocessing)
     elif weights is not None and isinstance(split.train, ImageSource):
         told = normalisation_of(str(spec), opened.network, Path(weights))
         if told is not None and len(told[0]) == split.train.preprocessing.channels:
@@ -347,7 +346,7 @@ def open_side_by_side(
     for one in opened:
         if isinstance(one.network, Cascade):
             raise ValueError(
-                f"How fast {one.name} is depends on its images, for it is a cascade. Pass its "
+                f"How fast {one.name} is depends on its images, because it is a cascade. Pass its "
                 "early network; vinets cascade measures time on data."
             )
     knowing = [network for network in opened if network.inputs is not None]
@@ -374,15 +373,8 @@ def channel_count(example: Inputs) -> int | None:
     return example.shape[1] if isinstance(example, torch.Tensor) and example.ndim == 4 else None
 
 
-def _normalised(source: Source, preprocessing: Preprocessing) -> Source:
-    if not isinstance(source, ImageSource):
-        return source
-    augmentation = source.augmentation
-    return ImageSource(source.images, source.labels, source.classes, preprocessing, augmentation)
-
-
 def check_inputs(opened: Opened, example: Inputs, classes: int | None = None) -> None:
-    """Raise unless the network takes inputs like ``example``, and has so many outputs."""
+    """Raise unless the network takes inputs like ``example``, and has ``classes`` outputs."""
     try:
         with evaluating(opened.network):
             output = call(opened.network, example)
@@ -416,10 +408,9 @@ def example_for(opened: Opened, shape: tuple[int, ...] | None) -> Inputs:
 
 
 def noise_like(example: Inputs, count: int, seed: int) -> Inputs:
-    """So many inputs of noise, shaped as the first example; tokens are repeated.
+    """``count`` inputs of noise, shaped as the first example; tokens are repeated.
 
-    Pooling is faster on inputs that are all alike, which in use they are not: a processor learns
-    which of them is the largest.
+    Equal inputs would flatter: in pooling, a processor learns which of them is the largest.
     """
     generator = torch.Generator().manual_seed(seed)
 

@@ -20,7 +20,7 @@ from vinets.ideals.device import choose_device
 
 @dataclass(frozen=True)
 class IdealSummary:
-    """What there is to tell of an ideal."""
+    """The facts about an ideal that are printed."""
 
     label: str | None  # the class; None for all points
     points: int

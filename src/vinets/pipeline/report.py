@@ -26,12 +26,12 @@ class ClosedForms:
 
     taken: str
     accuracies: dict[str, float]  # on held-out training examples
-    sizes: dict[str, int]  # numbers that each head stores
+    sizes: dict[str, int]  # parameters that each head stores
     error: float  # the standard error of the best accuracy
 
     @classmethod
     def of(cls, accuracies: dict[str, float], sizes: dict[str, int], held_out: int) -> ClosedForms:
-        """Take the smallest within a standard error of the best on so many examples.
+        """Take the smallest within a standard error of the best, on ``held_out`` examples.
 
         Examples
         --------

@@ -43,12 +43,12 @@ class TrainingRun:
 
 
 def recipe_for(model: str) -> Recipe:
-    """What a network of that name trains by."""
+    """The default recipe of a network."""
     return SMALL.get(model, BACKBONE)
 
 
 def recipe_called(name: str) -> UncutRecipe:
-    """An uncut network by the name of its recipe."""
+    """The recipe of that name; see :data:`vinets.settings.RECIPES`."""
     if name not in RECIPES:
         raise ValueError(
             f"There is no recipe {name!r}.{nearest(name, RECIPES)} There are: {', '.join(RECIPES)}."
@@ -57,7 +57,7 @@ def recipe_called(name: str) -> UncutRecipe:
 
 
 def expectation(name: str) -> str:
-    """What training by a recipe came to, in words; empty where that was not measured.
+    """The accuracy that a recipe reached, in words; empty where it was not measured.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def expectation(name: str) -> str:
 
 
 def written_recipes() -> str:
-    """The recipes with what to expect of them, for a help text."""
+    """All recipes with the accuracy to expect, for a help text."""
     told = {name: expectation(name) for name in RECIPES}
     return "; ".join(f"{name} ({words})" if words else name for name, words in told.items())
 

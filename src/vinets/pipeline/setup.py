@@ -18,7 +18,7 @@ from vinets.fingerprint import digest, fingerprint
 from vinets.models import channel_options, create_model
 from vinets.nn.network import input_fields
 from vinets.nn.seen import load_trained, marks_of, refuse_seen
-from vinets.pipeline.doubt import warn_of_doubt
+from vinets.pipeline.low_accuracy import warn_of_low_accuracy
 from vinets.progress import Progress, progress_of
 from vinets.running import call, evaluating, logits_of
 from vinets.settings import Sampling
@@ -30,7 +30,7 @@ CHUNK = 2_000  # examples at once where nothing is trained
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a run comes from: for the record, and to notice what is wrong."""
+    """The command that started a run, and what accuracy to expect of its network."""
 
     command: tuple[str, ...] = ()  # that started it
     stated: float | None = None  # accuracy of the uncut network when it was saved
@@ -38,7 +38,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Identity:
-    """What results belong to, by content."""
+    """Digests of the network and the data that results belong to."""
 
     weights: str  # digest of every number of the uncut network
     data: str  # digest of every example and label, training and test part
@@ -46,7 +46,7 @@ class Identity:
     form: str = ""  # digest of names, dtypes and shapes; stores of earlier releases have none
 
     def differences(self, now: Identity) -> list[str]:
-        """In what it differs from another one; what was not written down does not count."""
+        """Names of the digests that differ; what was not written down does not count."""
         names = ("weights", "data", "preprocessing")
         differ = [name for name in names if getattr(self, name) != getattr(now, name)]
         # other weights and data have other shapes as a rule, which would say nothing new
@@ -104,14 +104,14 @@ class Setup:
 
     @cached_property
     def identity(self) -> Identity:
-        """What results of it are kept with."""
+        """Digests of the network and its data, kept with results."""
         weights = fingerprint(self.model.state_dict().values())
         form = _form(self.model, self.data)
         return Identity(weights, identify(self.data), self.data.reading, form)
 
     @cached_property
     def facts(self) -> DataFacts:
-        """What is known of all its data, for networks that learn from it."""
+        """Facts about all its data, for networks that are trained on it."""
         if self._whole is not None:
             return self._whole.facts
         facts = DataFacts.of(self.data)
@@ -130,7 +130,7 @@ class Setup:
 
     @property
     def accuracy(self) -> float:
-        """Of the uncut network on the test data."""
+        """Accuracy of the uncut network on the test data."""
         return 1 - len(self.wrong) / len(self.test)
 
     @cached_property
@@ -138,14 +138,14 @@ class Setup:
         """The uncut network as a teacher that is asked once for all that learn from it here."""
         return Lessons(self.model)
 
-    def warn_of_doubt(self, stated: float | None = None) -> None:
+    def warn_of_low_accuracy(self, stated: float | None = None) -> None:
         """Warn if the uncut network is near chance, or far below what was stated."""
         name = "The uncut network"
-        warn_of_doubt(name, self.model, self.test, self.accuracy, stated, self.device)
+        warn_of_low_accuracy(name, self.model, self.test, self.accuracy, stated, self.device)
 
     @property
     def parameters(self) -> int:
-        """Of the uncut network."""
+        """How many parameters the uncut network has."""
         return sum(p.numel() for p in self.model.parameters())
 
     def sampled(self, sampling: Sampling) -> Setup:
@@ -176,7 +176,7 @@ class SetupFiles:
     classes: int | None = None  # None asks the data
 
     def open(self, name: str, device: torch.device) -> Setup:
-        """Read both."""
+        """Read the network and the data."""
         if not Path(self.weights).is_file():
             made = Path(self.weights).with_suffix("")
             words = ("--model", self.model, "--data", self.data, "--out", str(made))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from vinets.checks import parameter_error
-from vinets.cluster import beside
+from vinets.cluster import processes_or_cluster
 from vinets.data.interface import DataSplit
 from vinets.latent.cut import resolve_cut
 from vinets.pipeline.setup import Setup
@@ -88,7 +88,7 @@ def sweep(
     ideals = {name: replace(start, cut=name, task="ideals") for name in names}
     dimensions = {name: replace(start, cut=name, task="dimension") for name in names}
     wanted = [*ideals.values(), *(dimensions.values() if dimension else ())]
-    with beside(jobs) as there:
+    with processes_or_cluster(jobs) as there:
         run_trials(wanted, {setup.name: setup}, store, jobs=there, progress=progress)
     facts = []
     for name in names:

@@ -18,7 +18,7 @@ from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
 from vinets.nn.heads import Head
 from vinets.nn.network import CutNetwork
-from vinets.pipeline.closed import build_closed_form, loss_and_accuracy
+from vinets.pipeline.closed_form import build_closed_form, loss_and_accuracy
 from vinets.pipeline.comparison import Speed
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import CHUNK, wrong_answers
@@ -152,7 +152,7 @@ def _solve_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
 def _tested_and_saved(
     context: CutContext, trial: Trial, network: CutNetwork, wrong: tuple[int, ...], folder: Path
 ) -> float:
-    """The accuracy, which a network that is saved takes along."""
+    """The test accuracy; the network is saved with it where the trial says so."""
     setup = context.setup
     accuracy = 1 - len(wrong) / len(setup.test)
     if trial.save:
@@ -192,7 +192,10 @@ def _train_behind(
     module: nn.Module,
     folder: Path | None,
 ) -> tuple[History, tuple[int, ...]]:
-    """Train what stands behind the frozen part of a head, and test it, on cached variables."""
+    """Train and test what stands behind the frozen part of a head, on cached variables.
+
+    ``fine_tune`` splits heads in the same way; here, trials that project alike share variables.
+    """
     views, test = context.projected(trial, front)
     recipe = context.recipe(trial)
     history = fit(
@@ -231,7 +234,7 @@ def _size(head: Head) -> dict[str, int]:
 
 
 def _save(network: CutNetwork, folder: Path) -> None:
-    """Write a network; one that is there is replaced when the new one is complete."""
+    """Write a network; an old one is replaced when the new one is complete."""
     if following():
         return
     if folder.is_dir() and any(folder.iterdir()):

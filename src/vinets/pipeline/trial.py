@@ -162,12 +162,12 @@ class TrainingFacts:
 
     @property
     def parameters(self) -> int:
-        """Of the whole network."""
+        """Parameters of the whole network."""
         return sum(self.parts.values())
 
     @property
     def parameters_head(self) -> int:
-        """Behind the cut."""
+        """Parameters behind the cut."""
         return self.parameters - self.parts["backbone"]
 
 

@@ -109,7 +109,7 @@ def make_layer(
     """A layer of the generators that stay; ``points`` (m, n) standardise its monomials.
 
     In a local head the layer is batch-normalised. In a global one coefficients are kept class by
-    class where all monomials stay and that takes fewer numbers.
+    class where all monomials stay and that takes fewer parameters.
     """
     wanted, most = pruning.counts(local, len(generators.ideals.ideals))
     keep = 1.0 if wanted is None else wanted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vinets.palette import GREY, INK, color_of
-from vinets.pipeline.explaining import Deciding, Explanation
+from vinets.pipeline.explaining import DecidingPolynomial, Explanation
 from vinets.report.formats import number
 from vinets.report.values import (
     Beside,
@@ -269,7 +269,7 @@ def _map(rows: tuple[tuple[float, ...], ...], found: Explanation, ax: Axes) -> N
     ax.figure.colorbar(drawn, ax=ax, pad=0.03).set_label("logits")
 
 
-def _spreads(generators: tuple[Deciding, ...], ax: Axes) -> None:
+def _spreads(generators: tuple[DecidingPolynomial, ...], ax: Axes) -> None:
     colors = dict(zip(SIDES, (color_of(0), color_of(1), GREY), strict=True))
     for place, one in enumerate(generators):
         every = [q for spread in one.spreads.values() for q in spread.quantiles] + [one.value]

@@ -202,7 +202,7 @@ def as_plot(figure: Figure, width: int = 64, height: int = 12) -> str:
 
 
 def _places(values: list[float], axis: Axis, count: int) -> tuple[list[int], tuple[float, float]]:
-    """Cells of values on an axis of so many, and its ends."""
+    """Cells of values on an axis of ``count`` cells, and its ends."""
     low, high = min(values), max(values)
     scaled = [math.log(value) if axis.log else value for value in (low, high, *values)]
     wide = scaled[1] - scaled[0] or 1.0

@@ -49,7 +49,7 @@ class Budget:
     drop : float or None
         Points of accuracy that may be lost against the uncut network.
     parameters, size : Limit or None
-        Numbers that are stored, and their bytes in single precision.
+        Parameters that are stored, and their bytes in single precision.
     latency : Limit or None
         Seconds of a forward pass of ``batch`` examples on the device ``where``; an empty name is
         the device of the search.
@@ -61,11 +61,6 @@ class Budget:
     latency: Limit | None = None
     where: str = ""
     batch: int = 1
-
-    @property
-    def limited(self) -> bool:
-        """Whether there is a limit on what it costs."""
-        return any((self.parameters, self.size, self.latency))
 
     def allows(self, cost: Cost, uncut: Cost) -> bool:
         """Whether a network of that cost is within the limits."""

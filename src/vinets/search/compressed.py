@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
-from vinets.cluster import beside
+from vinets.cluster import processes_or_cluster
 from vinets.data.interface import DataSplit, Source
 from vinets.data.sources import limit_source, split_source
 from vinets.files import write_json, write_text
@@ -140,8 +140,8 @@ def compress(
         setup, final = divided(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
-        setup.warn_of_doubt(origin.stated)
-        there = stack.enter_context(beside(jobs))
+        setup.warn_of_low_accuracy(origin.stated)
+        there = stack.enter_context(processes_or_cluster(jobs))
         search = Search(setup, wanted, folder, searching, seed, there, progress)
         search.prepare()
         tried = with_commands(search, search.run(), written, searching.limit)

@@ -18,7 +18,7 @@ from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain, from_plain
 from vinets.progress import Progress, progress_of
-from vinets.running import each
+from vinets.running import RecordingError, each
 from vinets.search.budget import Budget
 from vinets.search.costs import Priced, Pricing, within
 from vinets.search.expect import expected
@@ -27,11 +27,10 @@ from vinets.search.signals import SIGNALS, Signals, look_at, rank_correlation
 from vinets.search.space import Candidate, candidates_at, choose_cuts, start_trial
 from vinets.settings import Searching
 from vinets.training.loop import DivergedError
-from vinets.training.replay import RecordingError
 
 ROUNDS = (1 / 18, 1 / 6)  # of the epochs, before the last round
 KEPT = 1 / 3  # of a round, for the next
-LEAST = 6  # that go on, where there are so many
+LEAST = 6  # that go on, if there are as many
 FINALISTS = 3  # trained to the end under a limit; at most about as many for a drop, by halving
 SAFER = 1.5  # times as large a network is taken, at most, that will surely do
 RATES = (0.1, 0.02)  # of learning, of which the better one in a short training is taken
@@ -170,7 +169,7 @@ class Search:
         return within(self.budget, self.candidates, self.known.costs)
 
     def train(self, candidates: Sequence[Candidate], epochs: int) -> None:
-        """Train candidates for so many epochs, those that have not been."""
+        """Train candidates for ``epochs``, unless they have been."""
         self._run_all([self.trial(one, epochs) for one in candidates])
 
     def _run_all(self, trials: Sequence[Trial]) -> None:
@@ -240,7 +239,7 @@ class Search:
     def _points(
         self, candidates: Sequence[Candidate], epochs: int
     ) -> list[tuple[float, float, Candidate]]:
-        """Size and accuracy after so many epochs, whatever was reached later."""
+        """Size and accuracy after ``epochs``, whatever was reached later."""
         tried = [self.tried(one) for one in candidates]
         return [(one.cost.parameters, one.accuracies[epochs], one.candidate) for one in tried]
 

@@ -39,7 +39,7 @@ class Written:
     ) -> tuple[str, ...]:
         """Trains the network of a candidate as that trial did, and tests it on all test examples.
 
-        The uncut network was cut at ``point``, and trained on so many examples.
+        The uncut network was cut at ``point``, and trained on ``limit`` examples.
         """
         head = () if candidate.head == "vi" else ("--head", candidate.head)
         few = () if limit is None else ("--limit", str(limit))

@@ -13,10 +13,10 @@ from vinets.settings import BEST
 
 CUTS = 10  # at most
 LARGEST = 0.9  # of the uncut network's parameters or operations: beyond, nothing is saved
-HEAD = 500_000  # numbers of a large head, at most
+HEAD = 500_000  # parameters of a large head, at most
 SHARE = 0.2  # of the uncut network's parameters, at most
 SMALL_DATA = 10_000  # examples, below which batches are small
-FEW_CLASSES = 20  # at most so many, and a teacher's answers say more at a higher temperature
+FEW_CLASSES = 20  # with no more, a teacher's answers say more at a higher temperature
 WARM = 4.0
 
 
@@ -26,7 +26,7 @@ class Candidate:
 
     cut: str
     head: str  # a kind of vinets.nn.heads.HEADS, or "vi"
-    budget: int  # numbers that the head may store, as far as its kind allows it
+    budget: int  # parameters that the head may store, as far as its kind allows it
     factors: int = 2  # of products
 
     @property
@@ -42,7 +42,7 @@ class Candidate:
         return f"{self.cut} {self.label}, {self.budget:,}"
 
     def trial(self, start: Trial, epochs: int) -> Trial:
-        """What is run to see how good it is after so many epochs."""
+        """The trial that trains it for ``epochs``."""
         return start.change(
             cut=self.cut,
             head=self.head,
@@ -53,7 +53,7 @@ class Candidate:
 
 
 def start_trial(examples: int, classes: int, seed: int) -> Trial:
-    """What all trials have in common, for so many training examples of so many classes."""
+    """What all trials have in common, for data of that many examples and classes."""
     batch = 64 if examples < SMALL_DATA else BEST.recipe.batch_size
     temperature = WARM if classes <= FEW_CLASSES else BEST.recipe.temperature
     options = {"batch_size": batch, "temperature": temperature}
@@ -62,7 +62,7 @@ def start_trial(examples: int, classes: int, seed: int) -> Trial:
 
 
 def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = CUTS) -> list[CutPoint]:
-    """Cuts that differ in what they cost, at most so many, in the order of the network.
+    """At most ``most`` cuts that differ in what they cost, in the order of the network.
 
     Of neighbours with the same operations the last is taken, which is behind the norm, the
     activation or the sum of a block. Where there are too many, those are left that are spread most
@@ -97,13 +97,13 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = CUTS) -
 
 
 def head_sizes(parameters: int) -> tuple[int, int]:
-    """Numbers of a large and of a small head, for a network with so many parameters."""
+    """Parameters of a large and of a small head, for a network with ``parameters``."""
     large = int(min(HEAD, SHARE * parameters))
     return large, max(large // 4, 1)
 
 
 def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candidate]:
-    """Heads to try behind a cut of a network with so many parameters."""
+    """Heads to try behind a cut of a network with ``parameters``."""
     large, small = head_sizes(parameters)
     flat = classes
     for side in point.shape:

@@ -171,8 +171,8 @@ def collect_margins(
         for inputs, labels in batches:
             if not isinstance(inputs, Tensor):
                 raise ValueError(
-                    "The corollary needs one tensor as the input of the network, for it takes the "
-                    f"norm of the inputs. Got {type(inputs).__name__} instead."
+                    "The corollary needs one tensor as the input of the network, because it takes "
+                    f"the norm of the inputs. Got {type(inputs).__name__} instead."
                 )
             output = call(running, inputs.to(device))
             found.append(margins(logits_of(output), labels).cpu())
@@ -267,7 +267,7 @@ class GeneralisationBound:
         below = np.nextafter(self.distribution.values[::-1], -math.inf)
         below = below[below > 0]
         if not len(below):
-            raise ValueError("No margin is best, for no example has a positive margin.")
+            raise ValueError("No margin is best, because no example has a positive margin.")
         return float(below[np.argmin(self.value(below))])
 
     @property

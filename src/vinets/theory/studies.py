@@ -137,7 +137,7 @@ def study(
         Starts a pass over (inputs, labels), best the training data without augmentation; for the
         corollary, which also needs ``network``.
     components : int, default=128
-        Without a ``network``, the advice assumes a projection to so many principal components,
+        Without a ``network``, the advice assumes a projection to this many principal components,
         which are orthonormal: norms 1 and ``components``. A rescaling in front of it depends on
         the data, so it counts only with a ``network``.
     seed : int, default=0

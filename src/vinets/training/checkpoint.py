@@ -32,7 +32,7 @@ def write_checkpoint(
     """Write it, replacing the last one at once: a reader sees the old or the new one."""
     tensors = {f"now.{k}": t for k, t in module.state_dict().items()}
     tensors |= {f"best.{k}": t for k, t in state.best_state.items()}
-    for index, p in enumerate(_parameters(optimizer)):
+    for index, p in enumerate(parameters_of(optimizer)):
         momentum = optimizer.state.get(p, {}).get("momentum_buffer")
         if momentum is not None:
             tensors[f"momentum.{index}"] = momentum
@@ -64,7 +64,7 @@ def read_checkpoint(
         raise ValueError(f"{path} belongs to another network. Choose another directory.")
     momenta = {
         p: tensors[f"momentum.{index}"]
-        for index, p in enumerate(_parameters(optimizer))
+        for index, p in enumerate(parameters_of(optimizer))
         if f"momentum.{index}" in tensors
     }
     try:
@@ -96,7 +96,8 @@ def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(t.shape) for name, t in state.items()}
 
 
-def _parameters(optimizer: SGD) -> list[nn.Parameter]:
+def parameters_of(optimizer: SGD) -> list[nn.Parameter]:
+    """All parameters that an optimizer changes, in the order of their groups."""
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 

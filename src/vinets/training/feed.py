@@ -182,7 +182,7 @@ class InputFeed:
         return tensor.to(memory_format=self.memory_format) if tensor.ndim == 4 else tensor
 
     def taught(self, inputs: Inputs) -> Tensor | None:
-        """What the teacher says of them."""
+        """Logits of the teacher, or what its last layer sees."""
         if self.teacher is None:
             return None
         with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=self.half):
@@ -198,9 +198,7 @@ class LatentViews:
 
     views: tuple[Tensor, ...]  # each (m, C, P)
     labels: Tensor  # (m,)
-    teacher_logits: tuple[
-        Tensor, ...
-    ]  # logits of the teacher on every view; empty without a teacher
+    teacher_logits: tuple[Tensor, ...]  # on every view; empty without a teacher
     held_latents: Tensor  # of the held-out part; empty without one
     held_labels: Tensor
     facts: Callable[[], dict[str, Any]] = dict  # what they were made of; see Feed.facts
@@ -225,7 +223,7 @@ class LatentViews:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of everything."""
+        """Bytes of latents and logits."""
         return sum(t.nbytes for t in (*self.views, *self.teacher_logits, self.held_latents))
 
 

@@ -1,4 +1,4 @@
-"""What came of a training, epoch by epoch."""
+"""Losses and accuracies of a training, epoch by epoch."""
 
 from __future__ import annotations
 

@@ -21,7 +21,12 @@ from vinets.locks import locked
 from vinets.progress import Progress, progress_of, tell
 from vinets.running import Inputs, call, logits_of
 from vinets.settings import Recipe
-from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from vinets.training.checkpoint import (
+    Checkpoint,
+    parameters_of,
+    read_checkpoint,
+    write_checkpoint,
+)
 from vinets.training.feed import Feed
 from vinets.training.feed import Step as FeedStep
 from vinets.training.history import Epoch, History
@@ -64,7 +69,7 @@ class _Step:
         loss = share * self.criterion(logits, labels, taught, self.recipe)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        trained = parameters_of(self.optimizer)
         ranks.add_gradients(trained)
         if self.recipe.clip is not None:
             nn.utils.clip_grad_norm_(trained, self.recipe.clip)
@@ -111,7 +116,6 @@ def fit(
     recorded = recipe.recorded and device.type == "cuda" and ranks.size() == 1
     groups = [Group(module.parameters())] if groups is None else groups
     optimizer = _optimizer(groups, recipe, device, recorded)
-    trained = [p for group in optimizer.param_groups for p in group["params"]]
     steps = feed.steps(recipe.batch_size)
     folder = None if directory is None else Path(directory)
     with nullcontext() if folder is None else locked(folder):
@@ -119,7 +123,7 @@ def fit(
         if folder is not None:
             facts = _told(recipe) | {
                 "steps": steps,
-                "numbers": sum(p.numel() for p in trained),
+                "numbers": sum(p.numel() for p in parameters_of(optimizer)),
                 "groups": [[group.rate, group.decay] for group in groups],
                 "format": FORMAT,
                 **feed.facts(),
@@ -149,7 +153,7 @@ def fit(
 
 
 def _told(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as a checkpoint has it: what does not change the result is left out."""
+    """The recipe for a checkpoint, without what does not change the result."""
     kept = (one.name for one in fields(recipe) if one.metadata.get("result", True))
     return {name: getattr(recipe, name) for name in kept}
 
@@ -229,7 +233,7 @@ def _set_rate(optimizer: SGD, rate: float) -> None:
 
 
 def distilled(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
-    """Cross-entropy, and the gap to the teacher's answers where there are any."""
+    """Cross-entropy, and the divergence from the teacher's logits where there are any."""
     loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
     if taught is None or not recipe.distill:
         return loss

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from vinets.running import Inputs, each, tensors_of
+from vinets.running import Inputs, each, on_side_stream, record_graph, tensors_of
 
 TrainingStep: TypeAlias = Callable[[Inputs, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 """Takes inputs, labels and what the teacher says; gives the loss and how many are right."""
 
 EAGER = 3  # steps before the recording, in which libraries choose their kernels
-
-
-class RecordingError(ValueError):
-    """A network whose steps cannot be recorded."""
 
 
 class Replay:
@@ -38,47 +35,28 @@ class Replay:
     def __call__(
         self, inputs: Inputs, labels: Tensor, taught: Tensor | None
     ) -> tuple[Tensor, Tensor]:
+        as_it_is = partial(self.step, inputs, labels, taught)
         if self.eager:
             self.eager -= 1
-            return self._aside(inputs, labels, taught)
+            return on_side_stream(as_it_is)
         if self.graph is None:
             self._record(inputs, labels, taught)
         assert self.graph is not None and self._results is not None
         given = _flat(inputs, labels, taught)
         if [kept.shape for kept in self._given] != [new.shape for new in given]:
-            return self._aside(inputs, labels, taught)
+            return on_side_stream(as_it_is)
         for kept, new in zip(self._given, given, strict=True):
             kept.copy_(new)
         self.graph.replay()
         loss, hits = self._results
         return loss.clone(), hits.clone()
 
-    def _aside(
-        self, inputs: Inputs, labels: Tensor, taught: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """As it is, on a stream of its own, which a recording asks for."""
-        main, side = torch.cuda.current_stream(), torch.cuda.Stream()
-        side.wait_stream(main)
-        with torch.cuda.stream(side):
-            results = self.step(inputs, labels, taught)
-        main.wait_stream(side)
-        return results
-
     def _record(self, inputs: Inputs, labels: Tensor, taught: Tensor | None) -> None:
         """Record without running: the first replay is the step."""
         kept = each(inputs, torch.clone), labels.clone(), None if taught is None else taught.clone()
         self._given = _flat(*kept)
-        graph = torch.cuda.CUDAGraph()
-        try:
-            # threads that load data may use the GPU meanwhile
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self._results = self.step(*kept)
-        except RuntimeError as error:
-            raise RecordingError(
-                "this network cannot be recorded, for it asks the GPU for values in every step: "
-                f"train it with recorded=False. ({error})"
-            ) from error
-        self.graph = graph
+        remedy = "train it with recorded=False"
+        self.graph, self._results = record_graph(partial(self.step, *kept), remedy)
 
 
 def _flat(inputs: Inputs, labels: Tensor, taught: Tensor | None) -> list[Tensor]:

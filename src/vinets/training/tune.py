@@ -116,7 +116,7 @@ def fine_tune(
 
 
 def _distilling(recipe: Recipe, teacher: nn.Module | Lessons | None, taught: bool) -> Recipe:
-    """The recipe with the weight of the teacher's answers chosen; they are there if ``taught``."""
+    """The recipe with its ``distill`` chosen; ``taught`` if there are logits to learn from."""
     if recipe.distill is None:
         recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
     if recipe.distill and not taught:

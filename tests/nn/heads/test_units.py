@@ -220,6 +220,14 @@ def test_nobody_keeps_sizes_that_nobody_asked_for():
     assert head.sizes is None
 
 
+@pytest.mark.filterwarnings("error:.*side effects")
+def test_a_strict_export_finds_nothing_that_the_forward_pass_changes():
+    head = ProductsHead(4, 3, 2, count=5, rank=2).eval()
+    latents = torch.randn(2, 4, 3)
+    program = torch.export.export(head, (latents,), strict=True)
+    assert torch.allclose(program.module()(latents), head(latents), atol=1e-6)
+
+
 def test_sizes_are_those_of_the_whole_batch_however_it_is_run():
     head = ProductsHead(8, 64, 4, count=600, rank=2).train()  # on a CPU a few images at a time
     head.watched = True

@@ -86,11 +86,11 @@ class Library(ABC):
         """
 
     def with_classes(self, options: Options, count: int) -> Options:
-        """The options with so many outputs of the last layer."""
+        """The options with ``count`` outputs of the last layer."""
         return {**options, "num_classes": count}
 
     def with_channels(self, name: str, channels: int) -> Options:
-        """Options that fit a network to images of so many channels, where it has one for that."""
+        """Options that fit a network to images of ``channels`` channels, where it has one."""
         return {}
 
     def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:

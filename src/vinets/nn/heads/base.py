@@ -38,9 +38,7 @@ class Head(nn.Module, ABC):
     placement: ClassVar[str] = ""  # how its polynomials stand, if with it a network is a VI-Net
     rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
     matches_features: ClassVar[bool] = False  # learns what the uncut network's classifier sees
-    stands_beside: ClassVar[tuple[str, ...]] = (
-        PLACEMENTS  # of the VI heads that it is a baseline of
-    )
+    stands_beside: ClassVar[tuple[str, ...]] = PLACEMENTS  # of VI heads that it is a baseline of
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -64,7 +62,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def parts(self) -> dict[str, int]:
-        """How many numbers each part stores."""
+        """How many parameters each part stores."""
 
     @abstractmethod
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -76,7 +74,7 @@ class Head(nn.Module, ABC):
         return None
 
     def folded(self) -> Self:
-        """The head for inference: same outputs in eval mode, fewer numbers and operations."""
+        """The head for inference: same outputs in eval mode, fewer parameters and operations."""
         return copy.deepcopy(self)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
@@ -112,7 +110,7 @@ class Reference:
     seed: int = 0  # of random monomials and initial weights
     shaping: Shaping = Shaping()  # sizes, where they are not those of the VI head
     make_classifier: Callable[[], nn.Linear] | None = None  # of the uncut network
-    signed: Callable[[], bool] = lambda: False  # whether that classifier sees negative numbers
+    signed: Callable[[], bool] = lambda: False  # whether that classifier sees negative values
     placement: str = "global"  # of the VI head
 
     @property
@@ -138,7 +136,7 @@ class Reference:
 
     @cached_property
     def parameters(self) -> int:
-        """How many numbers a head may store, folded: as many as the VI head, if nothing is said."""
+        """How many parameters a folded head may store: those of the VI head, if nothing is said."""
         if self.shaping.head_parameters is not None:
             return self.shaping.head_parameters
         return sum(self.head.folded().parts().values())

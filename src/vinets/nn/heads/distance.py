@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vinets.nn.distances import ClassDistances
 from vinets.nn.heads.base import Head
 from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
-from vinets.nn.heads.pieces import numbers
+from vinets.nn.heads.pieces import parameter_count
 from vinets.nn.polynomial import PolynomialLayer
 
 
@@ -43,7 +43,8 @@ class DistanceHead(Head):
         return found
 
     def parts(self) -> dict[str, int]:
-        return self.distances.parts() | {"linear": numbers(self) - numbers(self.distances)}
+        linear = parameter_count(self) - parameter_count(self.distances)
+        return self.distances.parts() | {"linear": linear}
 
     def config(self) -> dict[str, Any]:
         return self.distances.config()

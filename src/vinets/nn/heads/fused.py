@@ -148,7 +148,7 @@ def blocks_for(
 
 @cache
 def _images_each(batch: int, places: int, programs: int, device: torch.device) -> int:
-    """Images for each program, where a multiprocessor runs so many at a time."""
+    """Images for each program, given how many programs a multiprocessor runs at a time."""
     if device.type == "cuda":  # and not Triton's interpreter
         programs *= torch.cuda.get_device_properties(device).multi_processor_count
     # they come in rounds, and each fetches weights first, which takes as long as a few images

@@ -15,7 +15,13 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import Behind, folded_linear, inputs_config, inputs_from, numbers
+from vinets.nn.heads.pieces import (
+    TrainedTail,
+    folded_linear,
+    inputs_config,
+    inputs_from,
+    parameter_count,
+)
 from vinets.nn.heads.vanishing import ORDERS, GlobalPolynomials, component_maps, components
 
 
@@ -43,7 +49,7 @@ class _LinearOn(Head):
         return plain
 
     def parts(self) -> dict[str, int]:
-        return {"linear": numbers(self.norm, self.linear)}
+        return {"linear": parameter_count(self.norm, self.linear)}
 
     def config(self) -> dict[str, Any]:
         return {
@@ -121,7 +127,7 @@ class ComponentsHead(_LinearOn):
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         if self.projection.weight.requires_grad:
             return None
-        return self.variables, Behind(None, self.norm, self.linear)
+        return self.variables, TrainedTail(None, self.norm, self.linear)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         size = shape[0] * shape[1]
@@ -129,7 +135,7 @@ class ComponentsHead(_LinearOn):
         return HeadMaps(before, LinearMap("linear", self.linear.weight))
 
     def parts(self) -> dict[str, int]:
-        return {"projection": numbers(self.rescale, self.projection), **super().parts()}
+        return {"projection": parameter_count(self.rescale, self.projection), **super().parts()}
 
     def config(self) -> dict[str, Any]:
         inputs = inputs_config(self.rescale, self.projection)

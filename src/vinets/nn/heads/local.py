@@ -21,12 +21,12 @@ from vinets.latent.rescale import Rescale
 from vinets.nn.heads.base import Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import (
-    Behind,
     LinearPath,
     SpatialSum,
+    TrainedTail,
     by_parts,
     in_use,
-    numbers,
+    parameter_count,
     traced,
 )
 from vinets.nn.heads.polynomial import PolynomialHead
@@ -101,7 +101,7 @@ class LocalPolynomials(PolynomialHead):
             z = self.variables(latents)
             return (layer.scaled(z) if few else z).contiguous()
 
-        return front, Behind(_Sums(layer, self.spatial, few), self.norm, self.linear)
+        return front, TrainedTail(_Sums(layer, self.spatial, few), self.norm, self.linear)
 
     def _sums_of_forms(self, latents: Tensor) -> Tensor:
         """What polynomials of degree 1 give for inference: channels stay first, as they come."""
@@ -117,7 +117,7 @@ class LocalPolynomials(PolynomialHead):
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()
-        return counts | {"linear": counts["linear"] + numbers(self.spatial)}
+        return counts | {"linear": counts["linear"] + parameter_count(self.spatial)}
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         positions = shape[1]

@@ -21,8 +21,8 @@ from vinets.nn.polynomial import PolynomialLayer
 class LinearMap:
     r"""One linear map, without the zeros and repetitions of its matrix.
 
-    With ``copies`` it acts at so many positions alike, :math:`I_P \otimes W`; ``averaged``, it sees
-    means over so many positions, :math:`W \otimes (1, \dots, 1) / P`.
+    It acts at ``copies`` positions alike, :math:`I_P \otimes W`, or on means over ``averaged``
+    positions, :math:`W \otimes (1, \dots, 1) / P`.
     """
 
     name: str  # of the layer in tables

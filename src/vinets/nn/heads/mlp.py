@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vinets.checks import optional_positive_int
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import folded_linear, numbers
+from vinets.nn.heads.pieces import folded_linear, parameter_count
 from vinets.nn.polynomial import affine_of
 
 
@@ -33,15 +33,15 @@ class MLPHead(Head):
         self.linear = nn.Linear(width, classes)
 
     @classmethod
-    def matched(cls, inputs: int, classes: int, *, numbers: int) -> Self:
-        """The widest head that stores, folded, at most ``numbers`` numbers (one unit at least)."""
+    def matched(cls, inputs: int, classes: int, *, parameters: int) -> Self:
+        """The widest head that stores, folded, at most that many parameters; one unit at least."""
         each = inputs + 1 + classes
-        return cls(inputs, classes, width=max(1, (numbers - classes) // each))
+        return cls(inputs, classes, width=max(1, (parameters - classes) // each))
 
     @classmethod
     def beside(cls, reference: Reference) -> Self:
         inputs = reference.channels * reference.positions
-        return cls.matched(inputs, reference.classes, numbers=reference.parameters)
+        return cls.matched(inputs, reference.classes, parameters=reference.parameters)
 
     def forward(self, latents: Tensor) -> Tensor:
         z = latents.flatten(1)
@@ -63,7 +63,7 @@ class MLPHead(Head):
         return HeadMaps((hidden,), LinearMap("linear", self.linear.weight))
 
     def parts(self) -> dict[str, int]:
-        return {"linear": numbers(self)}
+        return {"linear": parameter_count(self)}
 
     def config(self) -> dict[str, Any]:
         return {

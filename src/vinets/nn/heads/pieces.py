@@ -1,4 +1,4 @@
-"""Pieces that several heads are put together from."""
+"""Modules and functions that several heads share."""
 
 from __future__ import annotations
 
@@ -116,10 +116,11 @@ class _SumsOfForms(torch.autograd.Function):
         return torch.cat(to_h) if to_h else None, to_weight, to_bias, to_spatial, None, None
 
 
-class Behind(nn.Module):
-    """What stands behind frozen variables: perhaps polynomials, normalisation, a linear layer.
+class TrainedTail(nn.Module):
+    """The trained part of a head behind frozen variables: see :meth:`vinets.nn.heads.Head.split`.
 
-    The parts belong to a head, and training this trains the head.
+    Polynomials, if it has any, normalisation and a linear layer. They belong to the head, so that
+    training this trains the head.
     """
 
     def __init__(
@@ -192,8 +193,8 @@ def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
     return plain
 
 
-def numbers(*modules: nn.Module | None) -> int:
-    """Numbers stored by modules: parameters and floating-point buffers."""
+def parameter_count(*modules: nn.Module | None) -> int:
+    """How many parameters modules store, floating-point buffers counted in."""
     total = 0
     for module in modules:
         if module is not None:
@@ -213,7 +214,7 @@ def inputs_config(rescale: Rescale, projection: Projection | None) -> dict[str, 
 
 
 def inputs_from(config: Mapping[str, Any]) -> tuple[Rescale, Projection | None]:
-    """Rescaling and projection of the shapes that :func:`inputs_config` told."""
+    """Rescaling and projection of the shapes in a description by :func:`inputs_config`."""
     shape = tuple(config["rescale"])
     rescale = Rescale(torch.zeros(shape), torch.ones(shape), squash=config["squash"])
     if config["projection"] is None:

@@ -15,7 +15,13 @@ from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.heads.base import Head
 from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
-from vinets.nn.heads.pieces import LinearPath, folded_linear, inputs_config, inputs_from, numbers
+from vinets.nn.heads.pieces import (
+    LinearPath,
+    folded_linear,
+    inputs_config,
+    inputs_from,
+    parameter_count,
+)
 from vinets.nn.polynomial import Monomials, PolynomialLayer
 
 
@@ -93,9 +99,9 @@ class PolynomialHead(Head):
         return plain
 
     def parts(self) -> dict[str, int]:
-        counts = {"projection": numbers(self.rescale, self.projection)}
+        counts = {"projection": parameter_count(self.rescale, self.projection)}
         counts |= self.polynomials.parts()
-        counts["linear"] = numbers(self.norm, self.linear, self.path)
+        counts["linear"] = parameter_count(self.norm, self.linear, self.path)
         return counts
 
     def maps_between(

@@ -119,7 +119,8 @@ class ProductsHead(UnitsHead):
         return first
 
     def forward(self, latents: Tensor) -> Tensor:
-        self._sizes = []
+        if self.watched:  # an export is refused where a forward pass changes the module
+            self._sizes = []
         return super().forward(latents)
 
     @property

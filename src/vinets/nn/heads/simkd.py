@@ -14,7 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import numbers
+from vinets.nn.heads.pieces import parameter_count
 
 SIDE = 4  # of the map that the projector sees
 
@@ -35,7 +35,7 @@ class SimKDHead(Head):
     width : int
         Channels between the convolutions.
     signed : bool, default=False
-        Whether the classifier sees negative numbers, too: the last convolution then has no ReLU.
+        Whether the classifier sees negative values, too: the last convolution then has no ReLU.
     """
 
     kind, label, rank = "simkd", "SimKD", 130
@@ -72,7 +72,7 @@ class SimKDHead(Head):
             return None
         classifier = reference.make_classifier()
         features, classes = classifier.in_features, classifier.out_features
-        # 9 w^2 + (C + D + 2) w + (1 + K) D + K numbers, folded: solved for the width w
+        # 9 w^2 + (C + D + 2) w + (1 + K) D + K parameters, folded: solved for the width w
         linear = reference.channels + features + 2
         room = reference.parameters - (1 + classes) * features - classes
         width = int((math.sqrt(linear**2 + 36 * max(0, room)) - linear) / 18)
@@ -156,8 +156,8 @@ class SimKDHead(Head):
 
     def parts(self) -> dict[str, int]:
         return {
-            "projection": numbers(self.layers, self.norms),
-            "linear": numbers(self.classifier),
+            "projection": parameter_count(self.layers, self.norms),
+            "linear": parameter_count(self.classifier),
         }
 
     def config(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from vinets.checks import optional_positive_int
 from vinets.nn.heads import fused
 from vinets.nn.heads.base import Head, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import by_parts, folded_linear, in_use, numbers, traced
+from vinets.nn.heads.pieces import by_parts, folded_linear, in_use, parameter_count, traced
 from vinets.ranks import batch_moments
 from vinets.settings import Shaping
 
@@ -236,8 +236,8 @@ class UnitsHead(Head):
 
     def parts(self) -> dict[str, int]:
         return {
-            "coefficients": numbers(self.forms),
-            "linear": numbers(self.spatial, self.norm, self.linear),
+            "coefficients": parameter_count(self.forms),
+            "linear": parameter_count(self.spatial, self.norm, self.linear),
         }
 
     @property
@@ -263,7 +263,7 @@ class UnitsHead(Head):
 
 
 class ReLUUnits(UnitsHead):
-    """The control of products: as many numbers, a ReLU for every form."""
+    """The control of products: as many parameters, a ReLU for every form."""
 
     kind, label, rank = "relu-units", "local ReLU units", 120
     stands_beside = ("products",)
@@ -289,7 +289,7 @@ def rank_of(shape: tuple[int, int], shaping: Shaping) -> int:
 
 
 def fitting(shape: tuple[int, int], classes: int, rank: int, factors: int, parameters: int) -> int:
-    """How many units a folded head of at most so many parameters has; one at least."""
+    """How many units fit into a folded head of at most ``parameters``; at least one."""
     each = factors * (shape[0] + 1) + rank + classes
     count = max(1, (parameters - rank * shape[1] - classes) // each)
     # Products of matrices are faster where rows begin at multiples of 16 bytes; of many units, a

@@ -13,7 +13,7 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
 from vinets.nn.heads.maps import HeadMaps, LinearMap
-from vinets.nn.heads.pieces import Behind, LinearPath
+from vinets.nn.heads.pieces import LinearPath, TrainedTail
 from vinets.nn.heads.polynomial import PolynomialHead
 from vinets.nn.polynomial import PolynomialLayer
 
@@ -62,7 +62,7 @@ class GlobalPolynomials(PolynomialHead):
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         if self.path is not None or self.projection.weight.requires_grad:
             return None
-        return self.variables, Behind(self.polynomials, self.norm, self.linear)
+        return self.variables, TrainedTail(self.polynomials, self.norm, self.linear)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         size = shape[0] * shape[1]

@@ -1,4 +1,4 @@
-"""Images that belong to no class, to try networks on: noise, and textures by rule."""
+"""Generated images of no class, to try out-of-distribution scores on: noise and textures."""
 
 from __future__ import annotations
 

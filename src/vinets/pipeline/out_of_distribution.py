@@ -1,4 +1,4 @@
-"""How well a network tells strange examples from those of its classes, score by score."""
+"""How well a network detects images of none of its classes, by several scores."""
 
 from __future__ import annotations
 
@@ -14,18 +14,8 @@ from torch.nn import functional as F
 from vinets.checks import parameter_error
 from vinets.data import DataSplit, ImageSource, Preprocessing, Source, load_data
 from vinets.data.labels import choose_per_class
-from vinets.data.sources import as_source
-from vinets.data.strange import noise, textures
-from vinets.distance import (
-    SCORES,
-    Seen,
-    choose_space,
-    fit_distances,
-    fit_strangeness,
-    rates,
-    spaces,
-    try_spaces,
-)
+from vinets.data.out_of_distribution import noise, textures
+from vinets.distance import SCORES, Seen, fit_strangeness, rates
 from vinets.latent.cut import cut_points
 from vinets.nn.classifier import classifier_of
 from vinets.nn.network import CutNetwork
@@ -38,48 +28,18 @@ BATCH = 256
 
 
 @dataclass(frozen=True)
-class Found:
-    """One score against one strange data set."""
+class Detection:
+    """How well one score detects one out-of-distribution data set."""
 
     score: str
-    data: str  # the strange data set
+    data: str  # the out-of-distribution data set
     auroc: float
-    fpr95: float  # share of strange examples that pass where 95 % of ours do
+    fpr95: float  # share of its images that pass where 95 % of the network's own do
     seconds: float  # to score the examples of the network's own data
 
 
-def attach_distances(
-    network: CutNetwork,
-    train_data: Any,
-    *,
-    per_class: int = 512,
-    seed: int = 0,
-) -> CutNetwork:
-    """Give a network distances to its classes, for :meth:`CutNetwork.distance`; it is returned.
-
-    Monomials and regularisation are chosen by cross-validation on training examples, so many of
-    every class at most. The distances are saved with the network.
-    """
-    if not isinstance(network, CutNetwork):
-        accepted = "a network behind a cut, as vinets.build makes"
-        raise parameter_error("attach_distances", "network", accepted, type(network).__name__)
-    source = as_source(train_data)
-    some = source.subset(choose_per_class(source.labels, per_class, seed))
-    rows, labels = [], []
-    with evaluating(network):
-        for x, y in some.batches(BATCH, device=device_of(network)):
-            latents = network.latents(x) if isinstance(x, Tensor) else network.latents(None, **x)
-            rows.append(latents.mean(-1))
-            labels.append(y)
-    features, truth = torch.cat(rows).float(), torch.cat(labels).to(rows[0].device)
-    classes = len(source.classes)
-    best = choose_space(try_spaces(features, truth, spaces(), classes, seed=seed)).space
-    network.distances = fit_distances(features, truth, best, classes).to(rows[0])
-    return network
-
-
-def strange_data(spec: str, preprocessing: Preprocessing, count: int, seed: int) -> Tensor:
-    """So many images that belong to no class, as the network takes them.
+def ood_images(spec: str, preprocessing: Preprocessing, count: int, seed: int) -> Tensor:
+    """``count`` images that belong to no class, as the network takes them.
 
     ``spec`` is ``"noise"``, ``"textures"``, or images as for :func:`vinets.data.load_data`, of
     which the test part is made as large and as colourful as the network's own.
@@ -102,8 +62,8 @@ def strange_data(spec: str, preprocessing: Preprocessing, count: int, seed: int)
     return preprocessing(images.round().to(torch.uint8) if images.is_floating_point() else images)
 
 
-def layers_of(network: nn.Module, example: Tensor, count: int = LAYERS) -> list[str]:
-    """Names of layers from the middle of a network to its end, as far apart as there are.
+def layers_of(network: nn.Module, example: Tensor) -> list[str]:
+    """Names of :data:`LAYERS` layers, evenly spread from the middle of a network to its end.
 
     Of a network behind a cut they are in its backbone. The logits are not among them.
     """
@@ -113,7 +73,7 @@ def layers_of(network: nn.Module, example: Tensor, count: int = LAYERS) -> list[
     if not cut:
         names = names[:-1] or names
     later = names[len(names) // 3 :]
-    chosen = [later[round(k)] for k in torch.linspace(0, len(later) - 1, count).tolist()]
+    chosen = [later[round(k)] for k in torch.linspace(0, len(later) - 1, LAYERS).tolist()]
     return [f"backbone.{name}" if cut else name for name in dict.fromkeys(chosen)]
 
 
@@ -137,7 +97,7 @@ class Viewer:
 
     @torch.no_grad()
     def __call__(self, batches: Any, labels: Tensor | None = None) -> Seen:
-        """What it shows of batches of inputs."""
+        """Run over batches of inputs."""
         kept: dict[str, list[Tensor]] = {name: [] for name in self.layers}
         features: list[Tensor] = []
         logits: list[Tensor] = []
@@ -177,15 +137,15 @@ def _pooled(output: Tensor) -> Tensor:
 def compare_scores(
     network: nn.Module,
     data: DataSplit,
-    strange: Mapping[str, Tensor],
+    ood: Mapping[str, Tensor],
     *,
     layers: Sequence[str] | None = None,
     per_class: int = 512,
     count: int = 2000,
     seed: int = 0,
     progress: Progress | None = None,
-) -> list[Found]:
-    """AUROC and FPR95 of every score: test examples of ``data`` against every strange set.
+) -> list[Detection]:
+    """AUROC and FPR95 of every score: test examples of ``data`` against every other set.
 
     Parameters
     ----------
@@ -193,8 +153,8 @@ def compare_scores(
         A classifier of images, whole or behind a cut.
     data : DataSplit
         What it was trained for: scores are fitted to the training part.
-    strange : mapping
-        Name to inputs; see :func:`strange_data`.
+    ood : mapping
+        Names of out-of-distribution sets to their inputs; see :func:`ood_images`.
     layers : sequence of str or None
         Whose distances are taken together; None is :func:`layers_of`.
     per_class, count, seed
@@ -205,15 +165,15 @@ def compare_scores(
     device = device_of(network)
     example = each(data.train.example(), lambda t: t.to(device))
     if not isinstance(example, Tensor):
-        raise ValueError("Strange examples are told of networks with one tensor as their input.")
+        raise ValueError("Out-of-distribution scores need a network whose input is one tensor.")
     viewer = Viewer(network, example, layers or layers_of(network, example))
     order = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(seed))[:count]
     quarter = len(order) // 4
     if quarter < 2:
         raise ValueError(
-            f"{len(order)} test examples are too few to tell strange ones. Pass 8 or more."
+            f"{len(order)} test examples are too few to compare scores on. Pass 8 or more."
         )
-    watch.start("strange examples", 3 + len(strange))
+    watch.start("out-of-distribution scores", 3 + len(ood))
 
     def view(source: Source) -> Seen:
         batches = (x for x, _ in source.batches(BATCH, device=device))
@@ -225,18 +185,18 @@ def compare_scores(
     held = view(data.test.subset(order[:quarter].sort().values))
     ours = view(data.test.subset(order[quarter:].sort().values))
     others = {}
-    for name, inputs in strange.items():
+    for name, inputs in ood.items():
         others[name] = viewer(part.to(device) for part in inputs.split(BATCH))
         watch.advance(1)
     scores: dict[str, Callable[[Seen], Tensor]] = {"distances": fit_strangeness(known, held)}
     for name, kind in SCORES.items():
         if viewer.classifier is not None or not kind.needs_classifier:
             scores[name] = kind(viewer.classifier).fit(known)
-    found: list[Found] = []
+    found: list[Detection] = []
     for name, score in scores.items():
         begin = time.perf_counter()
         usual = score(ours)
         seconds = time.perf_counter() - begin
         for title, seen in others.items():
-            found.append(Found(name, title, *rates(usual, score(seen)), seconds))
+            found.append(Detection(name, title, *rates(usual, score(seen)), seconds))
     return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,6 @@ from vinets.distance import (
     spaces,
     try_spaces,
 )
-from vinets.distance.closed_form import Linear
 from vinets.distance.fit import fold_of, most_folds
 from vinets.ideals.choose import choose_ideal
 from vinets.nn.heads import DistanceHead, Head, LinearHead, PooledHead, VanishingHead
@@ -49,24 +49,24 @@ class _Made:
     notes: dict[str, Any]
 
 
-Making = Callable[[Latents, Tensor], _Made]
-"""A head from the latents of a mask (m,) of examples."""
+Making = Callable[[Tensor], _Made]
+"""Makes a head from the latents of a mask (m,) of examples."""
 
 
 @torch.no_grad()
 def build_closed_form(latents: Latents, *, seed: int = 0) -> tuple[CutNetwork, BuildReport]:
-    """Put the best head in closed form behind the cut; see :mod:`vinets.pipeline.closed`."""
+    """Put the best head in closed form behind the cut; see :mod:`vinets.pipeline.closed_form`."""
     begin = time.perf_counter()
     labels = latents.store.labels.cpu()
     held = fold_of(labels, most_folds(labels, PARTS), seed) == 0
     kinds = _kinds(latents, seed)
     accuracies, sizes = {}, {}
     for name, make in kinds.items():
-        head = make(latents, ~held).head.eval()
+        head = make(~held).head.eval()
         accuracies[name] = _accuracy(head, latents, held)
         sizes[name] = sum(head.folded().parts().values())
     tried = ClosedForms.of(accuracies, sizes, int(held.sum()))
-    made = kinds[tried.taken](latents, torch.ones_like(held))
+    made = kinds[tried.taken](torch.ones_like(held))
     told = {"placement": "closed form", "head": tried.taken, "held_out": accuracies, "seed": seed}
     record = replace(latents.record, notes=told | made.notes)
     head = made.head.folded()
@@ -101,77 +101,67 @@ def build_closed_form(latents: Latents, *, seed: int = 0) -> tuple[CutNetwork, B
 def loss_and_accuracy(net: CutNetwork, latents: Latents) -> tuple[float, float]:
     """Cross-entropy and accuracy of a head on the latents that it was made from."""
     every = torch.ones(len(latents.store), dtype=torch.bool)
-    logits = _seen(latents, every, lambda z: net.head(z.to(latents.device)))
-    labels = _labels(latents, every).to(logits.device)
+    logits, labels = _seen(latents, every, lambda z: net.head(z.to(latents.device)))
     right = (logits.argmax(1) == labels).double().mean()
     return float(nn.functional.cross_entropy(logits, labels)), float(right)
 
 
 def _kinds(latents: Latents, seed: int) -> dict[str, Making]:
     channels, positions = latents.shape
-    kinds: dict[str, Making] = {"ridge": lambda some, mask: _ridge(some, mask, False)}
+    kinds: dict[str, Making] = {"ridge": partial(_ridge, latents, flat=False)}
     if positions > 1 and channels * positions <= FLAT:
-        kinds["ridge, flat"] = lambda some, mask: _ridge(some, mask, True)
-    kinds["LDA"] = _discriminant
-    kinds["distances"] = lambda some, mask: _distances(some, mask, seed)
-    kinds["ridge on generators"] = lambda some, mask: _generators(some, mask, seed)
+        kinds["ridge, flat"] = partial(_ridge, latents, flat=True)
+    kinds["LDA"] = partial(_discriminant, latents)
+    kinds["distances"] = partial(_distances, latents, seed=seed)
+    kinds["ridge on generators"] = partial(_generators, latents, seed=seed)
     return kinds
 
 
-def _seen(latents: Latents, mask: Tensor, see: Callable[[Tensor], Tensor]) -> Tensor:
-    """What ``see`` makes of the latents of some examples, in chunks."""
+def _seen(latents: Latents, mask: Tensor, see: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """What ``see`` makes of the latents of some examples, in chunks, and their labels."""
     rows, start = [], 0
     for values, _ in latents.store.chunks(1024):
         wanted = mask[start : start + len(values)].to(values.device)
         rows.append(see(values[wanted].float()))
         start += len(values)
-    return torch.cat(rows)
-
-
-def _labels(latents: Latents, mask: Tensor) -> Tensor:
     labels = latents.store.labels
-    return labels[mask.to(labels.device)]
+    return torch.cat(rows), labels[mask.to(labels.device)].to(rows[0].device)
 
 
 def _accuracy(head: Head, latents: Latents, mask: Tensor) -> float:
-    answers = _seen(latents, mask, lambda z: head.to(z.device)(z).argmax(1))
-    truth = _labels(latents, mask).to(answers.device)
-    return float((answers == truth).double().mean())
+    answers, labels = _seen(latents, mask, lambda z: head.to(z.device)(z).argmax(1))
+    return float((answers == labels).double().mean())
 
 
-def _put(linear: nn.Linear, found: Linear) -> None:
-    linear.weight.copy_(found.weight)
-    linear.bias.copy_(found.bias)
+def _fill(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
+    linear.weight.copy_(weight)
+    linear.bias.copy_(bias)
 
 
-def _ridge(latents: Latents, mask: Tensor, flat: bool) -> _Made:
-    features = _seen(latents, mask, lambda z: z.flatten(1) if flat else z.mean(-1))
-    labels = _labels(latents, mask).to(features.device)
+def _ridge(latents: Latents, mask: Tensor, *, flat: bool) -> _Made:
+    features, labels = _seen(latents, mask, lambda z: z.flatten(1) if flat else z.mean(-1))
     found = fit_ridge(features, labels, latents.n_classes)
     kind = LinearHead if flat else PooledHead
     head = kind(features.shape[1], latents.n_classes, normalized=False)
-    _put(head.linear, found)
+    _fill(head.linear, found.weight, found.bias)
     return _Made(head, {"penalty": found.penalty})
 
 
 def _discriminant(latents: Latents, mask: Tensor) -> _Made:
-    """Linear discriminant analysis, its covariance shrunk as Ledoit and Wolf say."""
-    features = _seen(latents, mask, lambda z: z.mean(-1))
-    labels = _labels(latents, mask).cpu().numpy()
+    """Linear discriminant analysis with the covariance shrunk by Ledoit and Wolf."""
+    features, labels = _seen(latents, mask, lambda z: z.mean(-1))
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-    model.fit(features.cpu().double().numpy(), labels)
+    model.fit(features.cpu().double().numpy(), labels.cpu().numpy())
     weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
     if len(weight) == 1:  # of two classes scikit-learn tells the difference
         weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
     head = PooledHead(features.shape[1], latents.n_classes, normalized=False)
-    head.linear.weight.copy_(weight)
-    head.linear.bias.copy_(bias)
+    _fill(head.linear, weight, bias)
     return _Made(head, {})
 
 
-def _distances(latents: Latents, mask: Tensor, seed: int) -> _Made:
-    features = _seen(latents, mask, lambda z: z.mean(-1))
-    labels = _labels(latents, mask).to(features.device)
+def _distances(latents: Latents, mask: Tensor, *, seed: int) -> _Made:
+    features, labels = _seen(latents, mask, lambda z: z.mean(-1))
     count = latents.n_classes
     space = choose_space(try_spaces(features, labels, spaces(), count, seed=seed)).space
     logs = held_out(features, labels, space, count, seed=seed).log()
@@ -182,7 +172,7 @@ def _distances(latents: Latents, mask: Tensor, seed: int) -> _Made:
     return _Made(head, {"space": asdict(space)})
 
 
-def _generators(latents: Latents, mask: Tensor, seed: int) -> _Made:
+def _generators(latents: Latents, mask: Tensor, *, seed: int) -> _Made:
     """The paper's head with a last layer in closed form."""
     placing, projecting = Placing(), Projecting()
     pruning = Pruning(keep=max(1, min(128, GENERATORS // latents.n_classes)))
@@ -197,8 +187,7 @@ def _generators(latents: Latents, mask: Tensor, seed: int) -> _Made:
     )
     head.norm = None
     head.eval().to(latents.device)
-    features = _seen(latents, mask, lambda z: head.features(z.to(latents.device)))
-    labels = _labels(latents, mask).to(features.device)
+    features, labels = _seen(latents, mask, lambda z: head.features(z.to(latents.device)))
     found = fit_ridge(features, labels, latents.n_classes)
-    _put(head.linear, found)
+    _fill(head.linear, found.weight, found.bias)
     return _Made(head, {"ideal": repr(ideal), "penalty": found.penalty})

@@ -1,4 +1,4 @@
-"""Whether a network does what it should: a loud word before work is wasted on one that does not."""
+"""A warning before work is wasted on a network that is hardly right, and what may be the cause."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AccuracyWarning(DoubtWarning):
     """A network is hardly better than chance, or far below what was stated."""
 
 
-def doubt_about(
+def low_accuracy_sentence(
     name: str,
     accuracy: float,
     examples: int,
@@ -42,7 +42,7 @@ def doubt_about(
     stated: float | None = None,
     better: tuple[Preprocessing, float] | None = None,
 ) -> str | None:
-    """One sentence on a network whose accuracy is no good sign, else None.
+    """A sentence on a network whose accuracy is suspiciously low; None if it is not.
 
     It is near chance if it is not better, beyond doubt, than 2.5 times chance, or, of few classes,
     than 15 % of the way from chance to certainty. It is far below the accuracy ``stated`` if it is
@@ -51,9 +51,9 @@ def doubt_about(
 
     Examples
     --------
-    >>> doubt_about("net", 0.187, 1000, 10)[:62]
+    >>> low_accuracy_sentence("net", 0.187, 1000, 10)[:62]
     'net is right on 18.7 % of 1,000 examples, not far from the 10.'
-    >>> doubt_about("net", 0.3, 1000, 10) is None
+    >>> low_accuracy_sentence("net", 0.3, 1000, 10) is None
     True
     """
     chance = 1 / classes
@@ -70,7 +70,7 @@ def doubt_about(
         return None
     told = f"{name} is right on {_percent(accuracy)} of {examples:,} examples{compared or ''}"
     if better is not None:
-        mean, std = (_numbers(values) for values in (better[0].mean, better[0].std))
+        mean, std = (_with_commas(values) for values in (better[0].mean, better[0].std))
         return (
             f"{told}, and on {_percent(better[1])} of a part of them with --mean {mean} --std "
             f"{std}: pass these if it was trained so."
@@ -108,7 +108,7 @@ def better_normalisation(
     return (best, right[best]) if right[best] - right[own] > max(AHEAD, noise) else None
 
 
-def warn_of_doubt(
+def warn_of_low_accuracy(
     name: str,
     network: nn.Module,
     source: Source,
@@ -122,13 +122,13 @@ def warn_of_doubt(
     better, this is named.
     """
     facts = name, accuracy, len(source), len(source.classes), stated
-    doubt, chance = doubt_about(*facts), 1 / len(source.classes)
+    sentence, chance = low_accuracy_sentence(*facts), 1 / len(source.classes)
     low = accuracy < chance + HALF * (1 - chance)
-    if (low or doubt) and isinstance(source, ImageSource):
-        doubt = doubt_about(*facts, better_normalisation(network, source, device))
-    if doubt is not None:
-        warnings.warn(doubt, AccuracyWarning, stacklevel=3)
+    if (low or sentence) and isinstance(source, ImageSource):
+        sentence = low_accuracy_sentence(*facts, better_normalisation(network, source, device))
+    if sentence is not None:
+        warnings.warn(sentence, AccuracyWarning, stacklevel=3)
 
 
-def _numbers(values: tuple[float, ...]) -> str:
+def _with_commas(values: tuple[float, ...]) -> str:
     return ",".join(f"{value:.4g}" for value in values)

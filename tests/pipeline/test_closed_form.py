@@ -7,9 +7,8 @@ from vinets import CutNetwork, attach_distances, build, collect, train_classifie
 from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.nn.heads import DistanceHead
-from vinets.pipeline import closed
+from vinets.pipeline import closed_form
 from vinets.pipeline.compare import head_trials
-from vinets.pipeline.strange import layers_of
 from vinets.pipeline.trial import Trial
 
 
@@ -48,15 +47,15 @@ def test_held_out_accuracy_is_that_of_heads_which_did_not_see_the_examples(train
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(latents.store), generator=generator)
     monkeypatch.setattr(latents.store, "labels", latents.store.labels[order])
-    _, report = closed.build_closed_form(latents)
+    _, report = closed_form.build_closed_form(latents)
     assert max(report.closed.accuracies.values()) < 0.3
 
 
 def test_distances_win_where_they_are_best(trained, monkeypatch, tmp_path):
     model, data = trained
-    kinds = closed._kinds
+    kinds = closed_form._kinds
     monkeypatch.setattr(
-        closed, "_kinds", lambda *a: {k: v for k, v in kinds(*a).items() if k == "distances"}
+        closed_form, "_kinds", lambda *a: {k: v for k, v in kinds(*a).items() if k == "distances"}
     )
     net, _ = build(model, data.train, "pool", epochs=0, progress=None)
     assert isinstance(net.head, DistanceHead) and accuracy(net, data) > 0.9
@@ -91,13 +90,3 @@ def test_any_network_can_be_given_distances_that_are_saved_with_it(trained, tmp_
     net.save_pretrained(tmp_path)
     again = CutNetwork.from_pretrained(tmp_path)
     assert torch.equal(again.distance(x), net.distance(x)) and torch.equal(again(x), net(x))
-
-
-def test_layers_lie_in_the_network_and_leave_the_logits_out(trained):
-    model, data = trained
-    example = data.train.example()
-    names = layers_of(model, example)
-    modules = list(dict(model.named_modules()))
-    assert len(names) == 5 and set(names) <= set(modules) and modules[-1] not in names
-    net, _ = build(model, data.train, "pool", epochs=0, progress=None)
-    assert all(name.startswith("backbone.") for name in layers_of(net, example))

@@ -8,7 +8,11 @@ from torch import nn
 
 from vinets.data import ImageSource, Preprocessing
 from vinets.measure import evaluate
-from vinets.pipeline.doubt import AccuracyWarning, doubt_about, warn_of_doubt
+from vinets.pipeline.low_accuracy import (
+    AccuracyWarning,
+    low_accuracy_sentence,
+    warn_of_low_accuracy,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +34,7 @@ from vinets.pipeline.doubt import AccuracyWarning, doubt_about, warn_of_doubt
     ],
 )
 def test_what_is_worth_a_word(accuracy, examples, classes, stated, told):
-    found = doubt_about("net", accuracy, examples, classes, stated)
+    found = low_accuracy_sentence("net", accuracy, examples, classes, stated)
     assert found is None if told is None else told in found and found.count(". ") == 0
 
 
@@ -60,7 +64,7 @@ def warned(network, data):
     accuracy = evaluate(network, data).accuracy
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_doubt("net", network, data, accuracy)
+        warn_of_low_accuracy("net", network, data, accuracy)
     return accuracy, [str(one.message) for one in caught if one.category is AccuracyWarning]
 
 
