@@ -16,6 +16,7 @@ from vinets.nn import CutNetwork
 from vinets.pipeline.setup import wrong_answers
 from vinets.progress import progress_of
 from vinets.report import html
+from vinets.running import RecordingError
 from vinets.search import compress, parse_budget
 from vinets.search.budget import Cost
 from vinets.search.compressed import divided
@@ -124,7 +125,7 @@ def test_passes_are_recorded_on_a_gpu_if_they_can_be(monkeypatch, device, record
     def timed(networks, example, *, recorded=False, **options):
         calls.append(recorded)
         if recorded and not recordable:
-            raise ValueError("this network cannot be recorded")
+            raise RecordingError("this network cannot be recorded")
         return {name: [SimpleNamespace(recorded=recorded)] for name in networks}
 
     monkeypatch.setattr("vinets.search.costs.compare", timed)

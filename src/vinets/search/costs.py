@@ -18,7 +18,7 @@ from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup
 from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
-from vinets.running import Inputs, resolve_device
+from vinets.running import Inputs, RecordingError, resolve_device
 from vinets.search.budget import Budget, Cost
 from vinets.search.elsewhere import UNCUT_INT8, file_names, read_timings, write_files
 from vinets.search.space import Candidate
@@ -209,7 +209,7 @@ def in_turns(
     found: dict[str, list[Throughput]] = {}
     progress.start("timing", 1)
     if resolve_device("compress", where).type == "cuda":
-        with suppress(ValueError):
+        with suppress(RecordingError):
             found = compare(networks, example, recorded=True, **options)
     if not found:
         found = compare(networks, example, **options)
