@@ -257,7 +257,10 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
             return cut
         near = difflib.get_close_matches(cut, names, n=3, cutoff=0.3)
         near = near or names[:: max(1, len(names) // 3)][:3]
-        hint = f"The nearest names are {', '.join(near)}; cut_points(model, example) lists all."
+        hint = (
+            f"The nearest names are {', '.join(near)}; vinets cuts, or cut_points(model, example), "
+            "lists all."
+        )
         raise parameter_error("truncate", "cut", "the name of a module", cut, hint)
     if example is None:
         raise ValueError(f"cut={cut!r} needs an example batch: pass truncate(..., example=batch).")
