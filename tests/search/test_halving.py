@@ -11,7 +11,7 @@ import pytest
 import torch
 from looks import faults
 
-from vinets.data import digits
+from vinets.data import DataSplit, digits
 from vinets.nn import CutNetwork
 from vinets.pipeline.setup import wrong_answers
 from vinets.report import html
@@ -345,3 +345,20 @@ def test_latencies_of_another_batch_are_measured_anew(model, data, tmp_path, mon
     other = searching(model, data, "drop=1", tmp_path)
     other.prepare()  # what a pass of other budgets takes is not shown as if it were asked for
     assert all(cost.latency is None for cost in other.known.costs.values())
+
+
+def test_a_candidate_is_tried_once(model, data, tmp_path):
+    search = searching(model, data, "drop=3", tmp_path)
+    search.prepare()
+    large, small = (one for one in search.candidates[:2])
+    assert large.label == small.label and {large, small} <= set(search.feasible())
+    search.known.costs[small.name] = search.known.costs[large.name]  # as if they were one size
+    assert large in search.feasible() and small not in search.feasible()
+
+
+def test_few_examples_to_choose_by_are_told_of(model, data):
+    few = DataSplit("digits", data.train, data.test.subset(torch.arange(60)))
+    options = OPTIONS | {"cuts": 1, "epochs": 1}
+    (told,) = compress(model, few, "drop=1", **options).result.notes
+    assert told.startswith("The choice rests on 30 validation examples: one of them is 3.3 points")
+    assert compress(model, few, "drop=5", **options).result.notes == ()

@@ -34,6 +34,8 @@ from vinets.search.result import SearchResult, Tried
 from vinets.search.verdict import verdict
 from vinets.settings import Searching
 
+FINE = 0.5  # points: where one example is less, nothing is said of few examples
+
 
 @dataclass(frozen=True)
 class Compressed:
@@ -167,7 +169,7 @@ def compress(
             int8=found.int8,
             batch=found.batch,
             elsewhere=_elsewhere(search),
-            notes=found.notes,
+            notes=(*found.notes, *_of_few(wanted, len(search.setup.test))),
             correlations=search.correlations(tried),
             seconds=time.perf_counter() - begin,
             command=origin.command,
@@ -180,6 +182,17 @@ def compress(
         if out is not None and isinstance(net, CutNetwork):
             net.save_pretrained(folder)
         return Compressed(net, result)
+
+
+def _of_few(budget: Budget, validation: int) -> tuple[str, ...]:
+    """A word where the examples to choose by are too few for the drop that is wanted."""
+    if budget.drop is None or 100 / validation <= max(budget.drop, FINE):
+        return ()
+    return (
+        f"The choice rests on {validation:,} validation examples: one of them is "
+        f"{100 / validation:.1f} points, and a difference of {budget.drop:g} cannot be seen. "
+        "Use more test examples, or allow a larger drop.",
+    )
 
 
 def _elsewhere(search: Search) -> dict[str, object]:

@@ -166,8 +166,13 @@ class Search:
         return starts[reached.index(max(reached))]
 
     def feasible(self) -> list[Candidate]:
-        """Candidates within the limits; the nearest to them where there are none."""
-        return within(self.budget, self.candidates, self.known.costs)
+        """Candidates within the limits, each once; the nearest to them where there are none."""
+        unlike: dict[tuple[str, str, int], Candidate] = {}
+        for one in within(self.budget, self.candidates, self.known.costs):
+            # the smallest head that there is behind a cut may be too large for both sizes
+            kind = one.cut, one.label, self.known.costs[one.name].parameters
+            unlike.setdefault(kind, one)
+        return list(unlike.values())
 
     def train(self, candidates: Sequence[Candidate], epochs: int) -> None:
         """Train candidates for so many epochs, those that have not been."""
