@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from looks import faults
+from torch.utils.data import DataLoader, TensorDataset
 
+from vinets import build
 from vinets.data import DataSplit, digits
 from vinets.nn import CutNetwork
 from vinets.pipeline.setup import wrong_answers
@@ -362,3 +364,12 @@ def test_few_examples_to_choose_by_are_told_of(model, data):
     (told,) = compress(model, few, "drop=1", **options).result.notes
     assert told.startswith("The choice rests on 30 validation examples: one of them is 3.3 points")
     assert compress(model, few, "drop=5", **options).result.notes == ()
+
+
+def test_loaders_are_told_how_to_become_data(model, data):
+    loader = DataLoader(TensorDataset(torch.zeros(4, 1, 8, 8), torch.arange(4)))
+    for given in ((loader, loader), loader, DataSplit("mine", loader, data.test)):
+        with pytest.raises(ValueError, match=r"must be a DataSplit of sources.*as_source\(train\)"):
+            compress(model, given, "drop=3", **OPTIONS)
+    with pytest.raises(ValueError, match="Pass its part train or test"):
+        build(model, data, cut="pool")

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from vinets.cluster import beside
-from vinets.data.interface import DataSplit, Source
+from vinets.data.interface import DataSplit, Source, require_split
 from vinets.data.sources import limit_source, split_source
 from vinets.files import write_json, write_text
 from vinets.locks import locked
@@ -68,6 +68,7 @@ def divided(
     device: torch.device | str = "auto",
 ) -> tuple[Setup, Source]:
     """The network with what to train on and what to choose by, and what to test on at the end."""
+    require_split("compress", data)
     train, held, final = data.train, validation, data.test
     if held is None:
         # examples that nobody trained on: training images flatter a network that knows them
