@@ -373,3 +373,10 @@ def test_loaders_are_told_how_to_become_data(model, data):
             compress(model, given, "drop=3", **OPTIONS)
     with pytest.raises(ValueError, match="Pass its part train or test"):
         build(model, data, cut="pool")
+
+
+def test_a_plan_says_that_nothing_is_within_the_budget(model, data, tmp_path):
+    plan = searching(model, data, "params=10", tmp_path / "few").plan()  # 10% may have been meant
+    assert str(plan).startswith("Nothing is within the budget, at most 10 parameters: these come")
+    plan = searching(model, data, "params=10%", tmp_path / "enough").plan()
+    assert str(plan).startswith("Trained in rounds") and not plan.unmet

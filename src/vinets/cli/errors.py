@@ -86,8 +86,12 @@ def _warnings_as_sentences() -> Iterator[None]:
         yield
 
 
-# What texts are called in the calls that read them, and the parameters of commands that hold them.
-SPECS = {"load_data": ("data",), "create_model": ("model", "net", "uncut")}
+# Parameters of calls that commands know by other names.
+RENAMED = {
+    ("load_data", "spec"): ("data",),
+    ("create_model", "spec"): ("model", "net", "nets", "uncut"),
+    ("export_network", "path"): ("out",),
+}
 
 
 def as_written(text: str, parameters: Sequence[Any]) -> str:
@@ -103,7 +107,7 @@ def as_written(text: str, parameters: Sequence[Any]) -> str:
     found = re.match(r"The '(\w+)' parameter of (\w+) must be", text)
     if found is None:
         return text
-    names = SPECS.get(found[2], ()) if found[1] == "spec" else (found[1],)
+    names = RENAMED.get((found[2], found[1]), (found[1],))
     for one in parameters:
         flag = max(one.opts, key=len)
         if flag.lstrip("-").replace("-", "_") in names:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import linecache
+import math
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
@@ -273,7 +274,9 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
     try:
         share = float(cut[:-1]) / 100
     except ValueError:
-        raise parameter_error("truncate", "cut", "a share such as '50%'", cut) from None
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise parameter_error("truncate", "cut", "a share from '0%' to '100%'", cut)
     # Of cuts that remove the same layers, the last: it keeps the norm and the ReLU behind them.
     return min(points, key=lambda p: (abs(p.removed - share), -p.index)).name
 

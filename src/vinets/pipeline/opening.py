@@ -429,8 +429,8 @@ def example_for(opened: Opened, shape: tuple[int, ...] | None) -> Inputs:
         example = example_inputs(opened.inputs)
     else:
         raise ValueError(
-            f"The shape of the inputs of {opened.name} is not known. Pass the shape of one input, "
-            "such as 3,32,32, or data."
+            f"The shape of the inputs of {opened.name} is not known. Pass the shape of one input "
+            "(--shape 3,32,32), or data (--data)."
         )
     check_inputs(opened, example)
     return example

@@ -124,7 +124,9 @@ class Search:
         seconds, memory = expected(
             self.setup, self.start, self.candidates, macs, rounds, self.watch
         )
-        return SearchPlan(tried, tuple(rounds), seconds, memory)
+        uncut = self.known.costs["uncut"]
+        met = any(self.budget.allows(one.cost, uncut) for one in tried)
+        return SearchPlan(tried, tuple(rounds), seconds, memory, "" if met else str(self.budget))
 
     # --- rounds -------------------------------------------------------------------------------
 
