@@ -122,7 +122,7 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(
                 "VanishingIdealClassifier needs samples of at least 2 classes in y. Got one class, "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_.tolist()[0]!r}."
             )
         self.scaler_ = None
         if self.scale == "minmax":

@@ -42,8 +42,8 @@ def logits_of(output: Any) -> Tensor:
     found = getattr(output, "logits", output)
     if not isinstance(found, Tensor):
         raise ValueError(
-            f"A classifier must return logits, or an object with them. Got {type(found).__name__} "
-            "instead."
+            "A classifier must return a tensor of logits, or a dict or an object that has them as "
+            f"logits. Got {type(found).__name__} instead."
         )
     return found
 

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import vinets
+from vinets.cli.app import app
 from vinets.experiments.plan import EXPERIMENTS
 from vinets.oracles import ORACLES
 
@@ -113,3 +115,8 @@ def test_it_runs_as_a_module():
 def test_every_command_takes_the_common_options(call, name):
     text = call(name, "--help").out
     assert all(option in text for option in ("--json", "--seed", "--device"))
+
+
+def test_every_command_can_be_quiet():
+    for name, command in get_command(app).commands.items():
+        assert "--quiet" in {flag for one in command.params for flag in one.opts}, name

@@ -58,3 +58,24 @@ def test_an_interruption_tells_how_to_go_on():
 def test_a_bug_keeps_its_traceback(error):
     assert sentence(error) is None
     assert CliRunner().invoke(program(error), ["fail"]).exception is error
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["train", "--model", "digits_cnn", "--data", "nowhere", "--out", "x"], "--data must be"),
+        (["train", "--model", "nothing", "--data", "digits", "--out", "x"], "--model must be"),
+        (["evaluate", "nothing", "--data", "digits"], "NET must be"),
+        (["cuts", "nothing"], "MODEL must be"),
+        (["bench", "nothing"], "NETS must be"),
+        (["export", "vinets/digits-cnn-best", "--out", "x"], "--out must be"),
+    ],
+)
+def test_options_are_named_as_they_are_written(refused, words, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refused(*words).startswith(f"Error: {text} ")
+
+
+def test_a_cut_that_is_not_there_is_told_with_the_command_that_lists_them(refused, base, tmp_path):
+    told = refused("build", base, "--data", "digits", "--cut", "poool", "--out", tmp_path / "x")
+    assert told.startswith("Error: --cut must be") and "pool" in told and "vinets cuts" in told

@@ -93,3 +93,23 @@ def test_bad_input_to_explain_is_refused(call, refused, base, products, vinet, p
     linear = vinet / "baselines" / "linear-flat"
     message = refused("explain", linear, picture, "--data", "digits", "--quiet")
     assert "no sum of polynomials" in message
+
+
+def test_data_that_moved_is_asked_for(call, refused, base, picture, tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.chdir(tmp_path)
+    for name, shade in (("dark", 20), ("bright", 220)):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for number in range(8):
+            pixels = image.new("L", (8, 8), shade + number)
+            pixels.save(tmp_path / "images" / name / f"{number}.png")
+    short = ["--data", "images", "--epochs", 1, "--quiet"]
+    assert call("train", "--model", "digits_cnn", *short, "--out", "base").code == 0
+    assert call("build", "base", *short, "--cut", "pool", "--out", "net").code == 0
+    file = "images/dark/0.png"
+    assert call("explain", "net", file, "--quiet").code == 0
+    (tmp_path / "images").rename(tmp_path / "elsewhere")
+    told = refused("explain", "net", "elsewhere/dark/0.png", "--quiet")
+    assert "was built on --data images, which is not found" in told and "Pass --data" in told
+    moved = ["elsewhere/dark/0.png", "--data", "elsewhere", "--quiet"]
+    assert call("explain", "net", *moved).code == 0

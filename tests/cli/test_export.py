@@ -51,3 +51,9 @@ def test_a_network_is_exported_by_name_with_its_weights(call, base, tmp_path):
     call("export", base, "--data", "digits", "--out", tmp_path / by_folder)
     assert named["accuracy"] == named["network_accuracy"]
     assert (tmp_path / by_name).read_bytes() == (tmp_path / by_folder).read_bytes()
+
+
+def test_a_quiet_export_says_nothing_on_the_way(call, vinet, tmp_path):
+    out = tmp_path / "vinet.pt2"
+    assert call("export", vinet, "--out", out).err == f"Written to {out}\n"
+    assert call("export", vinet, "--out", out, "--quiet").err == ""

@@ -115,9 +115,30 @@ def test_opening_a_folder_runs_no_file(refused, made, trained, folder, tmp_path,
     assert not (folder / "ran").exists()
 
 
-def test_a_name_in_the_file_that_was_not_given_is_not_called(refused, made, net):
-    told = refused("evaluate", f"{made}@{net.replace('MyNet', 'three')}", "--data", "digits")
-    assert "This network is my-net.py:MyNet" in told
+def test_a_name_in_the_file_that_was_not_given_is_not_called(refused, trained, net):
+    told = refused("evaluate", f"{trained}@{net.replace('MyNet', 'three')}", "--data", "digits")
+    assert "This network is my-net.py:MyNet" in told and "three was named for it" in told
+
+
+def test_file_and_class_may_be_renamed(call, made, trained, net, folder):
+    text = (folder / "my-net.py").read_text().replace("MyNet", "Better")
+    (folder / "renamed.py").write_text(text)
+    for saved in (made, trained):
+        losses = []
+        for name in (f"{folder / 'renamed.py'}:Better", net):
+            found = call("evaluate", f"{saved}@{name}", "--data", "digits", "--json").json()
+            losses.append(found["loss"])
+            files._named.clear()
+        assert losses[0] == losses[1]
+
+
+def test_what_is_missing_in_the_name_of_a_network_is_told(refused, folder, tmp_path):
+    (folder / "wide.py").write_text("class Wide:\n    def __init__(self, width): ...\n")
+    options = ["--data", "digits", "--out", tmp_path / "out", "--model"]
+    path = folder / "wide.py"
+    assert f"Name the class in it as well, as {path}:CLASS" in refused("train", *options, path)
+    told = refused("train", *options, f"{path}:Wide")
+    assert "missing a required argument: 'width'. Give its arguments defaults" in told
 
 
 def test_python_opens_it_once_the_file_is_named(made, net):
@@ -143,7 +164,7 @@ def test_a_network_may_choose_its_outputs_itself(refused, folder, tmp_path):
         ("no.py:MyNet", "does not exist"),
         ("my-net.py:nothing", "it gave int, and a torch.nn.Module is wanted"),
         ("broken.py:MyNet", "could not be run: ZeroDivisionError: division by zero"),
-        ("my-net.py", "path/file.py:CLASS"),
+        ("my-net.py", "my-net.py:CLASS"),
     ],
 )
 def test_files_that_make_no_network_are_told(refused, folder, name, told):
@@ -172,12 +193,12 @@ def test_weights_come_from_the_option(call, net, trained, folder):
 
 
 def test_a_network_of_a_file_is_compressed(call, net, trained, tmp_path):
-    out = tmp_path / "small"
+    out = tmp_path / "a small one"
     options = ["--data", "digits", "--budget", "params=80%", "--out", out]
     small = ["--epochs", 1, "--cuts", 1, "--limit", 200]
     done = call("compress", net, "--weights", trained / "weights.safetensors", *options, *small)
     assert done.code == 0, done.err
-    assert f"Next: vinets export {out}@{net} --out small.onnx" in done.err
+    assert f"Next: vinets export '{out}@{net}' --out small.onnx" in done.err
     assert call("evaluate", f"{out}@{net}", "--data", "digits", "--json").json()["accuracy"] >= 0
 
 

@@ -121,7 +121,7 @@ def test_training_keeps_what_it_was_normalised_by(call, refused, tmp_path):
     assert (kept["mean"], kept["std"]) == ([0.5], [0.25])
     assert "numbers with commas" in refused(*start, *out, "--mean", "half")
     assert "a tuple of 1 finite floats" in refused(*start, *out, "--mean", "0.5,0.5")
-    assert "'crop' parameter" in refused(*start, *out, "--crop", "2")
+    assert "--crop must be a share" in refused(*start, *out, "--crop", "2")
 
 
 def test_folders_of_images_are_mirrored_only_if_asked(pictures):

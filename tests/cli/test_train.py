@@ -133,3 +133,10 @@ def test_a_recipe_that_is_none_or_has_a_rival_is_refused(refused, tmp_path):
     other = ["--recipe", "digits-cnn", "--model", "resnet18"]
     assert "digits-cnn is for digits_cnn" in refused("train", *other, *out)
     assert "Pass --model and --data, or --recipe" in refused("train", "--model", "vit", *out)
+
+
+def test_a_network_that_learned_nothing_is_told_of(call, tmp_path):
+    words = ["train", "--model", "digits_cnn", "--data", "digits", "--epochs", 1, "--quiet"]
+    done = call(*words, "--learning-rate", 1e-6, "--out", tmp_path)
+    assert done.code == 0 and "of chance: train it for more --epochs" in done.err
+    assert "Warning" in call(*words, "--learning-rate", 1e-6, "--out", tmp_path, "--json").err

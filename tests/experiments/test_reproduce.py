@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sys
 from dataclasses import replace
 
 import pytest
@@ -131,6 +132,13 @@ def test_a_full_gpu_is_one_sentence(folders, tmp_path, monkeypatch):
     monkeypatch.setattr(running, "run_at_cut", full)
     with pytest.raises(MemoryError, match=r"--jobs"):
         reproduce(["fig-monomials"], folders, tmp_path, **SETTINGS)
+
+
+def test_a_package_that_is_missing_is_told_before_any_work(folders, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "skdim.id", None)
+    monkeypatch.setattr(running, "run_at_cut", lambda *_: pytest.fail("work was done"))
+    with pytest.raises(ModuleNotFoundError, match=r"vinets\[dimension\]"):
+        reproduce(["fig-monomials", "fig-dimension"], folders, tmp_path, **SETTINGS)
 
 
 def test_a_call_that_was_stopped_goes_on(folders, tmp_path, monkeypatch):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from vinets import ABM, OAVI, VCA
+from vinets import ABM, OAVI, VCA, ChristoffelClassifier
 from vinets.data.synthetic import circle
 from vinets.ideals import monomial
 from vinets.ideals.base import ScaleWarning
@@ -115,3 +118,25 @@ def test_names_of_columns_are_those_of_the_last_fit():
     model.fit(X)
     assert not hasattr(model, "feature_names_in_")
     assert "x0" in model.get_feature_names_out()[0]
+
+
+@pytest.mark.parametrize("model", [ABM(), OAVI(), VCA(), ChristoffelClassifier()])
+def test_points_that_may_not_be_written_to_raise_no_warning(model):
+    points, labels = circle(40), np.arange(40) % 2
+    points.setflags(write=False)  # as those of a pandas table, or of a file that is mapped
+    once = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(points, labels)
+            if isinstance(model, ChristoffelClassifier):
+                model.predict(points)
+            else:
+                model.transform(points)
+                model.generators_(points)
+            if hasattr(model, "fit_stream"):
+                model.fit_stream([points])
+    finally:
+        torch.set_warn_always(once)
+    assert not [one for one in caught if "not writable" in str(one.message)]

@@ -171,7 +171,9 @@ def test_the_share_removed_is_counted_once_and_the_papers_way_is_an_argument():
             r"must be the name of a module.*nearest names are layer3\.1\.bn[12], layer3\.1\.bn",
         ),
         (10_000, r"must be an index below"),
-        ("many%", r"must be a share such as '50%'"),
+        ("many%", r"must be a share from '0%' to '100%'"),
+        ("500%", r"must be a share from '0%' to '100%'"),
+        ("nan%", r"must be a share from '0%' to '100%'"),
     ],
 )
 def test_unknown_places_are_named_with_their_neighbours(cut, message):

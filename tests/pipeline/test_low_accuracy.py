@@ -31,6 +31,8 @@ from vinets.pipeline.low_accuracy import (
         (0.9, 1000, 10, 0.93, None),
         (0.86, 20, 10, 0.93, None),  # within what 20 examples can differ by
         (0.99, 1000, 10, 0.93, None),
+        (0.12, 1000, 10, 0.12, "train it for more --epochs"),  # as when it was saved
+        (0.12, 1000, 10, 0.93, "check that images are normalised"),
     ],
 )
 def test_what_is_worth_a_word(accuracy, examples, classes, stated, told):
@@ -60,11 +62,11 @@ def source(mean, std):
     return ImageSource(pixels, labels, list("abcd"), own)
 
 
-def warned(network, data):
+def warned(network, data, stated=None):
     accuracy = evaluate(network, data).accuracy
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_low_accuracy("net", network, data, accuracy)
+        warn_of_low_accuracy("net", network, data, accuracy, stated)
     return accuracy, [str(one.message) for one in caught if one.category is AccuracyWarning]
 
 
@@ -73,6 +75,8 @@ def test_a_wrong_normalisation_is_told_with_the_right_one():
     assert 0.3 < accuracy < 0.7  # beyond chance: only the comparison tells
     assert "on 100.0 % of a part of them with --mean 0.5,0.5,0.5 --std 0.5,0.5,0.5" in told
     assert warned(Levels(), source((0.5,), (0.5,))) == (1.0, [])
+    # as good as when it was saved, it was trained with this one
+    assert warned(Levels(), source((0.3,), (1.0,)), accuracy) == (accuracy, [])
 
 
 def test_a_network_that_is_weak_with_every_normalisation_is_left_alone():

@@ -65,5 +65,5 @@ def test_several_hold_together_and_none_twice():
 def test_a_budget_says_itself():
     budget = parse_budget(["drop=0.5", "params=10%", "size=4MB", "latency=2ms@cpu"])
     said = str(budget)
-    for part in ("0.5 points", "0.1 of the uncut", "4,000,000 bytes", "0.002 s", "cpu at batch 1"):
+    for part in ("0.5 points", "10% of the uncut", "4,000,000 bytes", "0.002 s", "cpu at batch 1"):
         assert part in said

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from looks import faults
+from torch.utils.data import DataLoader, TensorDataset
 
-from vinets.data import digits
+from vinets import build
+from vinets.data import DataSplit, digits
 from vinets.nn import CutNetwork
 from vinets.pipeline.setup import wrong_answers
 from vinets.progress import progress_of
@@ -366,3 +368,36 @@ def test_latencies_of_another_batch_are_measured_anew(model, data, tmp_path, mon
     other = searching(model, data, "drop=1", tmp_path)
     other.prepare()  # what a pass of other budgets takes is not shown as if it were asked for
     assert all(cost.latency is None for cost in other.known.costs.values())
+
+
+def test_a_candidate_is_tried_once(model, data, tmp_path):
+    search = searching(model, data, "drop=3", tmp_path)
+    search.prepare()
+    large, small = (one for one in search.candidates[:2])
+    assert large.label == small.label and {large, small} <= set(search.feasible())
+    search.known.costs[small.name] = search.known.costs[large.name]  # as if they were one size
+    assert large in search.feasible() and small not in search.feasible()
+
+
+def test_few_examples_to_choose_by_are_told_of(model, data):
+    few = DataSplit("digits", data.train, data.test.subset(torch.arange(60)))
+    options = OPTIONS | {"cuts": 1, "epochs": 1}
+    (told,) = compress(model, few, "drop=1", **options).result.notes
+    assert told.startswith("The choice rests on 30 validation examples: one of them is 3.3 points")
+    assert compress(model, few, "drop=5", **options).result.notes == ()
+
+
+def test_loaders_are_told_how_to_become_data(model, data):
+    loader = DataLoader(TensorDataset(torch.zeros(4, 1, 8, 8), torch.arange(4)))
+    for given in ((loader, loader), loader, DataSplit("mine", loader, data.test)):
+        with pytest.raises(ValueError, match=r"must be a DataSplit of sources.*as_source\(train\)"):
+            compress(model, given, "drop=3", **OPTIONS)
+    with pytest.raises(ValueError, match="Pass its part train or test"):
+        build(model, data, cut="pool")
+
+
+def test_a_plan_says_that_nothing_is_within_the_budget(model, data, tmp_path):
+    plan = searching(model, data, "params=10", tmp_path / "few").plan()  # 10% may have been meant
+    assert str(plan).startswith("Nothing is within the budget, at most 10 parameters: these come")
+    plan = searching(model, data, "params=10%", tmp_path / "enough").plan()
+    assert str(plan).startswith("Trained in rounds") and not plan.unmet

@@ -39,7 +39,7 @@ def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], 
         if points.is_complex() if isinstance(points, Tensor) else np.iscomplexobj(points):
             raise ValueError("points must be real: polynomials here have real variables.")
         if not isinstance(points, Tensor):
-            given = torch.from_numpy(np.ascontiguousarray(points, dtype=float))
+            given = torch.from_numpy(np.require(points, float, ["C", "W"]))
         point_shape(tuple(given.shape), self.n_variables)
         values = method(self, given)
         return values if isinstance(points, Tensor) else values.numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from vinets.cli.options import (
     RUNNING,
     Filling,
     Limit,
+    Reading,
     TrainingData,
     cut_of,
     opened_again,
@@ -156,8 +158,9 @@ def build(
     print_table(comparison_table(result.comparison))
     for sentence in remarks(result.comparison):
         note(sentence, common.quiet)
-    again = opened_again(out, model)
-    note(f"Saved in {out}. Next: vinets evaluate {again} --data {reading.data}", common.quiet)
+    read = replace(reading, weights=None)  # the folder has its own
+    again = shlex.join((opened_again(out, model), *read.words(Reading)))
+    note(f"Saved in {out}. Next: vinets evaluate {again}", common.quiet)
 
 
 def _chosen(

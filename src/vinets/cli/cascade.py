@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,7 +82,7 @@ def cascade(
         print_json(found)
         return
     print_table(_table(found))
-    again = opened_again(out, uncut)
+    again = shlex.quote(opened_again(out, uncut))
     note(f"Saved in {out}. Next: vinets export {again} --out cascade.onnx", common.quiet)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -135,7 +136,7 @@ def compress(
     for line in found.result.notes:
         note(line, common.quiet)
     # not evaluate, which would test on the examples that were used to choose, too
-    next_one = f"vinets export {opened_again(out, model)} --out small.onnx"
+    next_one = f"vinets export {shlex.quote(opened_again(out, model))} --out small.onnx"
     note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vinets.report import Table
 
 
-@takes(("quiet",), common=Common)
+@takes(common=Common)
 def cuts(
     *,
     model: Annotated[str, typer.Argument(help="A folder of vinets train, or a name: {networks}.")],
@@ -68,7 +68,7 @@ def cuts(
     if match is None and not every:
         points = [p for p in points if p.name in tried or p.name in marks] or points
     print_table(_table(points, marks))
-    if len(points) < len(found) and match is None:
+    if len(points) < len(found) and match is None and not common.quiet:
         print(
             f"{len(points)} of {len(found)} cuts: those that vinets compress tries"
             f"{', and those of the paper' if marks else ''}. --all shows every one."

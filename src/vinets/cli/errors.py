@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
@@ -35,6 +36,8 @@ class OneSentenceGroup(TyperGroup):
             text = sentence(error)
             if text is None or os.environ.get("VINETS_TRACEBACK") == "1":
                 raise
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            text = as_written(text, [] if command is None else command.params)
             # not to a stream that leads nowhere, as in a process that follows another one
             typer.echo(f"Error: {text}", file=sys.__stderr__ if _ranks() > 1 else sys.stderr)
             raise typer.Exit(REFUSED) from None
@@ -81,6 +84,36 @@ def _warnings_as_sentences() -> Iterator[None]:
 
         warnings.showwarning = show
         yield
+
+
+# Parameters of calls that commands know by other names.
+RENAMED = {
+    ("load_data", "spec"): ("data",),
+    ("create_model", "spec"): ("model", "net", "nets", "uncut"),
+    ("export_network", "path"): ("out",),
+}
+
+
+def as_written(text: str, parameters: Sequence[Any]) -> str:
+    """A complaint about a parameter of a call, in terms of the options of a command.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Parameter
+    >>> text = "The 'spec' parameter of load_data must be 'digits'. Got 'x' instead."
+    >>> as_written(text, [Parameter(opts=["--data"])])
+    "--data must be 'digits'. Got 'x' instead."
+    """
+    found = re.match(r"The '(\w+)' parameter of (\w+) must be", text)
+    if found is None:
+        return text
+    names = RENAMED.get((found[2], found[1]), (found[1],))
+    for one in parameters:
+        flag = max(one.opts, key=len)
+        if flag.lstrip("-").replace("-", "_") in names:
+            written = flag if flag.startswith("-") else flag.upper()
+            return f"{written} must be{text[found.end() :]}"
+    return text
 
 
 def sentence(error: Exception) -> str | None:

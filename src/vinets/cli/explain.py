@@ -58,6 +58,7 @@ def explain(
 
     Example: vinets explain out/vinet digit.png --out why.html
     """
+    from vinets.data.formats import UnknownData
     from vinets.files import write_text
     from vinets.nn import CutNetwork
     from vinets.pipeline.explaining import explain as explained
@@ -70,7 +71,16 @@ def explain(
     there = resolve_device("vinets", common.device)
     if out is not None and out.is_dir():
         raise ValueError(f"{out} is a folder. Pass the name of a file with --out.")
-    opened, split = open_with_data(net, **_read(net, reading).keywords())
+    known = _read(net, reading)
+    try:
+        opened, split = open_with_data(net, **known.keywords())
+    except UnknownData:
+        if reading.data is not None:
+            raise
+        raise ValueError(
+            f"{net} was built on --data {known.data}, which is not found from here. Pass --data "
+            "with the place where it is now."
+        ) from None
     network = opened.network
     if not isinstance(network, CutNetwork):
         raise ValueError(f"{net} is not cut. Pass a folder of vinets build or vinets compress.")

@@ -9,7 +9,7 @@ import typer
 
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, Common, Reading, Shape, integers, option
-from vinets.cli.output import print_json, seeded
+from vinets.cli.output import note, print_json, seeded
 from vinets.settings import Exporting
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @takes(exporting=Exporting)
-@takes(("quiet", "data"), reading=Reading(data=""), common=Common)
+@takes(("data",), reading=Reading(data=""), common=Common)
 def export(
     *,
     net: Annotated[
@@ -63,6 +63,7 @@ def export(
         device=there,
         seed=common.seed,
     )
+    note(f"Written to {out}", common.quiet)
     if common.json:
         print_json(report.to_dict())
         return

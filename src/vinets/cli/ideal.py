@@ -33,7 +33,7 @@ class PointOptions:
     ] = None
 
 
-@takes(("quiet",), table=PointOptions, finding=Finding, common=Common)
+@takes(table=PointOptions, finding=Finding, common=Common)
 def ideal(
     *,
     file: Annotated[Path, typer.Argument(help="A CSV file, a header is optional, or .npy.")],
@@ -72,7 +72,7 @@ def ideal(
         finding, max_degree=degree, n_samples=table.samples, random_state=common.seed
     )
     points = read_points(file, table.label)
-    with _warnings_as_notes():
+    with _warnings_as_notes(common.quiet):
         fitted = fit_points(points, model, table.scale, common.device)
     if out is not None:
         fitted.save(out)
@@ -85,11 +85,15 @@ def ideal(
     for summary in found:
         typer.echo("\n".join(_lines(summary)))
     if fitted.scaling is not None:
-        note("Found with variables scaled to [-1, 1], printed as they came; --scale none to not.")
+        note(
+            "Found with variables scaled to [-1, 1], printed in those of the file; --scale none "
+            "finds them without scaling.",
+            common.quiet,
+        )
 
 
 @contextmanager
-def _warnings_as_notes() -> Iterator[None]:
+def _warnings_as_notes(quiet: bool) -> Iterator[None]:
     """Every warning once and at once, on stderr; that nothing was found is told on stdout."""
     from vinets.ideals.base import NoGeneratorsWarning
 
@@ -98,7 +102,7 @@ def _warnings_as_notes() -> Iterator[None]:
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if str(message) not in told and not issubclass(category, NoGeneratorsWarning):
             told.add(str(message))
-            note(f"Note: {message}")
+            note(f"Note: {message}", quiet)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

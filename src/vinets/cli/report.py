@@ -12,7 +12,7 @@ from vinets.cli.options import OUTPUT, Common, option
 from vinets.cli.output import print_json
 
 
-@takes(("seed", "device", "quiet"), common=Common)
+@takes(("seed", "device"), common=Common)
 def report(
     *,
     results: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -77,6 +78,7 @@ def train(
     """
     from vinets.data import load_data
     from vinets.data.images import augment_by, normalise_by
+    from vinets.pipeline.low_accuracy import AccuracyWarning, low_accuracy_sentence
     from vinets.pipeline.scratch import expectation, recipe_called, recipe_for, train_into
     from vinets.plain import as_plain
     from vinets.report import Column, Row, Table, print_table
@@ -100,6 +102,10 @@ def train(
         run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
         tested = {f"test/{name}": run.test[name] for name in ("accuracy", "loss")}
         tell(progress, tested, run.best_epoch)
+    tested_on, right = len(split.test), run.test["accuracy"]
+    sentence = low_accuracy_sentence(model, right, tested_on, len(split.test.classes), stated=right)
+    if sentence is not None:
+        warnings.warn(sentence, AccuracyWarning, stacklevel=2)
     if common.json:
         print_json({"out": str(out)} | as_plain(run))
         return

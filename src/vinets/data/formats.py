@@ -85,7 +85,11 @@ def load_data(
         _tell_of_repeats(split)
         return split
     remedy = "" if Path(text).expanduser().exists() else "There is no such file or folder."
-    raise parameter_error("load_data", "spec", written_formats(), text, remedy)
+    raise UnknownData(str(parameter_error("load_data", "spec", written_formats(), text, remedy)))
+
+
+class UnknownData(ValueError):
+    """What was written is no data set that any format knows."""
 
 
 class RepeatedWarning(DoubtWarning):

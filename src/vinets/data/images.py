@@ -372,7 +372,8 @@ def _opened(path: str | Path) -> Iterator[Image]:
         raise ValueError(too_large) from None
     except Exception as error:  # Pillow's decoders raise all sorts for damaged files
         raise ValueError(
-            f"{path} must be a readable 8-bit image. Got: {reason_of(error)}."
+            f"{path} must be a readable 8-bit image. Got: {reason_of(error)}. Remove the file, or "
+            "save the image anew with 8 bits per channel."
         ) from None
 
 

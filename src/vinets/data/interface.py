@@ -128,3 +128,14 @@ class DataSplit:
     train: Source
     test: Source
     reading: str = ""  # how images are read, where that is not the data's own way
+
+
+def require_split(owner: str, data: DataSplit) -> None:
+    """Raise unless ``data`` is a split of sources, and not of loaders or arrays."""
+    accepted = "a DataSplit of sources"
+    remedy = 'Loaders, data sets and arrays: DataSplit("mine", as_source(train), as_source(test)).'
+    if not isinstance(data, DataSplit):
+        raise parameter_error(owner, "data", accepted, type(data).__name__, remedy)
+    for part in (data.train, data.test):
+        if not isinstance(part, Source):
+            raise parameter_error(owner, "data", accepted, type(part).__name__, remedy)

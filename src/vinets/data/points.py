@@ -7,6 +7,7 @@ import io
 import math
 import re
 import reprlib
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,8 @@ def _number(path: Path, line: int, row: list[str], column: int, titles: list[str
     got = reprlib.repr(cell) if cell else "nothing"
     raise ValueError(
         f"{path} must hold finite numbers. Row {line}, column {column + 1} ({titles[column]}) has "
-        f"{got}. Drop or fill such rows, or name the column as the label, if it holds classes."
+        f"{got}. Drop or fill such rows, or, if the column holds classes, name it as the label "
+        f"(--label {shlex.quote(titles[column])})."
     )
 
 

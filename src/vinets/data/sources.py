@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from vinets.checks import parameter_error
-from vinets.data.interface import Batches, CheckedSource, Chunks, Device, Source
+from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device, Source
 from vinets.data.labels import as_labels, choose_per_class, class_names, split_positions
 from vinets.running import Inputs, each, tensors_of
 
@@ -155,7 +155,8 @@ def as_source(data: Any, classes: Sequence[str] | None = None) -> Source:
             data = DataLoader(data, batch_size=64)
         if not isinstance(data, DataLoader):
             accepted = "a pair (inputs, labels), a DataLoader, a Dataset or a Source"
-            raise parameter_error("as_source", "data", accepted, type(data).__name__)
+            remedy = "Pass its part train or test." if isinstance(data, DataSplit) else ""
+            raise parameter_error("as_source", "data", accepted, type(data).__name__, remedy)
         reread = _can_be_reread(data)
         source = LoaderSource(data, classes) if reread else _read_once(data, classes)
     if not len(source):

@@ -62,14 +62,14 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit one Christoffel function a class, in closed form."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, dtype=np.float64, force_writeable=True)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         count = len(self.classes_)
         if count < 2:
             raise ValueError(
                 "ChristoffelClassifier needs samples of at least 2 classes in y. Got one class, "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_.tolist()[0]!r}."
             )
         points, labels = torch.from_numpy(X), torch.from_numpy(numbers.astype(np.int64))
         self.space_ = self.space
@@ -85,7 +85,7 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
     def distance(self, X: Any) -> NDArray[np.float64]:
         """K of every class, (m, K): 1 or more, and larger further away."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, X, reset=False, dtype=np.float64, force_writeable=True)
         with torch.no_grad():
             found: NDArray[np.float64] = self.distances_(torch.from_numpy(X)).numpy()
         return found

@@ -19,6 +19,7 @@ from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Findings, Pl
 from vinets.files import append_line, read_json, write_json
 from vinets.locks import locked
 from vinets.measure import machine
+from vinets.measure.dimension import require_estimator
 from vinets.nn.uncut import DESCRIPTION, WEIGHTS
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
@@ -112,6 +113,9 @@ def reproduce(
     for name in setups:
         folders.check(BACKBONES[name])
     on, store = resolve_device("reproduce", device), Store(out)
+    here = isinstance(jobs, int)  # workers of a cluster have packages of their own
+    if here and any(trial.task == "dimension" for trial in store.missing(trials)):
+        require_estimator()
     opened = {name: files.open(name, on) for name, files in setups.items()}
     # what does not belong into the folder is refused before any work is done
     with locked(store.folder):

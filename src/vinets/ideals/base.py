@@ -148,10 +148,11 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         """Validate ``X`` and hand it on as a float tensor."""
         if type(X) is np.ndarray and self._is_plain(X, reset=reset):
             self.n_features_in_ = X.shape[1]
-            return torch.from_numpy(np.ascontiguousarray(X))
+            return torch.from_numpy(np.require(X, requirements=["C", "W"]))
         if not isinstance(X, Tensor):
             array = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
-            return torch.from_numpy(np.ascontiguousarray(array))
+            # those of pandas may not be written to, of which torch warns
+            return torch.from_numpy(np.require(array, requirements=["C", "W"]))
         owner = type(self).__name__
         if X.ndim != 2 or X.shape[0] == 0 or X.shape[1] == 0:
             raise ValueError(

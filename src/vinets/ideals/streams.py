@@ -105,7 +105,9 @@ class Stream:
     def _checked(self, batch: Any) -> Tensor:
         if isinstance(batch, (tuple, list)) and len(batch) == 2:
             batch = batch[0]
-        points = batch.detach() if isinstance(batch, Tensor) else torch.as_tensor(np.asarray(batch))
+        if not isinstance(batch, Tensor):  # a file that is mapped may not be written to
+            batch = torch.from_numpy(np.require(batch, requirements="W"))
+        points = batch.detach()
         if points.ndim != 2 or points.shape[1] == 0 or points.is_complex():
             raise ValueError(
                 f"batches must be real and have shape (b, n). Got {points.dtype} "

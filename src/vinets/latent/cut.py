@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import linecache
+import math
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
@@ -257,7 +258,10 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
             return cut
         near = difflib.get_close_matches(cut, names, n=3, cutoff=0.3)
         near = near or names[:: max(1, len(names) // 3)][:3]
-        hint = f"The nearest names are {', '.join(near)}; cut_points(model, example) lists all."
+        hint = (
+            f"The nearest names are {', '.join(near)}; vinets cuts, or cut_points(model, example), "
+            "lists all."
+        )
         raise parameter_error("truncate", "cut", "the name of a module", cut, hint)
     if example is None:
         raise ValueError(f"cut={cut!r} needs an example batch: pass truncate(..., example=batch).")
@@ -270,7 +274,9 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
     try:
         share = float(cut[:-1]) / 100
     except ValueError:
-        raise parameter_error("truncate", "cut", "a share such as '50%'", cut) from None
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise parameter_error("truncate", "cut", "a share from '0%' to '100%'", cut)
     # Of cuts that remove the same layers, the last: it keeps the norm and the ReLU behind them.
     return min(points, key=lambda p: (abs(p.removed - share), -p.index)).name
 

@@ -89,13 +89,9 @@ def intrinsic_dimension(
     chosen = np.arange(len(cloud))
     if wanted < len(cloud):
         chosen = np.random.default_rng(seed).choice(len(cloud), size=wanted, replace=False)
-    try:
-        from skdim.id import MLE
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "Intrinsic dimensions need scikit-dimension. "
-            'Install it with: pip install "vinets[dimension]".'
-        ) from None
+    require_estimator()
+    from skdim.id import MLE
+
     # Without the bias correction per point: MacKay and Ghahramani's mean makes it needless.
     estimator = MLE(unbiased=False, K=neighbours)
     # Centred and scaled: distances by matrix products lose digits far from the origin.
@@ -110,6 +106,17 @@ def intrinsic_dimension(
             "round to zero. Remove points that nearly repeat, or pass points of a continuous cloud."
         )
     return dimension
+
+
+def require_estimator() -> None:
+    """Raise where the library that estimates dimensions is not installed."""
+    try:
+        import skdim.id  # noqa: F401
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "Intrinsic dimensions need scikit-dimension. "
+            'Install it with: pip install "vinets[dimension]".'
+        ) from None
 
 
 def class_dimensions(

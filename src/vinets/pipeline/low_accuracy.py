@@ -46,8 +46,9 @@ def low_accuracy_sentence(
 
     It is near chance if it is not better, beyond doubt, than 2.5 times chance, or, of few classes,
     than 15 % of the way from chance to certainty. It is far below the accuracy ``stated`` if it is
-    so by 5 points and by 3 standard deviations. Another normalisation that is ``better``, and its
-    accuracy, is always worth a word.
+    so by 5 points and by 3 standard deviations; near chance as it was then, it needs more
+    training.
+    Another normalisation that is ``better``, and its accuracy, is always worth a word.
 
     Examples
     --------
@@ -60,15 +61,19 @@ def low_accuracy_sentence(
     guessing = chance + min(1.5 * chance, 0.15 * (1 - chance))
     right = round(accuracy * examples)
     compared = None
-    if binom.sf(right - 1, examples, guessing) > RARE:
+    near_chance = binom.sf(right - 1, examples, guessing) > RARE
+    if near_chance:
         compared = f", not far from the {_percent(chance)} of chance"
-    elif stated is not None:
-        spread = math.sqrt(stated * (1 - stated) / examples)
-        if stated - accuracy > max(FAR, DEVIATIONS * spread):
-            compared = f", far below the {_percent(stated)} that were stated when it was saved"
+    elif stated is not None and not _as_stated(accuracy, examples, stated):
+        compared = f", far below the {_percent(stated)} that were stated when it was saved"
     if compared is None and better is None:
         return None
     told = f"{name} is right on {_percent(accuracy)} of {examples:,} examples{compared or ''}"
+    if near_chance and _as_stated(accuracy, examples, stated):
+        return (
+            f"{told}: train it for more --epochs, or with a lower --learning-rate if its loss does "
+            "not fall."
+        )
     if better is not None:
         mean, std = (_with_commas(values) for values in (better[0].mean, better[0].std))
         return (
@@ -79,6 +84,14 @@ def low_accuracy_sentence(
         f"{told}: check that images are normalised as in its training (--mean, --std), and that "
         "weights and classes belong together."
     )
+
+
+def _as_stated(accuracy: float, examples: int, stated: float | None) -> bool:
+    """Whether a network is as good as when it was saved."""
+    if stated is None:
+        return False
+    spread = math.sqrt(stated * (1 - stated) / examples)
+    return stated - accuracy <= max(FAR, DEVIATIONS * spread)
 
 
 def _percent(share: float) -> str:
@@ -124,7 +137,9 @@ def warn_of_low_accuracy(
     facts = name, accuracy, len(source), len(source.classes), stated
     sentence, chance = low_accuracy_sentence(*facts), 1 / len(source.classes)
     low = accuracy < chance + HALF * (1 - chance)
-    if (low or sentence) and isinstance(source, ImageSource):
+    # as good as when it was saved, it was trained with the normalisation that it has
+    unclear = not _as_stated(accuracy, len(source), stated)
+    if unclear and (low or sentence) and isinstance(source, ImageSource):
         sentence = low_accuracy_sentence(*facts, better_normalisation(network, source, device))
     if sentence is not None:
         warnings.warn(sentence, AccuracyWarning, stacklevel=3)

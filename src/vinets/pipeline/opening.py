@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets import pretrained
+from vinets.checks import reason_of
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, load_data
 from vinets.data.formats import Size, takes_size
 from vinets.data.images import augment_by, normalise_by, with_preprocessing
@@ -22,6 +23,7 @@ from vinets.models import (
     spec_of,
     use_file,
 )
+from vinets.models.libraries.file import UnnamedFile
 from vinets.models.weights import refuse_pickled
 from vinets.nn.cascade import FACTS, Cascade
 from vinets.nn.export import ExportedNetwork, Network, WholeNetwork, open_exported, suffixes
@@ -81,7 +83,8 @@ def open_network(
     """
     folder, name = Path(spec).expanduser(), str(spec)
     before, at, file = name.rpartition("@")
-    if at and not folder.exists() and Path(before).expanduser().is_dir():
+    named = bool(at) and not folder.exists() and Path(before).expanduser().is_dir()
+    if named:
         use_file(file)
         folder = Path(before).expanduser()
     listed = pretrained.is_name(name)
@@ -91,9 +94,16 @@ def open_network(
     if listed:
         return _opened(name, CutNetwork.from_pretrained(name))
     if folder.is_dir():
-        return _open_folder(folder)
+        try:
+            return _open_folder(folder)
+        except UnnamedFile as unnamed:
+            if not named:
+                raise
+            return _open_renamed(folder, file, unnamed.name)
     if exported:
         return _open_file(folder)
+    if folder.suffix == ".py" and folder.is_file():
+        raise ValueError(f"{spec} is a file. Name the class in it as well, as {spec}:CLASS.")
     # a name of another library has a colon, hf:org/net a slash as well: other slashes are paths
     if folder.exists() or (":" not in name and "/" in name):
         raise FileNotFoundError(
@@ -148,6 +158,17 @@ def _open_folder(folder: Path) -> Opened:
         f"{folder} holds no network: neither {DESCRIPTION} of vinets train nor {CONFIG} of "
         f"vinets build nor {FACTS} of vinets cascade is there."
     )
+
+
+def _open_renamed(folder: Path, file: str, record: str) -> Opened:
+    """Open a folder with a file that its record knows by another name."""
+    use_file(file, known_as=record)
+    try:
+        return _open_folder(folder)
+    except ValueError as error:
+        raise ValueError(
+            f"{reason_of(error)}. This network is {record}, and {file} was named for it."
+        ) from None
 
 
 def _opened(name: str, network: CutNetwork | Cascade) -> Opened:
@@ -400,8 +421,8 @@ def example_for(opened: Opened, shape: tuple[int, ...] | None) -> Inputs:
         example = example_inputs(opened.inputs)
     else:
         raise ValueError(
-            f"The shape of the inputs of {opened.name} is not known. Pass the shape of one input, "
-            "such as 3,32,32, or data."
+            f"The shape of the inputs of {opened.name} is not known. Pass the shape of one input "
+            "(--shape 3,32,32), or data (--data)."
         )
     check_inputs(opened, example)
     return example

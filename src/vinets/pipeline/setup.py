@@ -13,6 +13,7 @@ from torch import nn
 from vinets import ranks
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.content import identify, joined, sketch
+from vinets.data.interface import require_split
 from vinets.data.labels import choose_per_class
 from vinets.fingerprint import digest, fingerprint
 from vinets.models import channel_options, create_model
@@ -92,6 +93,7 @@ class Setup:
         device: torch.device,
         history: History | None = None,
     ) -> None:
+        require_split("Setup", data)
         self.name, self.data, self.device, self.history = name, data, device, history
         self.model = model.to(device).eval()
         self.train, self.test = (

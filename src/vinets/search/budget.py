@@ -93,7 +93,7 @@ class Budget:
 
 
 def _said(limit: Limit, form: str) -> str:
-    return f"{limit.value:.4g} of the uncut" if limit.relative else form.format(limit.value)
+    return f"{100 * limit.value:.4g}% of the uncut" if limit.relative else form.format(limit.value)
 
 
 def parse_budget(given: str | Iterable[str] | Budget) -> Budget:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from vinets.cluster import processes_or_cluster
-from vinets.data.interface import DataSplit, Source
+from vinets.data.interface import DataSplit, Source, require_split
 from vinets.data.sources import limit_source, split_source
 from vinets.files import write_json, write_text
 from vinets.locks import locked
@@ -33,6 +33,8 @@ from vinets.search.repeat import Written
 from vinets.search.result import SearchResult, Tried
 from vinets.search.verdict import verdict
 from vinets.settings import Searching
+
+FINE = 0.5  # points: where one example is less, nothing is said of few examples
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def divided(
     device: torch.device | str = "auto",
 ) -> tuple[Setup, Source]:
     """The network with what to train on and what to choose by, and what to test on at the end."""
+    require_split("compress", data)
     train, held, final = data.train, validation, data.test
     if held is None:
         # examples that nobody trained on: training images flatter a network that knows them
@@ -168,7 +171,7 @@ def compress(
             batch=found.batch,
             recorded=found.recorded,
             elsewhere=_elsewhere(search),
-            notes=found.notes,
+            notes=(*found.notes, *_of_few(wanted, len(search.setup.test))),
             correlations=search.correlations(tried),
             seconds=time.perf_counter() - begin,
             command=origin.command,
@@ -181,6 +184,17 @@ def compress(
         if out is not None and isinstance(net, CutNetwork):
             net.save_pretrained(folder)
         return Compressed(net, result)
+
+
+def _of_few(budget: Budget, validation: int) -> tuple[str, ...]:
+    """A word where the examples to choose by are too few for the drop that is wanted."""
+    if budget.drop is None or 100 / validation <= max(budget.drop, FINE):
+        return ()
+    return (
+        f"The choice rests on {validation:,} validation examples: one of them is "
+        f"{100 / validation:.1f} points, and a difference of {budget.drop:g} cannot be seen. "
+        "Use more test examples, or allow a larger drop.",
+    )
 
 
 def _elsewhere(search: Search) -> dict[str, object]:

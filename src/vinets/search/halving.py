@@ -123,7 +123,9 @@ class Search:
         seconds, memory = expected(
             self.setup, self.start, self.candidates, macs, rounds, self.watch
         )
-        return SearchPlan(tried, tuple(rounds), seconds, memory)
+        uncut = self.known.costs["uncut"]
+        met = any(self.budget.allows(one.cost, uncut) for one in tried)
+        return SearchPlan(tried, tuple(rounds), seconds, memory, "" if met else str(self.budget))
 
     # --- rounds -------------------------------------------------------------------------------
 
@@ -165,8 +167,13 @@ class Search:
         return starts[reached.index(max(reached))]
 
     def feasible(self) -> list[Candidate]:
-        """Candidates within the limits; the nearest to them where there are none."""
-        return within(self.budget, self.candidates, self.known.costs)
+        """Candidates within the limits, each once; the nearest to them where there are none."""
+        unlike: dict[tuple[str, str, int], Candidate] = {}
+        for one in within(self.budget, self.candidates, self.known.costs):
+            # the smallest head that there is behind a cut may be too large for both sizes
+            kind = one.cut, one.label, self.known.costs[one.name].parameters
+            unlike.setdefault(kind, one)
+        return list(unlike.values())
 
     def train(self, candidates: Sequence[Candidate], epochs: int) -> None:
         """Train candidates for ``epochs``, unless they have been."""

@@ -98,11 +98,13 @@ class SearchPlan:
     rounds: tuple[tuple[int, int], ...]  # how many are trained for how many epochs
     seconds: float  # about
     memory: int  # bytes, on the device, about
+    unmet: str = ""  # the budget, where no candidate is within its limits
 
     def __str__(self) -> str:
         rounds = ", then ".join(f"{count} for {epochs}" for count, epochs in self.rounds)
+        near = f"Nothing is within the budget, {self.unmet}: these come nearest. "
         return (
-            f"Trained in rounds: {rounds} epochs. This will take about "
+            f"{near if self.unmet else ''}Trained in rounds: {rounds} epochs. This will take about "
             f"{duration(self.seconds)} and {format_bytes(self.memory)}."
         )
 

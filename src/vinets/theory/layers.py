@@ -38,6 +38,7 @@ from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional as F
 
+from vinets.checks import reason_of
 from vinets.latent.cut import TracedNetwork
 from vinets.theory.norms import LinearLayer
 
@@ -94,8 +95,8 @@ def layers_of(network: nn.Module, example: Tensor) -> list[Layer]:
         traced = TracedNetwork(copied, fx.Tracer().trace(copied))
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError) as error:
         raise ValueError(
-            f"the layers of {type(network).__name__} cannot be read, for torch.fx does not trace "
-            f"it: {error}."
+            f"The layers of {type(network).__name__} cannot be read, for torch.fx does not trace "
+            f"it: {reason_of(error)}. Write its forward without branches that depend on the input."
         ) from None
     with torch.no_grad():
         ShapeProp(traced).propagate(example)

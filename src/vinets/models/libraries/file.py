@@ -34,6 +34,14 @@ _named: dict[str, Callable[..., Any]] = {}
 class UnnamedFile(ValueError):
     """A record is of a network in a file that the user did not name."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"This network is {name}, and a file is run only if you name it: write "
+            f"FOLDER@{name} for the folder, with the path of the file, or call "
+            "vinets.models.use_file before."
+        )
+        self.name = name
+
 
 class File(Library):
     """``path/file.py:NAME``, a class or a function that returns a network."""
@@ -51,11 +59,7 @@ class File(Library):
                 "rebuild", "source", "a record whose name is FILE.py:CLASS", repr(name[:80])
             )
         if name not in _named:
-            raise UnnamedFile(
-                f"This network is {name}, and a file is run only if you name it: write "
-                f"FOLDER@{name} for the folder, with the path of the file, or call "
-                "vinets.models.use_file before."
-            )
+            raise UnnamedFile(name)
 
     def names(self) -> Iterable[str]:
         return _named
@@ -68,6 +72,13 @@ class File(Library):
         taken = inspect.signature(make).parameters.values()
         if not any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in taken):
             options = {key: value for key, value in options.items() if key != "num_classes"}
+        try:
+            inspect.signature(make).bind(**options)
+        except TypeError as error:
+            raise ValueError(
+                f"{error}. Give its arguments defaults, or name a function of the file that "
+                "returns the network"
+            ) from None
         model = make(**options)
         if not isinstance(model, nn.Module):
             raise ValueError(f"it gave {type(model).__name__}, and a torch.nn.Module is wanted")
@@ -80,18 +91,21 @@ class File(Library):
         return iter(())  # create_model leaves a record; other objects may have any arguments
 
 
-def use_file(spec: str) -> str:
+def use_file(spec: str, *, known_as: str | None = None) -> str:
     """Run a file of your own, so that saved networks that name it can be opened.
 
     Parameters
     ----------
     spec : str
         ``"path/file.py:NAME"``, of a class or a function that returns a network.
+    known_as : str or None, default=None
+        How records know it, if file or class had another name when they were written:
+        ``"old.py:OLD"``.
 
     Returns
     -------
     str
-        ``"file.py:NAME"``, by which records know it.
+        ``"file.py:NAME"``, by which records know it, or ``known_as``.
     """
     written = WRITTEN.fullmatch(spec) if isinstance(spec, str) else None
     if written is None:
@@ -105,7 +119,7 @@ def use_file(spec: str) -> str:
         near = difflib.get_close_matches(name, _makers(module), n=3, cutoff=0)
         hint = f" It has {', '.join(near)}." if near else ""
         raise ValueError(f"{written[1]} has no class or function {name}.{hint}")
-    key = f"{path.name}:{name}"
+    key = f"{path.name}:{name}" if known_as is None else known_as
     _named[key] = made
     return key
 
