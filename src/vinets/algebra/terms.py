@@ -19,6 +19,7 @@ from torch import Tensor
 
 Index = NDArray[np.int64]
 
+OPERATORS = frozenset("+-*/^")
 MOST_VARIABLES = 2**20  # in files; tables of this length are made of a single number
 
 
@@ -146,15 +147,21 @@ class TermSet:
 def term_name(row: Iterable[int], labels: Sequence[str]) -> str:
     """Name of one term given as variable indices.
 
+    Labels that look like formulas are put into brackets.
+
     Examples
     --------
     >>> term_name([0, 0, 2], ["x", "y", "z"])
     'x^2*z'
+    >>> term_name([0, 1, 1], ["length", "width^2"])
+    'length*(width^2)^2'
     """
     variables, powers = np.unique(np.asarray(list(row), dtype=np.int64), return_counts=True)
-    parts = [
-        labels[v] if p == 1 else f"{labels[v]}^{p}" for v, p in zip(variables, powers, strict=True)
-    ]
+    parts = []
+    for variable, power in zip(variables, powers, strict=True):
+        label = labels[variable]
+        name = f"({label})" if OPERATORS.intersection(label) else label
+        parts.append(name if power == 1 else f"{name}^{power}")
     return "*".join(parts) if parts else "1"
 
 
