@@ -74,6 +74,17 @@ def rows_within(memory_limit: int, bytes_per_row: int, *, at_least: int = 1) -> 
     return max(at_least, int(memory_limit // max(1, bytes_per_row)))
 
 
+def counted(count: int, noun: str) -> str:
+    """How many of something there are, for messages.
+
+    Examples
+    --------
+    >>> counted(1, "term"), counted(1200, "term")
+    ('1 term', '1,200 terms')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def format_bytes(count: float) -> str:
     """Human-readable size, for messages.
 

@@ -23,7 +23,7 @@ from vinets.algebra.polynomial import Polynomial, Polynomials
 from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays, names_of
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import MOST_VARIABLES, Index, TermSet, locate_rows
-from vinets.checks import rows_within
+from vinets.checks import counted, rows_within
 
 EXPAND_LIMIT = 50_000  # monomials; a dense row of coefficients each polynomial
 LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")
@@ -199,8 +199,8 @@ class CompositionSet(Polynomials):
 
     def __repr__(self) -> str:
         return (
-            f"CompositionSet({len(self)} polynomials in {self.n_variables} variables, "
-            f"{len(self.levels)} levels)"
+            f"CompositionSet({counted(len(self), 'polynomial')} in "
+            f"{counted(self.n_variables, 'variable')}, {counted(len(self.levels), 'level')})"
         )
 
 

@@ -24,7 +24,7 @@ from vinets.algebra.polynomial import TOLERANCE, Polynomial, Polynomials, TermNa
 from vinets.algebra.rescaling import rows_of, scaling_of, substituted, table_over, termset
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import Index, TermSet
-from vinets.checks import point_shape, rows_within
+from vinets.checks import counted, point_shape, rows_within
 
 DEFAULT_MEMORY = 1 << 30
 SMALL = 1 << 18  # values of terms and polynomials that NumPy evaluates
@@ -367,9 +367,10 @@ class PolynomialSet(Polynomials):
 
     def __repr__(self) -> str:
         return (
-            f"PolynomialSet({len(self)} polynomials in {self.n_variables} variables over "
-            f"{len(self.terms)} shared terms, degree {int(self.degrees.max(initial=0))}, "
-            f"{self.sparsity:.0%} zeros)"
+            f"PolynomialSet({counted(len(self), 'polynomial')} in "
+            f"{counted(self.n_variables, 'variable')} over "
+            f"{counted(len(self.terms), 'shared term')}, "
+            f"degree {int(self.degrees.max(initial=0))}, {self.sparsity:.0%} zeros)"
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import stdev
 from typing import Any, TypeAlias
 
+from vinets.checks import counted
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial, TrialResult
@@ -98,8 +99,7 @@ class Plan:
     @property
     def epochs(self) -> str:
         """How long heads are trained, in words."""
-        count = self.start.recipe.epochs
-        return f"{count} epoch{'s' if count > 1 else ''}"
+        return counted(self.start.recipe.epochs, "epoch")
 
     def trial(self, backbone: Backbone, cut: str, task: str = "train", **changes: Any) -> Trial:
         """A trial of the paper, with changes as :meth:`Trial.change` takes them."""

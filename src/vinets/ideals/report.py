@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from vinets.checks import counted
+
 
 @dataclass(frozen=True)
 class DegreeReport:
@@ -66,8 +68,9 @@ class FitReport:
     def __str__(self) -> str:
         """A few lines that a person can read."""
         lines = [
-            f"{self.n_generators} generators, {self.n_terms} terms; {self.n_points} points in "
-            f"{self.n_variables} variables; {self.seconds:.3g} s, {self.device}, {self.path} path",
+            f"{counted(self.n_generators, 'generator')}, {counted(self.n_terms, 'term')}; "
+            f"{counted(self.n_points, 'point')} in {counted(self.n_variables, 'variable')}; "
+            f"{self.seconds:.3g} s, {self.device}, {self.path} path",
             f"{'degree':>8}{'border':>10}{'accepted':>10}{'generators':>12}{'seconds':>10}",
         ]
         lines += [
@@ -77,7 +80,7 @@ class FitReport:
         if self.interrupted:
             lines.append("interrupted: higher degrees were not looked at")
         if self.passes:
-            lines.append(f"{self.passes} passes over the points")
+            lines.append(f"{self.passes} pass{'' if self.passes == 1 else 'es'} over the points")
         if self.held_out:
             worst = max(self.held_out)
             lines.append(f"largest mean square on the points left out: {worst:.3g}")

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import binom
 from torch import nn
 
-from vinets.checks import DoubtWarning
+from vinets.checks import DoubtWarning, counted
 from vinets.data import ImageSource, Preprocessing, Source
 from vinets.data.labels import choose_per_class
 from vinets.measure import evaluate
@@ -68,7 +68,9 @@ def low_accuracy_sentence(
         compared = f", far below the {_percent(stated)} that were stated when it was saved"
     if compared is None and better is None:
         return None
-    told = f"{name} is right on {_percent(accuracy)} of {examples:,} examples{compared or ''}"
+    told = (
+        f"{name} is right on {_percent(accuracy)} of {counted(examples, 'example')}{compared or ''}"
+    )
     if near_chance and _as_stated(accuracy, examples, stated):
         return (
             f"{told}: train it for more --epochs, or with a lower --learning-rate if its loss does "

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from vinets.checks import counted
 from vinets.report.formats import number
 from vinets.report.values import (
     Axis,
@@ -145,8 +146,7 @@ def rounds_table(result: SearchResult) -> Table:
     epochs = sorted({count for one in result.tried for count in one.accuracies})
     columns = _columns(result.tried)
     columns += [
-        Column(str(n), f"{n} epoch{'s' if n > 1 else ''}, %", ".2f", short=f"{n} ep.")
-        for n in epochs
+        Column(str(n), f"{counted(n, 'epoch')}, %", ".2f", short=f"{n} ep.") for n in epochs
     ]
     rows = []
     for one in sorted(result.tried, key=lambda one: one.cost.parameters):
@@ -254,7 +254,7 @@ def _told(one: Tried) -> str:
 
 
 def _point(one: Tried) -> str:
-    return f"{_told(one)}, {one.epochs} epoch{'s' if one.epochs > 1 else ''}"
+    return f"{_told(one)}, {counted(one.epochs, 'epoch')}"
 
 
 def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:

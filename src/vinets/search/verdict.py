@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vinets.checks import format_bytes
+from vinets.checks import counted, format_bytes
 from vinets.search.result import Quantised, SearchResult, Tried
 
 CLOSE = 0.2  # points, below which two networks are called level
@@ -128,7 +128,7 @@ def _against(chosen: Tried, rival: Tried) -> str:
     epochs = _common(chosen, rival)
     gain = 100 * (chosen.accuracies[epochs] - rival.accuracies[epochs])
     name = f"{rival.candidate.label} behind {rival.candidate.cut}, {rival.cost.parameters:,}"
-    after = f"after {epochs} epoch{'s' if epochs > 1 else ''} on the validation examples"
+    after = f"after {counted(epochs, 'epoch')} on the validation examples"
     if abs(gain) < CLOSE:
         return f"Polynomials make no difference here: {name} parameters, is level {after}."
     earned = (gain > 0) == (chosen.candidate.head == "vi")
