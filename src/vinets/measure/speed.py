@@ -220,8 +220,8 @@ class _Runner:
         self.setting = setting
         self.clock = Clock(setting.device)
         self.chunk = 1  # on the CPU each pass is timed by itself
+        self.recorded = setting.formats.recorded and self.clock.on_cuda
         self.peak: int | None = None
-        self.recorded = False
         self.rates: list[float] = []
         self.latencies: list[float] = []
 
@@ -234,15 +234,14 @@ class _Runner:
         # What a compiled network allocates on the CPU cannot be followed.
         network = self.network if self.clock.on_cuda else self.plain
         self.peak = peak_bytes(lambda: self._run(network, 1), held, self.setting.device)
-        if self.setting.formats.recorded and self.clock.on_cuda:
-            self.network = self._recorded()
-            self.recorded = True
+        if self.recorded:
+            self.network = self._as_graph()
         if self.clock.on_cuda:  # waiting after each pass would leave the GPU idle
             alone = statistics.median(self._seconds_per_pass(1, 0.0) for _ in range(3))
             # A quarter of a window between two marks, so that it ends soon after its time.
             self.chunk = max(1, int(seconds / 4 / max(alone, 1e-6)))
 
-    def _recorded(self) -> Callable[..., None]:
+    def _as_graph(self) -> Callable[..., None]:
         """A pass as a CUDA graph. It reads where its inputs lie, which stay where they are."""
         one_pass = partial(self._run, self.network, 1)
         on_side_stream(one_pass)

@@ -46,8 +46,7 @@ def low_accuracy_sentence(
 
     It is near chance if it is not better, beyond doubt, than 2.5 times chance, or, of few classes,
     than 15 % of the way from chance to certainty. It is far below the accuracy ``stated`` if it is
-    so by 5 points and by 3 standard deviations; near chance as it was then, it needs more
-    training.
+    so by 5 points and by 3 standard deviations; near chance as it was then, it needs more training.
     Another normalisation that is ``better``, and its accuracy, is always worth a word.
 
     Examples

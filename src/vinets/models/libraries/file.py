@@ -69,11 +69,12 @@ class File(Library):
         if not all(_numbers(value) for value in options.values()):
             raise ValueError("the options of a network in a file are numbers and lists of numbers")
         make = _named[name]
-        taken = inspect.signature(make).parameters.values()
+        signature = inspect.signature(make)
+        taken = signature.parameters.values()
         if not any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in taken):
             options = {key: value for key, value in options.items() if key != "num_classes"}
         try:
-            inspect.signature(make).bind(**options)
+            signature.bind(**options)
         except TypeError as error:
             raise ValueError(
                 f"{error}. Give its arguments defaults, or name a function of the file that "
