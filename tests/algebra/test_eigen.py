@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import sympy
 import torch
@@ -12,7 +11,7 @@ from reference import Bordered
 
 import vinets.algebra.eigen as eigen
 
-ROUTES = ["singular values", "stacked", "shared prefixes", "mixed", "batched"]
+ROUTES = ["singular values", "stacked", "shared prefixes", "further terms"]
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -28,20 +27,16 @@ def test_every_route_finds_the_smallest_eigenvector(route, seed, o, g, spread):
     residual, prefix, psi = problem.residual, problem.prefix, problem.psi
     tight, inside, square = problem.shifted()
     with pytest.MonkeyPatch.context() as patch:
-        if route == "mixed":
+        if route in ("shared prefixes", "further terms"):
             patch.setattr(eigen, "SMALL", 0)
         if route == "shared prefixes":
-            patch.setattr(eigen, "FEW", 0)
+            patch.setattr(eigen, "FURTHER", 0)
         if route == "singular values":
             found = eigen.smallest_eigenvectors(
                 *map(torch.tensor, (problem.lower, problem.coordinates, residual, prefix)),
                 psi,
                 residual=torch.tensor(residual),
             )
-        elif route == "batched":  # what runs on a GPU
-            tensors = [torch.tensor(x)[None] for x in (tight, inside, square, prefix)]
-            every = torch.ones(1, g, dtype=torch.bool)
-            found = [part[0] for part in eigen.batched_eigenvectors(*tensors, every, psi)]
         else:
             found = eigen.smallest_eigenvectors(
                 *map(torch.tensor, (tight, inside, square, prefix)), psi
@@ -64,74 +59,21 @@ def test_tiny_eigenvalues_keep_their_digits():
     assert float(value) == pytest.approx(float(exact), rel=1e-6)
 
 
-def test_equal_eigenvalues_fall_back_to_lapack():
-    lower = torch.eye(3, dtype=torch.float64)[None]
-    w = torch.full((1, 2, 3), 1e-9, dtype=torch.float64)
-    residual = torch.full((1, 2), 1 - 1e-12, dtype=torch.float64)
-    prefix = torch.tensor([[3, 2]])
-    mask = torch.arange(3) < prefix[..., None]
-    problem = eigen._Bordered(lower, w * mask, w.square().sum(-1) + residual, mask)
-    vectors = eigen._dense(problem, (torch.tensor([0, 0]), torch.tensor([0, 1])))
-    assert vectors.shape == (2, 4)
-    assert float(vectors[1, 2].abs()) < 1e-12  # beyond the prefix
-    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(2, dtype=torch.float64))
-
-
-def bordered_batch(seed, o=12, g=6):
-    """The batch that the GPU's scheme works on: one set, with a shift below all eigenvalues."""
-    problem = Bordered.random(seed, o, g, 0.3)
-    gram = problem.lower @ problem.lower.T
-    mask = torch.arange(o) < torch.tensor(problem.prefix)[:, None]
-    border = torch.tensor(problem.coordinates @ problem.lower.T) * mask
-    square = torch.tensor((problem.coordinates**2).sum(1) + problem.residual)
-    batch = eigen._Bordered(torch.tensor(gram)[None], border[None], square[None], mask[None])
-    return problem, batch
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_shifted_inverse_is_that_of_every_bordered_matrix(seed):
-    problem, batch = bordered_batch(seed)
-    shift = -0.3 * problem.psi  # below every eigenvalue, so that all factors exist
-    factor = torch.linalg.cholesky(batch.gram - shift * torch.eye(12, dtype=torch.float64))
-    vectors = torch.randn(1, 6, 13, dtype=torch.float64)
-    vectors[..., :-1] *= batch.mask
-    found = eigen._shifted_inverse(batch, vectors, shift, factor)
-    ends = eigen._shifted_inverse(batch, None, shift, factor)
-    images = batch.apply(vectors)
-    for j, k in enumerate(problem.prefix.tolist()):
-        inside = [*range(k), 12]
-        full = problem.matrix(j)
-        np.testing.assert_allclose(images[0, j, inside], full @ vectors[0, j, inside].numpy())
-        for one, start in ((found, vectors[0, j, inside].numpy()), (ends, np.eye(k + 1)[k])):
-            wanted = np.linalg.solve(full - shift * np.eye(k + 1), start)
-            wanted *= float(one[0, j, 12]) / wanted[k]
-            np.testing.assert_allclose(one[0, j, inside], wanted, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_lapack_is_not_asked_where_eigenvalues_are_apart(seed, monkeypatch):
-    """Two rounds are enough, be the prefix larger than the Krylov space or not."""
-    monkeypatch.setattr(eigen, "_dense", None)  # calling it would fail
-    monkeypatch.setattr(eigen, "ROUNDS", 2)
-    problem = Bordered.random(seed, 40, 9, 0.3)
-    tensors = [torch.tensor(x)[None] for x in (*problem.shifted(), problem.prefix)]
-    every = torch.ones(1, 9, dtype=torch.bool)
-    found = eigen.batched_eigenvectors(*tensors, every, problem.psi)
-    problem.check(*(part[0].numpy() for part in found))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_several_sets_at_once_are_solved_like_each_alone(seed):
-    problems = [Bordered.random(10 * seed + k, 20, 5, 0.3) for k in range(3)]
-    psi = min(p.psi for p in problems)
-    for p in problems:
-        p.residual, p.psi = p.residual * psi / p.psi, psi
-    tensors = [
-        torch.stack([torch.tensor((*p.shifted(), p.prefix)[i]) for p in problems]) for i in range(4)
+def test_blocks_are_decomposed_for_many_candidates_or_for_many_further_terms(monkeypatch):
+    monkeypatch.setattr(eigen, "FURTHER", 3)
+    monkeypatch.setattr(eigen, "PAYS", 2)
+    prefix = torch.tensor([4] * 2 + [5] * 7 + [7] * 1 + [8] * 1 + [9] * 16 + [12] * 1)
+    groups = eigen._groups(prefix)
+    assert groups[:2] == [(4, slice(0, 2)), (5, slice(2, 9))]
+    assert eigen._plan(groups) == [
+        (4, slice(0, 2), slice(2, 10)),  # 5 and 7: seven is fewer than twice four
+        (8, slice(10, 11), slice(0, 0)),  # 8 is four terms more than 4
+        (9, slice(11, 27), slice(27, 28)),  # sixteen pay for a block of eight
     ]
-    valid = torch.ones(3, 5, dtype=torch.bool)
-    valid[1, 4] = False  # padding, of which nothing is promised
-    found = eigen.batched_eigenvectors(*tensors, valid, psi)
-    for k, p in enumerate(problems):
-        p.prefix = p.prefix[: int(valid[k].sum())]
-        p.check(*(part[k].numpy() for part in found))
+
+
+def test_no_candidates_no_eigenvectors():
+    lower, nothing = torch.eye(3, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
+    prefix = torch.zeros(0, dtype=torch.int64)
+    found = eigen.smallest_eigenvectors(lower, nothing.view(0, 3), nothing, prefix, 0.1)
+    assert [part.shape for part in found] == [(0, 3), (0,), (0,)]

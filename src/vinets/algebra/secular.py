@@ -1,95 +1,268 @@
-r"""Smallest eigenvectors of bordered Gram matrices with one and the same leading block.
+r"""Smallest eigenvectors of bordered Gram matrices that share a leading block.
 
-With the eigenvalues :math:`\mu_i` and eigenvectors :math:`p_i` of the leading block :math:`G`, a
-candidate's products :math:`b` rotated to :math:`\tilde b = P^\top b`, and
-:math:`y_i = \tilde b_i/\sqrt{\mu_i}`, the smallest eigenvalue of the bordered matrix is the root
-below :math:`\mu_{\min}` of
+For a candidate with products :math:`b` with the terms of :math:`G` let
 
-.. math:: h(\lambda) = \frac{\rho^2}{1 + \sum_i y_i^2/(\mu_i - \lambda)} - \lambda,
+.. math:: x(\lambda) = (G - \lambda I)^{-1} b .
+
+The smallest eigenvalue of the matrix bordered with :math:`b` is the root below
+:math:`\mu_{\min}(G)` of
+
+.. math:: h(\lambda) = \frac{\rho^2}{D(\lambda)} - \lambda, \qquad
+          D(\lambda) = 1 + x(0)^\top x(\lambda) = 1 + \sum_i \frac{w_i}{\mu_i - \lambda},
 
 the secular equation rearranged so that nothing cancels: :math:`\rho^2` is the least-squares
-residual, and the fraction is concave and decreasing (the reciprocal of a Stieltjes function), so
-Newton's iteration from the right of the root is monotone and takes half a dozen steps. The
-eigenvector is :math:`(-\sum_i \frac{\tilde b_i}{\mu_i-\lambda}p_i,\ 1)`, normalised. One
-decomposition and two matrix products serve every candidate of the block.
+residual, and no :math:`w_i` is negative. Its eigenvector is :math:`(-x(\lambda), 1)`, normalised.
+The derivative comes for nothing,
+
+.. math:: D'(\lambda) = x(\lambda)^\top (x(\lambda) - x(0)) / \lambda .
+
+A step replaces :math:`D` by :math:`a + s/(m - \lambda)` of the same value and slope, with
+:math:`m \le \mu_{\min}`, and solves the quadratic equation that is left. As a function of
+:math:`1/(m - \lambda)` the sum is concave, so its tangent is above it: whatever a step begins
+with, it ends below the root, and the next ones increase.
+
+With the eigenvectors of a leading block of :math:`G`, :math:`x(\lambda)` is a division for the
+block, and for what :math:`G` has besides it a system of that size. So one decomposition serves all
+candidates of a block, and those that met a few terms more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
+from torch.linalg import vecdot
+from torch.nn.functional import pad
 
 MAX_STEPS = 100
 LAST_STEP = 1e-9  # relative to psi; the error left behind it is of the order of its square
-ROUGH_STEP = 1e-4
-NEAR = 24  # poles that the first steps keep
-CACHED = 1024  # rows worked on at a time on a CPU
+AT_ONCE = 2048  # candidates
 
 
 @dataclass(frozen=True)
 class Spectrum:
     """Eigenvalues of a leading block, and how coordinates rotate into its eigenvectors.
 
-    ``rotation`` maps coordinates in the triangular factor to ``y``; ``vectors`` are the columns
-    :math:`p_i`. Eigenvalues increase.
+    ``rotation`` maps coordinates in the triangular factor to products with the eigenvectors, which
+    are the columns of ``vectors``. Eigenvalues increase.
     """
 
-    values: Tensor  # (o,)
-    vectors: Tensor  # (o, o)
-    rotation: Tensor  # (o, o)
+    values: Tensor  # (q,)
+    vectors: Tensor  # (q, q)
+    rotation: Tensor  # (q, q)
 
     @classmethod
     def of_gram(cls, gram: Tensor, lower: Tensor) -> Spectrum:
         """From ``G`` and the factor that coordinates refer to, ``b = lower @ w``."""
         values, vectors = torch.linalg.eigh(gram)
-        return cls(values, vectors, (lower.mT @ vectors) / values.sqrt())
+        return cls(values, vectors, lower.mT @ vectors)
 
     @classmethod
     def of_factor(cls, lower: Tensor) -> Spectrum:
         """From a factor of ``G`` itself, by singular values: accurate for tiny eigenvalues."""
         left, sigma, right = torch.linalg.svd(lower)
         # singular values decrease; eigenvalues are to increase
-        return cls(sigma.square().flip(0), left.flip(1), right.mT.flip(1))
+        return cls(sigma.square().flip(0), left.flip(1), (right.mT * sigma).flip(1))
+
+
+@dataclass(frozen=True)
+class LeadingBlocks:
+    """A Gram matrix with a factor, all of whose leading blocks have their eigenvalues above psi.
+
+    Coordinates refer to the factor, ``b = lower @ w``.
+    """
+
+    gram: Tensor  # (o, o)
+    lower: Tensor  # (o, o)
+    psi: float
+
+    @classmethod
+    def of(cls, lower: Tensor, psi: float) -> LeadingBlocks:
+        """From the Cholesky factor of ``G - psi * I``."""
+        gram = lower @ lower.mT
+        gram.diagonal().add_(psi)
+        return cls(gram, lower, psi)
+
+    @cached_property
+    def bound(self) -> Tensor:
+        """What the smallest eigenvalues of the blocks are at least, (o,)."""
+        eye = torch.eye(len(self.lower), dtype=self.lower.dtype, device=self.lower.device)
+        half = torch.linalg.solve_triangular(self.lower, eye, upper=False)
+        # the traces of the inverses of all blocks less psi: 1 / (mu - psi) is at most that
+        return self.psi + half.square().sum(1).cumsum(0).reciprocal_()
+
+    def spectrum(self, size: int) -> Spectrum:
+        """Of the block of that size."""
+        return Spectrum.of_gram(self.gram[:size, :size], self.lower[:size, :size])
+
+
+class _Candidates(Protocol):
+    """Candidates of which x is known at every value."""
+
+    @property
+    def bound(self) -> Tensor:
+        """What the smallest eigenvalue over the terms met is at least, () or (g,)."""
+
+    def at_zero(self) -> tuple[Tensor, Tensor]:
+        """What least squares takes from the squared norms, and the squared norm of x(0)."""
+
+    def at(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum in D, and its derivative."""
+
+    def select(self, rows: Tensor) -> Self:
+        """Some of the candidates. Those before may not be asked any more."""
+
+
+@dataclass(frozen=True)
+class _Within:
+    """Candidates that met the terms of a block that is decomposed, one for all or one for each."""
+
+    poles: Tensor  # (q,) or (g, q)
+    weights: Tensor  # (g, q)
+    scratch: Tensor  # (2, g, q): allocating it anew costs as much as filling it
+    bound: Tensor
+
+    @classmethod
+    def of(cls, poles: Tensor, linear: Tensor, scratch: Tensor) -> _Within:
+        """From the products (g, q) with the eigenvectors, with scratch memory for three of them."""
+        weights = torch.mul(linear, linear, out=scratch[2]).div_(poles)
+        return cls(poles, weights, scratch[:2], poles[..., 0])
+
+    def at_zero(self) -> tuple[Tensor, Tensor]:
+        return self.weights.sum(1), torch.div(self.weights, self.poles, out=self.scratch[0]).sum(1)
+
+    def at(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        inverse, ratio = self.scratch
+        torch.sub(self.poles, value[:, None], out=inverse).reciprocal_()
+        total = torch.mul(self.weights, inverse, out=ratio).sum(1)
+        return total, ratio.mul_(inverse).sum(1)
+
+    def select(self, rows: Tensor) -> _Within:
+        poles, bound = self.poles, self.bound
+        if poles.ndim == 2:
+            poles, bound = poles[rows], bound[rows]
+        return _Within(poles, self.weights[rows], self.scratch[:, : len(rows)], bound)
+
+
+@dataclass(frozen=True)
+class _Beyond:
+    """Candidates that met a few terms more than those of the decomposed block."""
+
+    spectrum: Spectrum
+    corner: Tensor  # (r, r) products of the further terms
+    edge: Tensor  # (r, q) of them with the eigenvectors
+    linear: Tensor  # (g, q) products of the candidates with the eigenvectors
+    own: Tensor  # (g, r) and with the further terms, 0 for those that they have not met
+    inside: Tensor  # (g, r) 1 for those that they have met
+    bound: Tensor  # (g,)
+
+    def solve(self, value: Tensor) -> Tensor:
+        """Find x, over the eigenvectors and the further terms (g, q + r)."""
+        inverse = (self.spectrum.values - value[:, None]).reciprocal_()
+        along, r = inverse * self.linear, len(self.edge)
+        products = (self.edge[:, None] * self.edge).view(r * r, -1)
+        schur = self.corner - (inverse @ products.mT).view(-1, r, r)
+        schur.diagonal(dim1=1, dim2=2).sub_(value[:, None])
+        # for terms not met, rows of the identity, and 0 on the right
+        schur *= self.inside[:, :, None] * self.inside[:, None, :]
+        schur.diagonal(dim1=1, dim2=2).add_(1 - self.inside)
+        right = self.own - (along @ self.edge.mT) * self.inside
+        rest = torch.linalg.solve_ex(schur, right)[0]
+        return torch.cat([along - (rest @ self.edge) * inverse, rest], dim=1)
+
+    @cached_property
+    def least(self) -> Tensor:
+        """What least squares gives: x at 0."""
+        return self.solve(torch.zeros_like(self.bound))
+
+    def at_zero(self) -> tuple[Tensor, Tensor]:
+        products = torch.cat([self.linear, self.own], dim=1)
+        return vecdot(products, self.least), vecdot(self.least, self.least)
+
+    def at(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.solve(value)
+        over = value.clamp(min=torch.finfo(value.dtype).tiny)  # the slope at 0 does not matter
+        return vecdot(self.least, x), vecdot(x, x - self.least) / over
+
+    def select(self, rows: Tensor) -> _Beyond:
+        parts = (part[rows] for part in (self.linear, self.own, self.inside, self.bound))
+        return _Beyond(self.spectrum, self.corner, self.edge, *parts)
 
 
 def secular_eigenvectors(
     spectrum: Spectrum, coordinates: Tensor, square: Tensor, residual: Tensor | None, psi: float
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Unit eigenvectors of the smallest eigenvalues, which ``psi`` bounds from above.
 
-    ``coordinates`` (g, o) are those of the candidates in the triangular factor that the spectrum
+    ``coordinates`` (g, q) are those of the candidates in the triangular factor that the spectrum
     was made from, ``square`` (g,) their squared norms. ``residual`` (g,) are the least-squares
     residuals, where they are known without cancellation; None computes them from the others.
 
-    Returns the coefficients over the block (g, o), those of the candidates themselves (g,), and
-    the eigenvalues (g,).
+    The coefficients over the block take the place of the coordinates. Returns those of the
+    candidates themselves (g,), and the eigenvalues (g,).
     """
-    y = coordinates @ spectrum.rotation  # (g, o)
     last, values = torch.empty_like(square), torch.empty_like(square)
-    width = max(1, min(CACHED, len(y)) if y.device.type == "cpu" else len(y))
-    scratch = y.new_empty(3, width, y.shape[1])  # pieces that stay in the cache
-    for start in range(0, len(y), width):
-        rows = slice(start, start + width)
-        part, known = y[rows], None if residual is None else residual[rows]
-        # turns the rows of y into eigenvectors in the rotated basis
-        last[rows], values[rows] = _normalise(
-            spectrum.values, part, square[rows], known, psi, scratch[:, : len(part)]
+    scratch = coordinates.new_empty(3, min(AT_ONCE, len(square)), coordinates.shape[1])
+    for rows in _pieces(len(square)):
+        y = coordinates[rows] @ spectrum.rotation
+        known = None if residual is None else residual[rows]
+        last[rows], values[rows] = _within(
+            spectrum.values, y, square[rows], known, psi, scratch[:, : len(y)]
         )
-    return y @ spectrum.vectors.mT, last, values
+        torch.mm(y, spectrum.vectors.mT, out=coordinates[rows])
+    return last, values
+
+
+def further_eigenvectors(
+    blocks: LeadingBlocks,
+    spectrum: Spectrum,
+    coordinates: Tensor,
+    square: Tensor,
+    prefix: Tensor,
+    psi: float,
+) -> tuple[Tensor, Tensor]:
+    """The same for candidates that met a few terms more than those of the spectrum.
+
+    ``coordinates`` (g, o) are zero beyond the ``prefix`` (g,), which does not decrease. The
+    spectrum is that of a leading block, smaller than them all.
+    """
+    last, values = torch.empty_like(square), torch.empty_like(square)
+    q = len(spectrum.values)
+    for rows in _pieces(len(square)):
+        p = int(prefix[rows][-1])
+        met = coordinates[rows, :p]
+        inside = (torch.arange(q, p, device=met.device) < prefix[rows, None]).to(met.dtype)
+        problem = _Beyond(
+            spectrum,
+            blocks.gram[q:p, q:p],
+            blocks.gram[q:p, :q] @ spectrum.vectors,
+            met[:, :q] @ spectrum.rotation,
+            (met @ blocks.lower[q:p, :p].mT) * inside,
+            inside,
+            blocks.bound[prefix[rows] - 1],
+        )
+        values[rows] = _roots(problem, square[rows], None, psi)
+        x = problem.solve(values[rows])
+        last[rows] = (1 + vecdot(x, x)).rsqrt_()
+        x *= -last[rows, None]
+        met[:, :q], met[:, q:] = x[:, :q] @ spectrum.vectors.mT, x[:, q:]
+    return last, values
 
 
 def stacked_eigenvectors(
-    gram: Tensor, lower: Tensor, coordinates: Tensor, square: Tensor, prefix: Tensor, psi: float
+    blocks: LeadingBlocks, coordinates: Tensor, square: Tensor, prefix: Tensor, psi: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for many small leading blocks of one matrix, all of them at once.
+    """The same for many small blocks, each decomposed, all of them at once.
 
-    ``gram`` and ``lower`` (o, o) are the matrix and the factor that coordinates refer to, which are
-    zero beyond the prefix. ``prefix`` (g,) holds the sizes of the leading blocks; equal ones stand
-    together.
+    ``coordinates`` (g, o) are zero beyond the ``prefix`` (g,), and stay as they are: the
+    coefficients (g, o) come first in what is returned. Equal prefixes stand together.
     """
+    o = int(prefix.amax())
+    gram, lower = blocks.gram[:o, :o], blocks.lower[:o, :o]
     sizes, inverse, counts = torch.unique_consecutive(
         prefix, return_inverse=True, return_counts=True
     )
@@ -98,18 +271,23 @@ def stacked_eigenvectors(
     # what is outside a block gets eigenvalues of its own, and nothing has a part in them
     outside = torch.diag_embed(~inside * gram.diagonal().amax())
     values, vectors = torch.linalg.eigh(gram * both + outside)
-    rotation = ((lower * both).mT @ vectors) / values.sqrt()[:, None]
+    rotation = (lower * both).mT @ vectors
     first = counts.cumsum(0) - counts
     slot = torch.arange(len(prefix), device=gram.device) - first[inverse]
-    table = coordinates.new_zeros(len(sizes), int(counts.max()), coordinates.shape[1])
-    table[inverse, slot] = coordinates
+    table = coordinates.new_zeros(len(sizes), int(counts.max()), o)
+    table[inverse, slot] = coordinates[:, :o]
     y = (table @ rotation)[inverse, slot]
-    last, found = _normalise(values[inverse], y, square, None, psi, y.new_empty(3, *y.shape))
-    table[inverse, slot] = y  # which _normalise has turned into eigenvectors; the padding stays 0
-    return (table @ vectors.mT)[inverse, slot].mul_(inside[inverse]), last, found
+    last, least = _within(values[inverse], y, square, None, psi, y.new_empty(3, *y.shape))
+    table[inverse, slot] = y  # which are eigenvectors now; the padding stays 0
+    found = (table @ vectors.mT)[inverse, slot].mul_(inside[inverse])
+    return pad(found, (0, coordinates.shape[1] - o)), last, least
 
 
-def _normalise(
+def _pieces(count: int) -> Iterator[slice]:
+    return (slice(start, start + AT_ONCE) for start in range(0, count, AT_ONCE))
+
+
+def _within(
     poles: Tensor,
     y: Tensor,
     square: Tensor,
@@ -117,60 +295,42 @@ def _normalise(
     psi: float,
     scratch: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Turn ``y`` in place into eigenvectors in the rotated basis; their last entry and value.
-
-    The value is the root of h in [0, psi], by Newton's iteration from the right, where it is
-    monotone. The first steps, which only have to come close, keep the smallest poles and replace
-    the smooth sum over the others by its expansion at 0; the last ones use all poles.
-    """
-    weights, inverse, ratio = scratch  # contents undefined: every use writes before it reads
-    torch.mul(y, y, out=weights)
-    if residual is None:
-        residual = (square - weights.sum(1)).clamp_(min=0)
-    # the least-squares polynomial, scaled to unit norm, bounds the eigenvalue from above
-    value = (residual / torch.div(weights, poles, out=ratio).sum(1).add_(1)).clamp_(max=psi)
-    if poles.ndim == 1 and len(poles) > 2 * NEAR:
-        far = poles[NEAR:].reciprocal()
-        tail = weights[:, NEAR:] @ torch.stack([far, far.square(), far**3], dim=1)  # (g, 3)
-        near = _Sum(poles[:NEAR], weights[:, :NEAR], inverse[:, :NEAR], ratio[:, :NEAR])
-        value = _newton(near, residual, value, psi, ROUGH_STEP, tail)
-    value = _newton(_Sum(poles, weights, inverse, ratio), residual, value, psi, LAST_STEP)
-    torch.sub(poles, value[:, None], out=inverse)
-    # y becomes b / (mu - value), then is scaled to unit norm with the entry 1 of the candidate
-    y.mul_(poles.sqrt()).div_(inverse)
-    last = torch.mul(y, y, out=ratio).sum(1).add_(1).rsqrt_()
+    """Turn products ``y`` in place into eigenvectors in the rotated basis; last entry and value."""
+    value = _roots(_Within.of(poles, y, scratch), square, residual, psi)
+    y.div_(torch.sub(poles, value[:, None], out=scratch[0]))
+    last = torch.mul(y, y, out=scratch[0]).sum(1).add_(1).rsqrt_()
     y.mul_(-last[:, None])
     return last, value
 
 
-class _Sum(NamedTuple):
-    """The sum over poles in h, with scratch memory of its size: Newton allocates nothing large."""
-
-    poles: Tensor  # (o,) or (g, o)
-    weights: Tensor  # (g, o)
-    inverse: Tensor  # (g, o), scratch
-    ratio: Tensor  # (g, o), scratch
-
-
-def _newton(
-    terms: _Sum,
-    residual: Tensor,
-    value: Tensor,
-    psi: float,
-    last_step: float,
-    tail: Tensor | None = None,
-) -> Tensor:
-    """Newton's iteration for the root of h; ``tail`` (g, 3) expands the sum over other poles."""
-    poles, weights, inverse, ratio = terms
+def _roots(problem: _Candidates, square: Tensor, residual: Tensor | None, psi: float) -> Tensor:
+    """Roots of h in [0, psi]."""
+    taken, norm = problem.at_zero()
+    if residual is None:
+        residual = (square - taken).clamp_(min=0)
+    # the least-squares polynomial, scaled to unit norm, bounds the eigenvalue from above
+    found = value = (residual / (1 + norm)).clamp_(max=psi)
+    rows = torch.arange(len(value), device=value.device)
     for _ in range(MAX_STEPS):
-        torch.sub(poles, value[:, None], out=inverse).reciprocal_()
-        total = torch.mul(weights, inverse, out=ratio).sum(1).add_(1)
-        slope = ratio.mul_(inverse).sum(1)
-        if tail is not None:
-            total.add_(tail[:, 0] + value * (tail[:, 1] + value * tail[:, 2]))
-            slope.add_(tail[:, 1] + 2 * value * tail[:, 2])
-        step = (residual / total - value) / (1 + residual * slope / total.square())
-        value = (value + step).clamp_(0, psi)
-        if bool(step.abs().max() <= last_step * psi):
+        total, slope = problem.at(value)
+        after = _step(1 + total, slope, residual, value, problem.bound).clamp_(0, psi)
+        found = found.index_copy(0, rows, after)
+        moving = (after - value).abs() > LAST_STEP * psi
+        count, value = int(moving.sum()), after
+        if not count:
             break
-    return value
+        if 2 * count < len(rows):  # the others have arrived
+            kept = moving.nonzero()[:, 0]
+            problem, rows = problem.select(kept), rows[kept]
+            residual, value = residual[kept], value[kept]
+    return found
+
+
+def _step(total: Tensor, slope: Tensor, residual: Tensor, at: Tensor, bound: Tensor) -> Tensor:
+    r"""Where h would have its root if D were ``a + s / (bound - value)``, as it is ``at`` a value.
+
+    The smaller root of :math:`a z^2 - (a m + s + \rho^2) z + \rho^2 m`, m the bound.
+    """
+    rise = slope * (bound - at)  # of which a is the rest, and s this times the same distance
+    half, end = (total * bound - rise * at + residual) / 2, residual * bound
+    return end / (half + (half.square() - (total - rise) * end).clamp_(min=0).sqrt_())

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vinets.algebra.eigen import batched_eigenvectors, smallest_eigenvectors
+from vinets.algebra.eigen import smallest_eigenvectors
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import Candidates, GrowingFactor
+from vinets.algebra.krylov import batched_eigenvectors
 from vinets.algebra.terms import Index
 from vinets.checks import rows_within
 from vinets.ideals.ball import Decided, OracleLog, outside_ball, sparse_solutions
