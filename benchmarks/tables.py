@@ -434,7 +434,10 @@ TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str
 }
 RIVALS = {"rivals_choices", "rivals_frontier"}
 IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
-SEARCHES = {"search_digits": "digits"}  # results of `vinets compress`, by file
+SEARCHES = {  # results of `vinets compress`, by file
+    "search_digits": "digits",
+    "search_latency": "resnet18-latency=60%@cuda,batch=256-0",
+}
 FOUND = {"search_found", "search_gap", "search_signals"}  # of those on CIFAR
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}

@@ -83,17 +83,20 @@ class Budget:
     def __str__(self) -> str:
         parts = [] if self.drop is None else [f"at most {self.drop:g} points lost"]
         if self.parameters:
-            parts.append(f"at most {_said(self.parameters, '{:,.0f}')} parameters")
+            parts.append(f"at most {_said(self.parameters, ',.0f', 'parameters')}")
         if self.size:
-            parts.append(f"at most {_said(self.size, '{:,.0f} bytes')}")
+            parts.append(f"at most {_said(self.size, ',.0f', 'bytes')}")
         if self.latency:
             at = f"on {self.where or 'this device'} at batch {self.batch}"
-            parts.append(f"at most {_said(self.latency, '{:.3g} s')} a forward pass {at}")
+            parts.append(f"a forward pass within {_said(self.latency, '.3g', 's', 'time')} {at}")
         return ", ".join(parts)
 
 
-def _said(limit: Limit, form: str) -> str:
-    return f"{100 * limit.value:.4g}% of the uncut" if limit.relative else form.format(limit.value)
+def _said(limit: Limit, form: str, unit: str, what: str = "") -> str:
+    """A limit in its unit, or as a share of what the uncut network has."""
+    if limit.relative:
+        return f"{100 * limit.value:.4g}% of the uncut network's {what or unit}"
+    return f"{limit.value:{form}} {unit}"
 
 
 def parse_budget(given: str | Iterable[str] | Budget) -> Budget:
