@@ -168,7 +168,8 @@ def _uncut(weights: Path, made: Made) -> dict[str, Any]:
     """Where the uncut network comes from: its recipe, or else a file."""
     if weights.is_dir():
         told = read_uncut(weights).training["recipe"]
-        if told == as_plain(replace(RECIPES[made.recipe].recipe, seed=told["seed"])):
+        free = {name: told[name] for name in ("seed", "recorded")}  # it is the recipe with any
+        if told == as_plain(replace(RECIPES[made.recipe].recipe, **free)):
             return {"weights": None}
         weights = weights / WEIGHTS
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()

@@ -9,8 +9,8 @@ import torch
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.data import ImageSource
 from vinets.models import digits_cnn
-from vinets.training import cache_latents, fine_tune, train_classifier
-from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from vinets.training import cache_latents, checkpoint, fine_tune, train_classifier
+from vinets.training.checkpoint import Checkpoint, Pace, read_checkpoint, write_checkpoint
 from vinets.training.history import Epoch
 
 OPTIONS = {"epochs": 4, "batch_size": 64, "learning_rate": 0.05, "validation": 0.2}
@@ -201,3 +201,43 @@ def test_momentum_lies_in_memory_as_its_parameter_does(tmp_path):
     for p, q in zip(conv.parameters(), other.parameters(), strict=True):
         kept, read = optimizer.state[p]["momentum_buffer"], again.state[q]["momentum_buffer"]
         assert torch.equal(kept, read) and read.stride() == q.stride()
+
+
+def test_checkpoints_take_a_tenth_of_the_time_at_most(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now)
+    pace, written = Pace(), []
+    for epoch in range(1, 31):
+        now += 1.0  # the epoch
+        if pace.due(last=epoch == 30):
+            written.append(epoch)
+            with pace.writing():
+                now += 0.5
+    assert written == [1, 6, 11, 16, 21, 26, 30]
+
+
+def test_quick_checkpoints_are_written_after_every_epoch(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now)
+    pace = Pace()
+    for _ in range(5):
+        assert pace.due(last=False)
+        with pace.writing():
+            now += 0.1
+
+
+def test_a_training_goes_on_from_the_last_checkpoint_that_was_written(
+    make, train, tmp_path, stop, interrupted, monkeypatch
+):
+    """With a disk so slow that the second epoch is left out."""
+    monkeypatch.setattr(checkpoint, "MOMENT", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 1e-9)
+    whole, cut_off, resumed = make(), make(), make()
+    history = fine_tune(whole, train, progress=None, **OPTIONS)
+    with pytest.raises(interrupted):
+        fine_tune(cut_off, train, directory=tmp_path, progress=stop(2 * STEPS + 1), **OPTIONS)
+    _, told = read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")
+    assert [epoch["epoch"] for epoch in told["epochs"]] == [1]
+    second = fine_tune(resumed, train, directory=tmp_path, progress=None, **OPTIONS)
+    assert timeless(second) == timeless(history)
+    assert same(resumed, whole)

@@ -1,8 +1,11 @@
-"""The state of a training on disk, written after every epoch: safetensors, never pickle."""
+"""The state of a training on disk, written between epochs: safetensors, never pickle."""
 
 from __future__ import annotations
 
 import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,8 @@ from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.training.history import Epoch
 
 NAME = "checkpoint.safetensors"
+MOMENT = 0.2  # seconds
+SHARE = 0.1  # of the time
 
 
 @dataclass
@@ -86,6 +91,31 @@ def read_checkpoint(
         # laid out in memory as its parameter, which steps that are fused insist on
         optimizer.state[p]["momentum_buffer"] = torch.empty_like(p).copy_(momentum)
     return Checkpoint(epochs, best_epoch, best)
+
+
+class Pace:
+    """After which epochs to write: all of them, unless writing took longer than a moment.
+
+    Short epochs of large networks on a GPU end sooner than the disk has written them. Then a
+    tenth of the time goes to checkpoints, at most, and that much may have to be done once more.
+    """
+
+    def __init__(self) -> None:
+        self._took = 0.0
+        self._end = time.perf_counter()
+
+    def due(self, *, last: bool) -> bool:
+        """Whether to write now; always after the last epoch."""
+        since = time.perf_counter() - self._end
+        return last or self._took <= MOMENT or since >= self._took / SHARE
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Take the time of what is done within."""
+        begin = time.perf_counter()
+        yield
+        self._end = time.perf_counter()
+        self._took = self._end - begin
 
 
 def _damaged(path: Path) -> ValueError:

@@ -23,6 +23,7 @@ from vinets.running import Inputs, call, logits_of
 from vinets.settings import Recipe
 from vinets.training.checkpoint import (
     Checkpoint,
+    Pace,
     parameters_of,
     read_checkpoint,
     write_checkpoint,
@@ -134,6 +135,7 @@ def fit(
         run = torch.compile(module) if compiled and ranks.size() == 1 else module
         step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
         advance = Replay(step) if recorded else step
+        pace = Pace()
         watch = progress_of(progress)
         watch.start(stage, recipe.epochs * steps)
         watch.advance(len(state.epochs) * steps)
@@ -145,8 +147,9 @@ def fit(
             if _better(state):
                 state.best_epoch = number
                 state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
-            if folder is not None and ranks.rank() == 0:
-                write_checkpoint(folder, state, module, optimizer, facts)
+            if folder is not None and ranks.rank() == 0 and pace.due(last=number == recipe.epochs):
+                with pace.writing():
+                    write_checkpoint(folder, state, module, optimizer, facts)
         module.load_state_dict(state.best_state)
         module.eval()
         return History(tuple(state.epochs), state.best_epoch, recipe)
