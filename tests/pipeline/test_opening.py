@@ -88,6 +88,11 @@ def test_what_is_no_network_is_refused(base, tmp_path):
         open_network(str(tmp_path))
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         open_network(str(tmp_path / "nothing"))
+    for name, meant in (("digits-cnn-best", "vinets/digits-cnn-best"), ("resnet81", "resnet18")):
+        with pytest.raises(ValueError, match=f"must be a folder .* Did you mean '{meant}'"):
+            open_network(name)
+    with pytest.raises(ValueError, match=r"must be a folder .* Got 'my-network' instead\.$"):
+        open_network("my-network")
     with pytest.raises(ValueError, match="Leave out the weights"):
         open_network(str(base), tmp_path / "w.safetensors")
     with pytest.raises(ValueError, match="can run code"):

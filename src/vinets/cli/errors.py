@@ -90,6 +90,7 @@ def _warnings_as_sentences() -> Iterator[None]:
 RENAMED = {
     ("load_data", "spec"): ("data",),
     ("create_model", "spec"): ("model", "net", "nets", "uncut"),
+    ("open_network", "spec"): ("model", "net", "nets", "uncut"),
     ("export_network", "path"): ("out",),
 }
 

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from vinets import pretrained
-from vinets.checks import reason_of
+from vinets.checks import parameter_error, reason_of
 from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, load_data
 from vinets.data.formats import Size, takes_size
 from vinets.data.images import augment_by, normalise_by, with_preprocessing
 from vinets.models import (
     channel_options,
     create_model,
+    libraries,
     normalisation_of,
     spec_of,
     use_file,
@@ -31,6 +32,7 @@ from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
 from vinets.nn.seen import load_trained, refuse_seen, trained_on
 from vinets.nn.uncut import DESCRIPTION, read_uncut
+from vinets.plain import nearest
 from vinets.running import call, each, evaluating, logits_of, tensors_of
 from vinets.settings import RECIPES
 
@@ -102,8 +104,7 @@ def open_network(
             return _open_renamed(folder, file, unnamed.name)
     if exported:
         return _open_file(folder)
-    if folder.suffix == ".py" and folder.is_file():
-        raise ValueError(f"{spec} is a file. Name the class in it as well, as {spec}:CLASS.")
+    _refuse_code_without_a_class(folder)
     # a name of another library has a colon, hf:org/net a slash as well: other slashes are paths
     if folder.exists() or (":" not in name and "/" in name):
         raise FileNotFoundError(
@@ -111,12 +112,38 @@ def open_network(
             f"{' or '.join(pretrained.names())}, or the name of a network with its weights, "
             "which may be path/file.py:CLASS."
         )
+    if all(library.parse(name) is None for library in libraries()):
+        raise _unknown(name)
+    made = make_network(name, num_classes, channels)
+    if weights is None:
+        return made
+    _require_file(weights, name)
+    load_trained(made.network, weights)
+    return replace(made, trained=True)
+
+
+def make_network(name: str, num_classes: int | None, channels: int | None) -> Opened:
+    """A network by its name, untrained, for that many classes and channels."""
+    _refuse_code_without_a_class(Path(name).expanduser())
     fitted = {} if channels is None else channel_options(name, channels)
     model = create_model(name, num_classes, **fitted)
-    if weights is not None:
-        _require_file(weights, name)
-        load_trained(model, weights)
-    return Opened(name, model.eval(), name, trained=weights is not None)
+    return Opened(name, model.eval(), name, trained=False)
+
+
+def _refuse_code_without_a_class(path: Path) -> None:
+    if path.suffix == ".py" and path.is_file():
+        raise ValueError(f"{path} is a file. Name the class in it as well, as {path}:CLASS.")
+
+
+def _unknown(name: str) -> ValueError:
+    known, saved = libraries(), pretrained.names()
+    plain = [one for library in known if not library.prefix for one in library.names()]
+    accepted = (
+        f"a folder that vinets train or vinets build wrote, {', '.join(saved)}, or, with its "
+        f"weights, one of {', '.join(library.written for library in known)}"
+    )
+    hint = nearest(name, [*saved, *plain]).lstrip()
+    return parameter_error("open_network", "spec", accepted, name, hint)
 
 
 def _require_file(weights: str | Path, name: str) -> None:
@@ -128,12 +155,11 @@ def _require_file(weights: str | Path, name: str) -> None:
     raise FileNotFoundError(f"{weights} does not exist or is not a file.{how if recipe else ''}")
 
 
-def _is_saved(spec: str | Path) -> bool:
+def is_saved(spec: str | Path) -> bool:
     """Whether :func:`open_network` finds a folder or a file, which need no facts of the data."""
     before = str(spec).rpartition("@")[0]
-    return pretrained.is_name(str(spec)) or any(
-        Path(path).expanduser().exists() for path in (spec, before) if path
-    )
+    paths = [Path(path).expanduser() for path in (spec, before) if path]
+    return pretrained.is_name(str(spec)) or any(p.exists() and p.suffix != ".py" for p in paths)
 
 
 def _open_folder(folder: Path) -> Opened:
@@ -226,7 +252,7 @@ def open_with_data(
         If the network has other classes, does not take such inputs, or was trained on another
         split of this data.
     """
-    saved = open_network(spec, weights) if _is_saved(spec) else None
+    saved = open_network(spec, weights) if is_saved(spec) else None
     if saved is not None and saved.preprocessing is not None and takes_size(data):
         own = saved.preprocessing.size
         if size is not None and trained_on(saved.network) is not None:

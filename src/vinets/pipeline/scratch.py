@@ -17,7 +17,7 @@ from vinets.models import source_of
 from vinets.nn.network import input_fields
 from vinets.nn.uncut import UncutNetwork, write_uncut
 from vinets.pipeline.build import seeded
-from vinets.pipeline.opening import channel_count, check_inputs, open_network
+from vinets.pipeline.opening import channel_count, check_inputs, is_saved, make_network
 from vinets.pipeline.setup import DataFacts, Identity, Setup
 from vinets.pipeline.store import Store
 from vinets.pipeline.tasks import CHECKPOINTS
@@ -104,12 +104,12 @@ def train_into(
     """
     recipe = recipe_for(model) if recipe is None else recipe
     example = data.train.example()
-    with seeded(recipe.seed):
-        opened = open_network(model, None, len(data.train.classes), channel_count(example))
-    if opened.trained:
+    if is_saved(model):
         raise ValueError(
             f"model must be the name of a network to train from scratch. Got {model!r} instead."
         )
+    with seeded(recipe.seed):
+        opened = make_network(model, len(data.train.classes), channel_count(example))
     check_inputs(opened, example)
     on, facts = resolve_device("train_into", device), DataFacts.of(data)
     setup, folder = Setup(model, opened.network, data, on), Path(out)
