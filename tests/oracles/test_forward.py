@@ -108,6 +108,12 @@ def test_dependent_and_empty_terms_are_not_taken(make_instance):
     assert c.abs().max() < 1e3
 
 
+def test_gram_matrices_need_not_be_contiguous(make_instance):
+    p, target = instance(make_instance, 86, classes=3)
+    cut = replace(p, gram=torch.nn.functional.pad(p.gram, (0, 3, 0, 3))[:, :-3, :-3])
+    assert torch.equal(add_entries(cut, target)[0], add_entries(p, target)[0])
+
+
 def test_an_exact_copy_of_a_term_is_taken_once():
     u = torch.tensor([[2.0]], dtype=torch.float64)
     twice = torch.ones(1, 2, 2, dtype=torch.float64)

@@ -1,10 +1,11 @@
 r"""The construction for one small point set, in NumPy: the decisions of :mod:`.construct`.
 
-A step of torch costs several times what it computes where there are a few dozen terms. Here a
-whole degree is decided by one elimination: with the coordinates :math:`W` of the candidates
-:math:`V` in the factor of the terms accepted before, the Schur complement
-:math:`VV^\top - WW^\top - sI` is factored row by row, and rows whose pivot is too small are
-skipped; they vanish. What grows beyond :data:`SMALL` is left to the general construction.
+A step of torch costs several times what it computes where there are a few hundred terms. With the
+coordinates :math:`W` of candidates :math:`V` in the factor of the terms accepted before, the Schur
+complement :math:`VV^\top - WW^\top - sI` is factored row by row, and rows whose pivot is too small
+are skipped; they vanish. A short border is decided by one such elimination. Of a longer one, only
+what is not small already is, panel by panel. What grows beyond :data:`SMALL` and :data:`NUMBERS` is
+left to the general construction.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from vinets.oracles import ORACLES, LeastSquaresBatch, solve, solve_sparse
 
 Array = NDArray[np.float64]
 
-SMALL = 64  # terms of a border, and of the order ideal
+SMALL = 1024  # terms of a border
+TERMS = 128  # of the order ideal
 NUMBERS = 1 << 18  # in the values of a border
 DENSE = 1 << 17  # numbers, cubes of sizes: decomposed one by one up to here
 NOTHING = torch.zeros(0, dtype=torch.float64)
@@ -50,18 +52,25 @@ class SmallIdeal:
 
 @dataclass(frozen=True)
 class _Decided:
-    """Accepted terms with their factor, and what vanished over a prefix of them."""
+    """Candidates of one border, and which of them vanished over a prefix of the accepted terms."""
+
+    values: Array  # (b, m)
+    square: Array  # (b,) squared norms
+    coordinates: Array  # (b, o) in the factor, 0 beyond the prefix
+    taken: Index  # accepted ones
+    rest: Index  # the others
+    prefix: Index  # (g,) of the others
+
+
+@dataclass(frozen=True)
+class _Vanished:
+    """What vanished in all degrees, and the accepted terms with their factor."""
 
     terms: Array  # (o, m) values
     lower: Array  # (o, o)
-    own: Array  # (g, m) values of the candidates
-    coordinates: Array  # (g, o) in the factor, 0 beyond the prefix
+    square: Array  # (g,)
+    coordinates: Array  # (g, o)
     prefix: Index  # (g,)
-
-    @property
-    def square(self) -> Array:
-        """Squared norms (g,) of the candidates."""
-        return _squares(self.own)
 
 
 def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdeal | None:
@@ -73,42 +82,82 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
     shift, threshold = (rule.psi, 0.0) if rule.unit else (0.0, rule.psi)
     terms, lower = np.full((1, m), m**-0.5), np.full((1, 1), (1.0 - shift) ** 0.5)
     ideal, level, below, degree = SmallIdeal(), first_border(n), 0, 1
-    found: list[tuple[Array, Array, list[int]]] = []  # values, coordinates, prefixes
+    found: list[_Decided] = []
     while len(level):
         begin, o = time.perf_counter(), len(terms)
-        if o > SMALL or not _fits(len(level), m):
+        if o > TERMS or not _fits(len(level), m):
             return None
-        values = terms.take(below + level.parent, 0) * columns.take(level.variable, 0)
-        known = dtrtrs(lower.T, terms @ values.T, trans=1)[0].T
-        schur = values @ values.T - known @ known.T
-        schur.flat[:: len(schur) + 1] -= shift
-        if not np.isfinite(schur).all():
+        values = terms.take(below + level.parent, 0)
+        values *= columns.take(level.variable, 0)
+        decided = _decide(terms, lower, values, shift, threshold, settings.panel)
+        if not np.isfinite(decided.square).all():
             return None  # where the reason is told
-        taken, fresh = pivots_of(schur, threshold)
-        rest = sorted(set(range(len(level))).difference(taken))
-        prefix = [o + i - before for before, i in enumerate(rest)]
-        coordinates = np.concatenate([known, fresh], axis=1)
-        if rest:
-            found.append((values.take(rest, 0), coordinates.take(rest, 0), prefix))
+        found.append(decided)
+        taken, rest = decided.taken, decided.rest
         ideal.accepted.append(level.rows.take(taken, 0))
         ideal.leading.append(level.rows.take(rest, 0))
         seconds = time.perf_counter() - begin
         ideal.degrees.append(DegreeReport(degree, len(level), len(taken), len(rest), seconds))
-        if not taken:
+        if not len(taken):
             break
         terms = np.concatenate([terms, values.take(taken, 0)])
-        lower = np.concatenate([_widened(lower, len(terms)), coordinates.take(taken, 0)])
+        fresh = decided.coordinates.take(taken, 0)
+        lower = np.concatenate([_widened(lower, len(terms)), fresh])
         if degree == settings.max_degree:
             break
-        level = next_border(level.take(np.array(taken)), n, settings.border)
+        level = next_border(level.take(taken), n, settings.border)
         below, degree = o, degree + 1
-    if not found:
+    vanished = _Vanished(
+        terms,
+        lower,
+        np.concatenate([d.square.take(d.rest) for d in found]),
+        np.concatenate([_widened(d.coordinates.take(d.rest, 0), len(terms)) for d in found]),
+        np.concatenate([d.prefix for d in found]),
+    )
+    if not len(vanished.prefix):
         ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
         return ideal
-    own, prefixes = (np.concatenate([part[k] for part in found]) for k in (0, 2))
-    table = np.concatenate([_widened(part[1], len(terms)) for part in found])
-    decided = _Decided(terms, lower, own, table, prefixes)
-    return _unit(ideal, decided, rule.psi) if rule.unit else _leading(ideal, decided, rule)
+    if not rule.unit:
+        return _leading(ideal, vanished, rule)
+    if len(vanished.prefix) * (len(terms) + 1) ** 3 > DENSE:
+        return _by_factor(ideal, vanished, rule.psi)
+    return _one_by_one(ideal, vanished, np.concatenate([d.values.take(d.rest, 0) for d in found]))
+
+
+def _decide(
+    terms: Array, lower: Array, values: Array, shift: float, threshold: float, panel: int
+) -> _Decided:
+    """Decide the candidates ``values`` (b, m) as one after the other."""
+    count, o = len(values), len(terms)
+    coordinates = dtrtrs(lower.T, (values @ terms.T).T, trans=1)[0].T
+    square = _squares(values)
+    if short := count <= panel:
+        open_ = np.arange(count)
+    else:
+        gap = square - shift - _squares(coordinates)
+        open_ = (gap > threshold).nonzero()[0]
+    taken = open_[:0]
+    while len(open_):
+        index = open_[:panel]
+        own, known = values.take(index, 0), coordinates.take(index, 0)
+        schur = own @ own.T - known @ known.T
+        schur.flat[:: len(schur) + 1] -= shift
+        order, fresh = pivots_of(schur, threshold)
+        open_ = open_[panel:]
+        joined = index.take(order)
+        if not short and order:
+            corner = fresh.take(order, 0)
+            cross = own.take(order, 0) @ values.T - known.take(order, 0) @ coordinates.T
+            fresh = dtrtrs(corner, cross, lower=1)[0].T
+            gap -= _squares(fresh)
+            open_ = open_[gap.take(open_) > threshold]
+            # candidates meet what was accepted before them
+            fresh = fresh * (np.arange(count)[:, None] > joined)
+            fresh[joined] = corner
+        coordinates = np.concatenate([coordinates, fresh], axis=1)
+        taken = np.concatenate([taken, joined])
+    rest = np.delete(np.arange(count), taken)
+    return _Decided(values, square, coordinates, taken, rest, o + taken.searchsorted(rest))
 
 
 def _widened(table: Array, width: int) -> Array:
@@ -127,22 +176,22 @@ def _squares(rows: Array) -> Array:
     return total
 
 
-def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
+def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
     """Coefficients by least squares, and by the oracle; None if they leave the ball."""
-    tail = -dtrtrs(d.lower, d.coordinates.T, lower=1, trans=1)[0].T
+    tail = -dtrtrs(v.lower, v.coordinates.T, lower=1, trans=1)[0].T
     if np.abs(tail).sum(1).max() > rule.radius:
         return None
-    value = d.square - _squares(d.coordinates)
+    value = v.square - _squares(v.coordinates)
     ideal.tail = torch.from_numpy(np.ascontiguousarray(tail))
     ideal.value = torch.from_numpy(np.maximum(value, 0.0))
     ideal.lead = torch.ones_like(ideal.value)
     if rule.oracle == "exact":
         return ideal
     problem = LeastSquaresBatch(
-        torch.from_numpy(d.terms @ d.terms.T)[None],
-        torch.from_numpy(d.own @ d.terms.T),
-        torch.from_numpy(d.square),
-        torch.from_numpy(d.prefix),
+        torch.from_numpy(v.lower @ v.lower.T)[None],
+        torch.from_numpy(v.coordinates @ v.lower.T),  # beyond the prefix it does not count
+        torch.from_numpy(v.square),
+        torch.from_numpy(v.prefix),
         torch.zeros(len(tail), dtype=torch.int64),
         rule.radius,
     )
@@ -158,20 +207,23 @@ def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
     return ideal
 
 
-def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal | None:
-    """Eigenvectors of the bordered Gram matrices; None if LAPACK finds none."""
-    g, o = d.coordinates.shape
-    if g * (o + 1) ** 3 > DENSE:
-        lower, coordinates, square, prefix = (
-            torch.from_numpy(x.copy()) for x in (d.lower, d.coordinates, d.square, d.prefix)
-        )
-        found = smallest_eigenvectors(lower, coordinates, square, prefix, psi)
-        ideal.tail, ideal.lead, ideal.value = found
-        return ideal
-    rows = np.concatenate([d.terms, d.own])
+def _by_factor(ideal: SmallIdeal, v: _Vanished, psi: float) -> SmallIdeal:
+    """Eigenvectors of the bordered Gram matrices, all of them through the factor."""
+    lower, coordinates, square, prefix = map(
+        torch.from_numpy, (v.lower, v.coordinates, v.square, v.prefix)
+    )
+    found = smallest_eigenvectors(lower, coordinates, square, prefix, psi)
+    ideal.tail, ideal.lead, ideal.value = found
+    return ideal
+
+
+def _one_by_one(ideal: SmallIdeal, v: _Vanished, own: Array) -> SmallIdeal | None:
+    """The same by one decomposition each, ``own`` (g, m) their values; None if LAPACK fails."""
+    g, o = v.coordinates.shape
+    rows = np.concatenate([v.terms, own])
     gram = rows @ rows.T
     tail, lead = np.zeros((g, o)), np.empty(g)
-    for j, k in enumerate(d.prefix.tolist()):
+    for j, k in enumerate(v.prefix.tolist()):
         full = np.empty((k + 1, k + 1))
         full[:k, :k] = gram[:k, :k]
         full[k, :k] = full[:k, k] = gram[o + j, :k]
@@ -182,6 +234,6 @@ def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal | None:
         vector = vectors[:, 0] if vectors[k, 0] > 0 else -vectors[:, 0]
         tail[j, :k], lead[j] = vector[:k], vector[k]
     # on the points, where a small value is no difference of large ones
-    value = _squares(tail @ d.terms + lead[:, None] * d.own)
+    value = _squares(tail @ v.terms + lead[:, None] * own)
     ideal.tail, ideal.lead, ideal.value = map(torch.from_numpy, (tail, lead, value))
     return ideal

@@ -11,12 +11,13 @@ taking it would lower the value by :math:`r_i^2 / d_i`. For the best of them
 .. math:: (q, v) = \Bigl((G_{\cdot i}, e_i) - \sum_j q_{ji}\,(q_j, v_j)\Bigr) / \sqrt{d_i},
           \qquad w = r_i / \sqrt{d_i},
 
-so that a row of ``(q, v)`` is computed at once, and :math:`(r, c)` from it. Steps are many and
-small: they are taken in NumPy, wherever the problems lie.
+so that ``(q, v)`` is computed as one row, and so is ``(r, c)``. Steps are many and small: they are
+taken in NumPy, wherever the problems lie.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +31,7 @@ Array: TypeAlias = NDArray[Any]
 
 NARROW = 64  # terms, all of which may be taken; of more than these
 ENTRIES = 12  # only so many
+ROOM = 4  # entries that most points have at most
 NUMBERS = 1 << 20  # in the vectors of a batch of rows
 
 
@@ -44,77 +46,107 @@ def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Ten
     Chen, Billings, Luo: Orthogonal least squares methods and their application to non-linear
     system identification. Int. J. Control 1989.
     """
-    diagonal = problem.gram.diagonal(dim1=1, dim2=2)
-    scale = torch.where(diagonal > 0, diagonal, 1.0).rsqrt()
-    slope = problem.linear * scale[problem.owner] * problem.indicator
-    missing = problem.constant - target
-    found, reached = torch.zeros_like(slope), missing <= 0
-    most = problem.width if problem.width <= NARROW else ENTRIES
-    hopeful = (~reached & (missing <= most * slope.square().amax(1))).nonzero()[:, 0]
-    if not len(hopeful):
-        return found, reached
-    gram = (problem.gram * scale[:, :, None] * scale[:, None, :]).view(-1, problem.width)
-    for rows in hopeful.split(max(1, NUMBERS // (ENTRIES * problem.width))):
-        first = problem.owner[rows] * problem.width
-        work = gram, first, slope[rows], problem.mask[rows], missing[rows]
-        points, reaches = _grow(most, *(x.numpy(force=True) for x in work))
-        found[rows] = torch.from_numpy(points).to(found)
-        reached[rows] = torch.from_numpy(reaches).to(reached)
-    return found * scale[problem.owner], reached
+    parts = problem.gram, problem.linear, problem.constant - target, problem.prefix, problem.owner
+    gram, slope, missing, prefix, owner = (x.numpy(force=True) for x in parts)
+    o = problem.width
+    most = o if o <= NARROW else ENTRIES
+    diagonal = gram.diagonal(0, 1, 2)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, diagonal.dtype.type(1)))
+    inside = np.arange(o) < prefix[:, None]
+    slope = slope * scale.take(owner, 0)
+    slope *= inside
+    points, reached = np.zeros_like(slope), missing <= 0
+    hopeful = (~reached & (missing <= most * np.square(slope).max(1))).nonzero()[0]
+    table = (gram * scale[:, :, None] * scale[:, None, :]).reshape(-1, o)
+    batch = max(1, NUMBERS // (ENTRIES * o))
+    for place in (hopeful[i : i + batch] for i in range(0, len(hopeful), batch)):
+        mine = (x.take(place, 0) for x in (slope, inside, owner * o, missing))
+        _grow(table, _Rows.of(min(ROOM, most), place, *mine), most, points, reached)
+    points *= scale.take(owner, 0)
+    return torch.from_numpy(points).to(problem.linear), torch.from_numpy(reached).to(target.device)
 
 
-def _grow(
-    most: int, gram: Array, first: Array, slope: Array, inside: Array, missing: Array
-) -> tuple[Array, Array]:
-    """Points of at ``most`` so many entries, and which make up for what is ``missing`` (n,).
+@dataclass
+class _Rows:
+    """Rows under way, and room for a few more steps."""
 
-    ``first`` (n,) tells where the Gram matrix of a row begins in ``gram``, all under each other.
-    """
-    n, o = slope.shape
-    points, reaches = np.zeros_like(slope), np.zeros(n, dtype=bool)
-    dependent = float(np.finfo(slope.dtype).eps) ** 0.5  # less than this of a term is rounding
-    rows, state = np.arange(n), slope  # of rows under way: r, c
-    outside = np.where(inside, slope.dtype.type(1), np.inf)  # d
-    support = np.zeros((n, 0), dtype=np.int64)
-    taken = np.zeros((n, 0, o), dtype=slope.dtype)  # q, v
+    place: Array  # (n,) among all rows
+    first: Array  # (n,) where the Gram matrix begins in the table of all of them
+    missing: Array  # (n,) how far the value has yet to fall
+    outside: Array  # (n, o): d
+    state: Array  # (n, o + room): r, c
+    support: Array  # (n, room)
+    taken: Array  # (n, room, o + room): q, v of the steps so far
+
+    @classmethod
+    def of(
+        cls, room: int, place: Array, slope: Array, inside: Array, first: Array, missing: Array
+    ) -> _Rows:
+        """Rows at 0."""
+        n, o = slope.shape
+        outside = np.where(inside, slope.dtype.type(1), slope.dtype.type(np.inf))
+        support = np.zeros((n, room), dtype=np.int64)
+        taken = np.empty((n, room, o + room), dtype=slope.dtype)
+        return cls(place, first, missing, outside, _widened(slope, o + room), support, taken)
+
+    def keep(self, kept: Array, steps: int) -> None:
+        """Forget all but the ``kept`` rows, after so many steps."""
+        flat = self.place, self.first, self.missing, self.outside, self.state, self.support
+        self.place, self.first, self.missing, self.outside, self.state, self.support = (
+            x.take(kept, 0) for x in flat
+        )
+        taken = np.empty((len(kept), *self.taken.shape[1:]), dtype=self.taken.dtype)
+        taken[:, :steps] = self.taken[kept, :steps]  # behind these there is nothing to copy
+        self.taken = taken
+
+    def make_room(self, steps: int) -> None:
+        """Room for so many steps in all, as many as there was room for having been taken."""
+        n, before, width = self.taken.shape
+        taken = np.zeros((n, steps, width + steps - before), dtype=self.taken.dtype)
+        taken[:, :before, :width] = self.taken
+        self.state = _widened(self.state, taken.shape[2])
+        self.support, self.taken = _widened(self.support, steps), taken
+
+
+def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -> None:
+    """Take up to ``most`` entries into every row; ``points`` and ``reached`` hear who succeeded."""
+    o = rows.outside.shape[1]
+    dependent = float(np.finfo(points.dtype).eps) ** 0.5  # less than this of a term is rounding
     for step in range(most):
-        gains = np.square(state[:, :o])
-        gains /= outside
+        gains = np.square(rows.state[:, :o])
+        gains /= rows.outside
         at = gains.argmax(1)
-        gain, left = _pick(gains, at), _pick(outside, at)
-        goes = (missing > 0) & (missing <= (most - step) * gain) & (left > dependent)
-        if not goes.all():
-            kept = goes.nonzero()[0]
-            if not len(kept):
-                break
-            work = rows, first, missing, at, gain, left, state, outside, support, taken
-            rows, first, missing, at, gain, left, state, outside, support, taken = (
-                x.take(kept, 0) for x in work
-            )
-        missing = missing - gain
-        support = np.concatenate([support, at[:, None]], 1)
-        vectors = _widened(gram.take(first + at, 0), o + step + 1)
-        vectors[:, -1] = 1.0
+        gain = _pick(gains, at)
+        kept = ((rows.missing > 0) & (rows.missing <= (most - step) * gain)).nonzero()[0]
+        if not len(kept):
+            return
+        if len(kept) < len(at):
+            rows.keep(kept, step)
+            at, gain = at.take(kept), gain.take(kept)
+        if step == rows.support.shape[1]:
+            rows.make_room(most)
+        vectors = rows.taken[:, step]
+        vectors[:, :o] = table.take(rows.first + at, 0)
+        vectors[:, o:] = 0.0
+        vectors[:, o + step] = 1.0
         if step:
-            along = taken[np.arange(len(at)), :, at]
-            vectors[:, :-1] -= np.einsum("nk,nkw->nw", along, taken)
-        root = np.sqrt(left)
-        vectors /= root[:, None]
-        slid = _pick(state, at) / root
-        state = _widened(state, o + step + 1)
-        state -= vectors * slid[:, None]
-        outside -= np.square(vectors[:, :o])
-        np.maximum(outside, dependent, out=outside)
-        longer = np.zeros((len(at), step + 1, o + step + 1), dtype=slope.dtype)
-        longer[:, :step, :-1], longer[:, step] = taken, vectors
-        taken = longer
-        ended = (missing <= 0).nonzero()[0]
+            along = rows.taken[np.arange(len(at)), :step, at]
+            vectors -= np.einsum("nk,nkw->nw", along, rows.taken[:, :step])
+        left = _pick(rows.outside, at)[:, None]
+        rows.state -= vectors * (_pick(rows.state, at)[:, None] / left)
+        vectors /= np.sqrt(left)
+        rows.outside -= np.square(vectors[:, :o])
+        rows.outside[rows.outside <= dependent] = np.inf  # never to be taken
+        rows.support[:, step] = at
+        rows.missing = rows.missing - gain
+        ended = (rows.missing <= 0).nonzero()[0]
         if len(ended):
-            c = state[ended, o:]
-            _leave_one_out(c, taken[ended, :, o:], -missing[ended])
-            points[rows[ended, None], support[ended]] = c
-            reaches[rows[ended]] = True
-    return points, reaches
+            used = slice(o, o + step + 1)
+            c = rows.state[ended, used]
+            _leave_one_out(c, rows.taken[ended, : step + 1, used], -rows.missing[ended])
+            place = rows.place[ended]
+            points[place[:, None], rows.support[ended, : step + 1]] = c
+            reached[place] = True
 
 
 def _leave_one_out(c: Array, basis: Array, room: Array) -> None:
@@ -125,11 +157,14 @@ def _leave_one_out(c: Array, basis: Array, room: Array) -> None:
     if c.shape[1] < 3:  # the best entry was not enough alone
         return
     diagonal = np.einsum("nji,nji->ni", basis, basis)
-    cost = c * c / diagonal
+    cost = c * c
+    cost /= diagonal
     at = cost.argmin(1)
     spare = (_pick(cost, at) <= room).nonzero()[0]
-    at = at[spare]
-    column = np.einsum("nji,nj->ni", basis[spare], basis[spare, :, at])
+    if not len(spare):
+        return
+    at, basis = at[spare], basis[spare]
+    column = np.einsum("nji,nj->ni", basis, basis[np.arange(len(at)), :, at])
     c[spare] -= column * (c[spare, at] / diagonal[spare, at])[:, None]
     c[spare, at] = 0.0
 
