@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dsyevr, dtrtrs
+from scipy.linalg.lapack import dsyevr, dtrtri, dtrtrs
 from torch import Tensor
 
 from vinets.algebra.borders import first_border, next_border
@@ -129,7 +129,8 @@ def _decide(
 ) -> _Decided:
     """Decide the candidates ``values`` (b, m) as one after the other."""
     count, o = len(values), len(terms)
-    coordinates = dtrtrs(lower.T, (values @ terms.T).T, trans=1)[0].T
+    # the factor is small and, above the tolerances of this path, well conditioned
+    coordinates = values @ (dtrtri(lower, lower=1)[0] @ terms).T
     square = _squares(values)
     if short := count <= panel:
         open_ = np.arange(count)
@@ -156,7 +157,9 @@ def _decide(
             fresh[joined] = corner
         coordinates = np.concatenate([coordinates, fresh], axis=1)
         taken = np.concatenate([taken, joined])
-    rest = np.delete(np.arange(count), taken)
+    vanished = np.ones(count, dtype=bool)
+    vanished[taken] = False
+    rest = vanished.nonzero()[0]
     return _Decided(values, square, coordinates, taken, rest, o + taken.searchsorted(rest))
 
 
@@ -172,17 +175,17 @@ def _fits(count: int, m: int) -> bool:
 
 
 def _squares(rows: Array) -> Array:
-    total: Array = np.square(rows).sum(1)
+    total: Array = np.einsum("ij,ij->i", rows, rows)
     return total
 
 
 def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
     """Coefficients by least squares, and by the oracle; None if they leave the ball."""
-    tail = -dtrtrs(v.lower, v.coordinates.T, lower=1, trans=1)[0].T
+    tail = v.coordinates @ -dtrtri(v.lower, lower=1)[0]
     if np.abs(tail).sum(1).max() > rule.radius:
         return None
     value = v.square - _squares(v.coordinates)
-    ideal.tail = torch.from_numpy(np.ascontiguousarray(tail))
+    ideal.tail = torch.from_numpy(tail)
     ideal.value = torch.from_numpy(np.maximum(value, 0.0))
     ideal.lead = torch.ones_like(ideal.value)
     if rule.oracle == "exact":
@@ -201,8 +204,8 @@ def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
     else:
         solution = solve(problem, solver, start=ideal.tail)
     keep = solution.value <= rule.psi
-    ideal.tail[keep] = solution.coefficients[keep]
-    ideal.value[keep] = solution.value[keep].clamp(min=0)
+    ideal.tail = torch.where(keep[:, None], solution.coefficients, ideal.tail)
+    ideal.value = torch.where(keep, solution.value.clamp(min=0), ideal.value)
     ideal.log.add(solution, int(keep.sum()))
     return ideal
 
