@@ -48,18 +48,17 @@ def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Ten
     """
     parts = problem.gram, problem.linear, problem.constant - target, problem.prefix, problem.owner
     gram, slope, missing, prefix, owner = (x.numpy(force=True) for x in parts)
-    o = problem.width
+    n, o = slope.shape
     most = o if o <= NARROW else ENTRIES
     diagonal = gram.diagonal(0, 1, 2)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, diagonal.dtype.type(1)))
     inside = np.arange(o) < prefix[:, None]
     slope = slope * scale.take(owner, 0)
     slope *= inside
-    points, reached = np.zeros_like(slope), missing <= 0
-    hopeful = (~reached & (missing <= most * np.square(slope).max(1))).nonzero()[0]
     table = (gram * scale[:, :, None] * scale[:, None, :]).reshape(-1, o)
+    points, reached = np.zeros_like(slope), np.zeros(n, dtype=bool)
     batch = max(1, NUMBERS // (ENTRIES * o))
-    for place in (hopeful[i : i + batch] for i in range(0, len(hopeful), batch)):
+    for place in (np.arange(i, min(i + batch, n)) for i in range(0, n, batch)):
         mine = (x.take(place, 0) for x in (slope, inside, owner * o, missing))
         _grow(table, _Rows.of(min(ROOM, most), place, *mine), most, points, reached)
     points *= scale.take(owner, 0)
@@ -76,7 +75,7 @@ class _Rows:
     outside: Array  # (n, o): d
     state: Array  # (n, o + room): r, c
     support: Array  # (n, room)
-    taken: Array  # (n, room, o + room): q, v of the steps so far
+    taken: Array  # (room, n, o + room): q, v of the steps so far
 
     @classmethod
     def of(
@@ -86,7 +85,7 @@ class _Rows:
         n, o = slope.shape
         outside = np.where(inside, slope.dtype.type(1), slope.dtype.type(np.inf))
         support = np.zeros((n, room), dtype=np.int64)
-        taken = np.empty((n, room, o + room), dtype=slope.dtype)
+        taken = np.empty((room, n, o + room), dtype=slope.dtype)
         return cls(place, first, missing, outside, _widened(slope, o + room), support, taken)
 
     def keep(self, kept: Array, steps: int) -> None:
@@ -95,17 +94,19 @@ class _Rows:
         self.place, self.first, self.missing, self.outside, self.state, self.support = (
             x.take(kept, 0) for x in flat
         )
-        taken = np.empty((len(kept), *self.taken.shape[1:]), dtype=self.taken.dtype)
-        taken[:, :steps] = self.taken[kept, :steps]  # behind these there is nothing to copy
+        room, _, width = self.taken.shape
+        taken = np.empty((room, len(kept), width), dtype=self.taken.dtype)
+        taken[:steps] = self.taken[:steps].take(kept, 1)  # behind these there is nothing yet
         self.taken = taken
 
-    def make_room(self, steps: int) -> None:
-        """Room for so many steps in all, as many as there was room for having been taken."""
-        n, before, width = self.taken.shape
-        taken = np.zeros((n, steps, width + steps - before), dtype=self.taken.dtype)
-        taken[:, :before, :width] = self.taken
+    def make_room(self, most: int) -> None:
+        """Room for twice as many steps, or for ``most``; there was none left."""
+        before, n, width = self.taken.shape
+        room = min(2 * before, most)
+        taken = np.empty((room, n, width + room - before), dtype=self.taken.dtype)
+        taken[:before, :, :width], taken[:before, :, width:] = self.taken, 0.0
         self.state = _widened(self.state, taken.shape[2])
-        self.support, self.taken = _widened(self.support, steps), taken
+        self.support, self.taken = _widened(self.support, room), taken
 
 
 def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -> None:
@@ -118,20 +119,21 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
         at = gains.argmax(1)
         gain = _pick(gains, at)
         kept = ((rows.missing > 0) & (rows.missing <= (most - step) * gain)).nonzero()[0]
-        if not len(kept):
-            return
         if len(kept) < len(at):
+            _finish(rows, step, points, reached)
+            if not len(kept):
+                return
             rows.keep(kept, step)
             at, gain = at.take(kept), gain.take(kept)
-        if step == rows.support.shape[1]:
+        if step == len(rows.taken):
             rows.make_room(most)
-        vectors = rows.taken[:, step]
+        vectors = rows.taken[step]
         vectors[:, :o] = table.take(rows.first + at, 0)
         vectors[:, o:] = 0.0
         vectors[:, o + step] = 1.0
         if step:
-            along = rows.taken[np.arange(len(at)), :step, at]
-            vectors -= np.einsum("nk,nkw->nw", along, rows.taken[:, :step])
+            along = rows.taken[:step, np.arange(len(at)), at]
+            vectors -= np.einsum("kn,knw->nw", along, rows.taken[:step])
         left = _pick(rows.outside, at)[:, None]
         rows.state -= vectors * (_pick(rows.state, at)[:, None] / left)
         vectors /= np.sqrt(left)
@@ -139,32 +141,36 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
         rows.outside[rows.outside <= dependent] = np.inf  # never to be taken
         rows.support[:, step] = at
         rows.missing = rows.missing - gain
-        ended = (rows.missing <= 0).nonzero()[0]
-        if len(ended):
-            used = slice(o, o + step + 1)
-            c = rows.state[ended, used]
-            _leave_one_out(c, rows.taken[ended, : step + 1, used], -rows.missing[ended])
-            place = rows.place[ended]
-            points[place[:, None], rows.support[ended, : step + 1]] = c
-            reached[place] = True
+    _finish(rows, most, points, reached)
+
+
+def _finish(rows: _Rows, steps: int, points: Array, reached: Array) -> None:
+    """Write down the points that have reached their target."""
+    ended = (rows.missing <= 0).nonzero()[0]
+    if not len(ended):
+        return
+    place, o = rows.place.take(ended), rows.outside.shape[1]
+    reached[place] = True
+    c = rows.state[ended, o : o + steps]
+    if steps > 2:  # the best entry was not enough alone
+        _leave_one_out(c, rows.taken[:steps, ended, o : o + steps], -rows.missing.take(ended))
+    points[place[:, None], rows.support[ended, :steps]] = c
 
 
 def _leave_one_out(c: Array, basis: Array, room: Array) -> None:
     """Leave the cheapest entry out of points (n, k) whose values may rise by that, in place.
 
-    The inverses of their Gram matrices are ``basis^T basis``.
+    The inverses of their Gram matrices are ``basis^T basis``, (k, n, k).
     """
-    if c.shape[1] < 3:  # the best entry was not enough alone
-        return
-    diagonal = np.einsum("nji,nji->ni", basis, basis)
+    diagonal = np.einsum("jni,jni->ni", basis, basis)
     cost = c * c
     cost /= diagonal
     at = cost.argmin(1)
     spare = (_pick(cost, at) <= room).nonzero()[0]
     if not len(spare):
         return
-    at, basis = at[spare], basis[spare]
-    column = np.einsum("nji,nj->ni", basis, basis[np.arange(len(at)), :, at])
+    at, basis = at[spare], basis[:, spare]
+    column = np.einsum("jni,jn->ni", basis, basis[:, np.arange(len(at)), at])
     c[spare] -= column * (c[spare, at] / diagonal[spare, at])[:, None]
     c[spare, at] = 0.0
 
