@@ -112,6 +112,7 @@ class _Rows:
 def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -> None:
     """Take up to ``most`` entries into every row; ``points`` and ``reached`` hear who succeeded."""
     o = rows.outside.shape[1]
+    table = _widened(table, rows.state.shape[1])
     dependent = float(np.finfo(points.dtype).eps) ** 0.5  # less than this of a term is rounding
     for step in range(most):
         gains = np.square(rows.state[:, :o])
@@ -127,9 +128,10 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
             at, gain = at.take(kept), gain.take(kept)
         if step == len(rows.taken):
             rows.make_room(most)
+            table = _widened(table, rows.state.shape[1])
         vectors = rows.taken[step]
-        vectors[:, :o] = table.take(rows.first + at, 0)
-        vectors[:, o:] = 0.0
+        # straight into place, which "clip" allows for, and no index is out of range
+        table.take(rows.first + at, 0, out=vectors, mode="clip")
         vectors[:, o + step] = 1.0
         if step:
             along = rows.taken[:step, np.arange(len(at)), at]

@@ -41,6 +41,7 @@ MANY = 0.4  # of the entries of long prefixes, what may be left out
 NUMBERS = 1 << 20  # in the largest array of a batch of rows
 ROUGH = 1e-4  # targets above this share of the square leave room for single precision,
 WIDE = 64  # which pays for more entries than this
+NEAR = 1e-12  # of the square, what the values of points of a few entries may round by
 MINIMAL = 1e-6  # gradients of minimisers are at most this
 
 
@@ -95,7 +96,7 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
 
 def _shortened(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """What :func:`shorten` returns, and in which rows (N,) it is a short point."""
-    found, reached = add_entries(problem, target - problem.rounding(start))
+    found, reached = add_entries(problem, target - NEAR * problem.constant)
     left = (~reached).nonzero()[:, 0]
     if len(left):
         rest = problem.select(left), start[left], target[left]
