@@ -32,14 +32,14 @@ def minimum(p, n, support):
 def one_by_one(p, n, target):
     """The support from its definition: the best entry joins until the target is reached.
 
-    If one can be left out of three or more after that, the cheapest is.
+    If one can be left out of four to eight after that, the cheapest is.
     """
     support, value = [], float(p.constant[n])
     while value > target:
         rest = set(range(int(p.prefix[n]))) - set(support)
         value, i = min((minimum(p, n, [*support, i])[0], i) for i in rest)
         support.append(i)
-    if len(support) > 2:
+    if 4 <= len(support) <= 8:
         value, without = min(
             (minimum(p, n, s)[0], s) for s in combinations(support, len(support) - 1)
         )

@@ -32,6 +32,7 @@ Array: TypeAlias = NDArray[Any]
 NARROW = 64  # terms, all of which may be taken; of more than these
 ENTRIES = 12  # only so many
 ROOM = 4  # entries that most points have at most
+SPARE = range(4, 9)  # entries, one of which is often more than it takes
 NUMBERS = 1 << 20  # in the vectors of a batch of rows
 
 
@@ -48,20 +49,21 @@ def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Ten
     """
     parts = problem.gram, problem.linear, problem.constant - target, problem.prefix, problem.owner
     gram, slope, missing, prefix, owner = (x.numpy(force=True) for x in parts)
-    n, o = slope.shape
+    o = problem.width
     most = o if o <= NARROW else ENTRIES
     diagonal = gram.diagonal(0, 1, 2)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, diagonal.dtype.type(1)))
     inside = np.arange(o) < prefix[:, None]
-    slope = slope * scale.take(owner, 0)
+    scales = scale if len(scale) == 1 else scale.take(owner, 0)
+    slope = slope * scales
     slope *= inside
     table = (gram * scale[:, :, None] * scale[:, None, :]).reshape(-1, o)
-    points, reached = np.zeros_like(slope), np.zeros(n, dtype=bool)
-    batch = max(1, NUMBERS // (ENTRIES * o))
-    for place in (np.arange(i, min(i + batch, n)) for i in range(0, n, batch)):
+    points, reached = np.zeros_like(slope), missing <= 0
+    open_, batch = (missing > 0).nonzero()[0], max(1, NUMBERS // (ENTRIES * o))
+    for place in (open_[i : i + batch] for i in range(0, len(open_), batch)):
         mine = (x.take(place, 0) for x in (slope, inside, owner * o, missing))
         _grow(table, _Rows.of(min(ROOM, most), place, *mine), most, points, reached)
-    points *= scale.take(owner, 0)
+    points *= scales
     return torch.from_numpy(points).to(problem.linear), torch.from_numpy(reached).to(target.device)
 
 
@@ -119,13 +121,21 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
         gains /= rows.outside
         at = gains.argmax(1)
         gain = _pick(gains, at)
-        kept = ((rows.missing > 0) & (rows.missing <= (most - step) * gain)).nonzero()[0]
+        rows.missing -= gain
+        ended = (rows.missing <= 0).nonzero()[0]
+        if len(ended):
+            place, last = rows.place.take(ended), at.take(ended)
+            c = _last_step(rows, step, ended, last)
+            points[place[:, None], rows.support[ended, :step]] = c[:, :step]
+            points[place, last] = c[:, step]
+            reached[place] = True
+        going = (rows.missing > 0) & (rows.missing <= (most - step - 1) * gain)
+        kept = going.nonzero()[0]
+        if not len(kept):
+            return
         if len(kept) < len(at):
-            _finish(rows, step, points, reached)
-            if not len(kept):
-                return
             rows.keep(kept, step)
-            at, gain = at.take(kept), gain.take(kept)
+            at = at.take(kept)
         if step == len(rows.taken):
             rows.make_room(most)
             table = _widened(table, rows.state.shape[1])
@@ -142,21 +152,24 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
         rows.outside -= np.square(vectors[:, :o])
         rows.outside[rows.outside <= dependent] = np.inf  # never to be taken
         rows.support[:, step] = at
-        rows.missing = rows.missing - gain
-    _finish(rows, most, points, reached)
 
 
-def _finish(rows: _Rows, steps: int, points: Array, reached: Array) -> None:
-    """Write down the points that have reached their target."""
-    ended = (rows.missing <= 0).nonzero()[0]
-    if not len(ended):
-        return
-    place, o = rows.place.take(ended), rows.outside.shape[1]
-    reached[place] = True
-    c = rows.state[ended, o : o + steps]
-    if steps > 2:  # the best entry was not enough alone
-        _leave_one_out(c, rows.taken[:steps, ended, o : o + steps], -rows.missing.take(ended))
-    points[place[:, None], rows.support[ended, :steps]] = c
+def _last_step(rows: _Rows, step: int, ended: Array, at: Array) -> Array:
+    """Points (n, step + 1) of the ``ended`` rows, which take one more entry and need no slope."""
+    n, o = len(ended), rows.outside.shape[1]
+    basis = np.zeros((step + 1, n, step + 1), dtype=rows.state.dtype)
+    basis[step, :, step] = 1.0
+    if step:
+        basis[:step, :, :step] = rows.taken[:step, ended, o : o + step]
+        along = rows.taken[:step, ended, at]
+        basis[step] -= np.einsum("kn,knj->nj", along, basis[:step])
+    left = rows.outside[ended, at][:, None]
+    c = _widened(rows.state[ended, o : o + step], step + 1)
+    c -= basis[step] * (rows.state[ended, at][:, None] / left)
+    if step + 1 in SPARE:
+        basis[step] /= np.sqrt(left)
+        _leave_one_out(c, basis, -rows.missing.take(ended))
+    return c
 
 
 def _leave_one_out(c: Array, basis: Array, room: Array) -> None:
