@@ -47,13 +47,12 @@ def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Ten
     Chen, Billings, Luo: Orthogonal least squares methods and their application to non-linear
     system identification. Int. J. Control 1989.
     """
-    parts = problem.gram, problem.linear, problem.constant - target, problem.prefix, problem.owner
-    gram, slope, missing, prefix, owner = (x.numpy(force=True) for x in parts)
+    parts = problem.gram, problem.linear, problem.constant - target, problem.mask, problem.owner
+    gram, slope, missing, inside, owner = (x.numpy(force=True) for x in parts)
     o = problem.width
     most = o if o <= NARROW else ENTRIES
     diagonal = gram.diagonal(0, 1, 2)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, diagonal.dtype.type(1)))
-    inside = np.arange(o) < prefix[:, None]
     scales = scale if len(scale) == 1 else scale.take(owner, 0)
     slope = slope * scales
     slope *= inside
@@ -157,17 +156,18 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
 def _last_step(rows: _Rows, step: int, ended: Array, at: Array) -> Array:
     """Points (n, step + 1) of the ``ended`` rows, which take one more entry and need no slope."""
     n, o = len(ended), rows.outside.shape[1]
-    basis = np.zeros((step + 1, n, step + 1), dtype=rows.state.dtype)
-    basis[step, :, step] = 1.0
+    left = rows.outside[ended, at]
+    slide = rows.state[ended, at] / left
+    c = np.empty((n, step + 1), dtype=slide.dtype)
+    c[:, step] = -slide
     if step:
-        basis[:step, :, :step] = rows.taken[:step, ended, o : o + step]
-        along = rows.taken[:step, ended, at]
-        basis[step] -= np.einsum("kn,knj->nj", along, basis[:step])
-    left = rows.outside[ended, at][:, None]
-    c = _widened(rows.state[ended, o : o + step], step + 1)
-    c -= basis[step] * (rows.state[ended, at][:, None] / left)
+        along, before = rows.taken[:step, ended, at], rows.taken[:step, ended, o : o + step]
+        overlap = np.einsum("kn,knj->nj", along, before)
+        c[:, :step] = rows.state[ended, o : o + step] + overlap * slide[:, None]
     if step + 1 in SPARE:
-        basis[step] /= np.sqrt(left)
+        basis = np.zeros((step + 1, n, step + 1), dtype=slide.dtype)
+        basis[:step, :, :step], basis[step, :, :step], basis[step, :, step] = before, -overlap, 1.0
+        basis[step] /= np.sqrt(left)[:, None]
         _leave_one_out(c, basis, -rows.missing.take(ended))
     return c
 
