@@ -50,19 +50,24 @@ class SmallIdeal:
     log: OracleLog = field(default_factory=OracleLog)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Decided:
     """Candidates of one border, and which of them vanished over a prefix of the accepted terms."""
 
     values: Array  # (b, m)
     square: Array  # (b,) squared norms
     coordinates: Array  # (b, o) in the factor, 0 beyond the prefix
-    taken: Index  # accepted ones
-    rest: Index  # the others
-    prefix: Index  # (g,) of the others
+    taken: list[int]  # accepted ones
+    rest: list[int]  # the others
+    met: int  # terms accepted before
+
+    @property
+    def prefix(self) -> Index:
+        """How many terms the others have met (g,)."""
+        return self.met + np.array(self.rest) - np.arange(len(self.rest))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Vanished:
     """What vanished in all degrees, and the accepted terms with their factor."""
 
@@ -92,21 +97,25 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         decided = _decide(terms, lower, values, shift, threshold, settings.panel)
         if not np.isfinite(decided.square).all():
             return None  # where the reason is told
-        found.append(decided)
         taken, rest = decided.taken, decided.rest
+        if rest:
+            found.append(decided)
         ideal.accepted.append(level.rows.take(taken, 0))
         ideal.leading.append(level.rows.take(rest, 0))
         seconds = time.perf_counter() - begin
         ideal.degrees.append(DegreeReport(degree, len(level), len(taken), len(rest), seconds))
-        if not len(taken):
+        if not taken:
             break
         terms = np.concatenate([terms, values.take(taken, 0)])
         fresh = decided.coordinates.take(taken, 0)
         lower = np.concatenate([_widened(lower, len(terms)), fresh])
         if degree == settings.max_degree:
             break
-        level = next_border(level.take(taken), n, settings.border)
+        level = next_border(level.take(np.array(taken)), n, settings.border)
         below, degree = o, degree + 1
+    if not found:
+        ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
+        return ideal
     vanished = _Vanished(
         terms,
         lower,
@@ -114,9 +123,6 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         np.concatenate([_widened(d.coordinates.take(d.rest, 0), len(terms)) for d in found]),
         np.concatenate([d.prefix for d in found]),
     )
-    if not len(vanished.prefix):
-        ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
-        return ideal
     if not rule.unit:
         return _leading(ideal, vanished, rule)
     if len(vanished.prefix) * (len(terms) + 1) ** 3 > DENSE:
@@ -128,39 +134,53 @@ def _decide(
     terms: Array, lower: Array, values: Array, shift: float, threshold: float, panel: int
 ) -> _Decided:
     """Decide the candidates ``values`` (b, m) as one after the other."""
-    count, o = len(values), len(terms)
     # the factor is small and, above the tolerances of this path, well conditioned
-    coordinates = values @ (dtrtri(lower, lower=1)[0] @ terms).T
-    square = _squares(values)
-    if short := count <= panel:
-        open_ = np.arange(count)
+    known = values @ (dtrtri(lower, lower=1)[0] @ terms).T
+    if len(values) <= panel:
+        gram = values @ values.T
+        square = gram.diagonal()
+        taken, fresh = _eliminate(gram, known, shift, threshold)
+        coordinates = np.concatenate([known, fresh], axis=1)
     else:
-        gap = square - shift - _squares(coordinates)
-        open_ = (gap > threshold).nonzero()[0]
-    taken = open_[:0]
+        square = _squares(values)
+        gap = square - shift - _squares(known)
+        taken, coordinates = _by_panels(values, known, gap, shift, threshold, panel)
+    rest = sorted(set(range(len(values))).difference(taken))
+    return _Decided(values, square, coordinates, taken, rest, len(terms))
+
+
+def _eliminate(
+    gram: Array, known: Array, shift: float, threshold: float
+) -> tuple[list[int], Array]:
+    """Positions of those that join, and coordinates of all along them."""
+    schur = gram - known @ known.T
+    schur.flat[:: len(schur) + 1] -= shift
+    return pivots_of(schur, threshold)
+
+
+def _by_panels(
+    values: Array, known: Array, gap: Array, shift: float, threshold: float, panel: int
+) -> tuple[list[int], Array]:
+    """The same for many candidates: most have a small ``gap`` (b,), and only the rest can join."""
+    taken: list[int] = []
+    everyone = np.arange(len(values))[:, None]
+    open_ = (gap > threshold).nonzero()[0]
     while len(open_):
-        index = open_[:panel]
-        own, known = values.take(index, 0), coordinates.take(index, 0)
-        schur = own @ own.T - known @ known.T
-        schur.flat[:: len(schur) + 1] -= shift
-        order, fresh = pivots_of(schur, threshold)
-        open_ = open_[panel:]
-        joined = index.take(order)
-        if not short and order:
-            corner = fresh.take(order, 0)
-            cross = own.take(order, 0) @ values.T - known.take(order, 0) @ coordinates.T
-            fresh = dtrtrs(corner, cross, lower=1)[0].T
-            gap -= _squares(fresh)
-            open_ = open_[gap.take(open_) > threshold]
-            # candidates meet what was accepted before them
-            fresh = fresh * (np.arange(count)[:, None] > joined)
-            fresh[joined] = corner
-        coordinates = np.concatenate([coordinates, fresh], axis=1)
-        taken = np.concatenate([taken, joined])
-    vanished = np.ones(count, dtype=bool)
-    vanished[taken] = False
-    rest = vanished.nonzero()[0]
-    return _Decided(values, square, coordinates, taken, rest, o + taken.searchsorted(rest))
+        index, open_ = open_[:panel], open_[panel:]
+        own, mine = values.take(index, 0), known.take(index, 0)
+        order, columns = _eliminate(own @ own.T, mine, shift, threshold)
+        if not order:
+            continue
+        joined, corner = index.take(order), columns.take(order, 0)
+        cross = own.take(order, 0) @ values.T - mine.take(order, 0) @ known.T
+        fresh = dtrtrs(corner, cross, lower=1)[0].T
+        gap -= _squares(fresh)
+        open_ = open_[gap.take(open_) > threshold]
+        fresh = fresh * (everyone > joined)
+        fresh[joined] = corner
+        known = np.concatenate([known, fresh], axis=1)
+        taken += joined.tolist()
+    return taken, known
 
 
 def _widened(table: Array, width: int) -> Array:
