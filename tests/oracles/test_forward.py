@@ -114,6 +114,13 @@ def test_gram_matrices_need_not_be_contiguous(make_instance):
     assert torch.equal(add_entries(cut, target)[0], add_entries(p, target)[0])
 
 
+def test_single_precision_stays_single(make_instance):
+    p, target = instance(make_instance, 87)
+    c, reached = add_entries(p.to(torch.float32), target.float())
+    assert c.dtype == torch.float32 and reached.all()
+    assert (p.value(c.double()) <= target + 1e-5).all()
+
+
 def test_an_exact_copy_of_a_term_is_taken_once():
     u = torch.tensor([[2.0]], dtype=torch.float64)
     twice = torch.ones(1, 2, 2, dtype=torch.float64)

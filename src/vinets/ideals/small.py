@@ -27,6 +27,7 @@ from vinets.ideals.ball import SPARSE_STEPS, OracleLog
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
 from vinets.oracles import ORACLES, LeastSquaresBatch, solve, solve_sparse
+from vinets.oracles.forward import widened
 
 Array = NDArray[np.float64]
 
@@ -108,7 +109,7 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
             break
         terms = np.concatenate([terms, values.take(taken, 0)])
         fresh = decided.coordinates.take(taken, 0)
-        lower = np.concatenate([_widened(lower, len(terms)), fresh])
+        lower = np.concatenate([widened(lower, len(terms)), fresh])
         if degree == settings.max_degree:
             break
         level = next_border(level.take(np.array(taken)), n, settings.border)
@@ -120,7 +121,7 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         terms,
         lower,
         np.concatenate([d.square.take(d.rest) for d in found]),
-        np.concatenate([_widened(d.coordinates.take(d.rest, 0), len(terms)) for d in found]),
+        np.concatenate([widened(d.coordinates.take(d.rest, 0), len(terms)) for d in found]),
         np.concatenate([d.prefix for d in found]),
     )
     if not rule.unit:
@@ -181,13 +182,6 @@ def _by_panels(
         known = np.concatenate([known, fresh], axis=1)
         taken += joined.tolist()
     return taken, known
-
-
-def _widened(table: Array, width: int) -> Array:
-    """Columns of zeros behind those of a table."""
-    wide = np.zeros((len(table), width))
-    wide[:, : table.shape[1]] = table
-    return wide
 
 
 def _fits(count: int, m: int) -> bool:

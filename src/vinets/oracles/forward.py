@@ -87,7 +87,7 @@ class _Rows:
         outside = np.where(inside, slope.dtype.type(1), slope.dtype.type(np.inf))
         support = np.zeros((n, room), dtype=np.int64)
         taken = np.empty((room, n, o + room), dtype=slope.dtype)
-        return cls(place, first, missing, outside, _widened(slope, o + room), support, taken)
+        return cls(place, first, missing, outside, widened(slope, o + room), support, taken)
 
     def keep(self, kept: Array, steps: int) -> None:
         """Forget all but the ``kept`` rows, after so many steps."""
@@ -106,14 +106,14 @@ class _Rows:
         room = min(2 * before, most)
         taken = np.empty((room, n, width + room - before), dtype=self.taken.dtype)
         taken[:before, :, :width], taken[:before, :, width:] = self.taken, 0.0
-        self.state = _widened(self.state, taken.shape[2])
-        self.support, self.taken = _widened(self.support, room), taken
+        self.state = widened(self.state, taken.shape[2])
+        self.support, self.taken = widened(self.support, room), taken
 
 
 def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -> None:
     """Take up to ``most`` entries into every row; ``points`` and ``reached`` hear who succeeded."""
     o = rows.outside.shape[1]
-    table = _widened(table, rows.state.shape[1])
+    table = widened(table, rows.state.shape[1])
     dependent = float(np.finfo(points.dtype).eps) ** 0.5  # less than this of a term is rounding
     for step in range(most):
         gains = np.square(rows.state[:, :o])
@@ -137,7 +137,7 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
             at = at.take(kept)
         if step == len(rows.taken):
             rows.make_room(most)
-            table = _widened(table, rows.state.shape[1])
+            table = widened(table, rows.state.shape[1])
         vectors = rows.taken[step]
         # straight into place, which "clip" allows for, and no index is out of range
         table.take(rows.first + at, 0, out=vectors, mode="clip")
@@ -195,7 +195,7 @@ def _pick(table: Array, at: Array) -> Array:
     return table.ravel().take(at + np.arange(0, table.size, table.shape[1]))
 
 
-def _widened(table: Array, width: int) -> Array:
+def widened(table: Array, width: int) -> Array:
     """Columns of zeros behind those of a table."""
     wide = np.zeros((len(table), width), dtype=table.dtype)
     wide[:, : table.shape[1]] = table
