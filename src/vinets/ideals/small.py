@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from vinets.algebra.terms import Index
 from vinets.ideals.ball import SPARSE_STEPS, OracleLog
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
-from vinets.oracles import ORACLES, LeastSquaresBatch, solve, solve_sparse
+from vinets.oracles import ORACLES, LeastSquaresBatch, Solver, solve, solve_sparse
 from vinets.oracles.forward import widened
 
 Array = NDArray[np.float64]
@@ -195,33 +196,51 @@ def _squares(rows: Array) -> Array:
 
 def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
     """Coefficients by least squares, and by the oracle; None if they leave the ball."""
+    ideal.lead = torch.ones(len(v.square), dtype=torch.float64)
+    solver = None if rule.oracle == "exact" else ORACLES[rule.oracle]()
+    if solver is not None and solver.sparse:
+        return _sparse(ideal, v, rule, solver)
     tail = v.coordinates @ -dtrtri(v.lower, lower=1)[0]
     if np.abs(tail).sum(1).max() > rule.radius:
         return None
     value = v.square - _squares(v.coordinates)
     ideal.tail = torch.from_numpy(tail)
     ideal.value = torch.from_numpy(np.maximum(value, 0.0))
-    ideal.lead = torch.ones_like(ideal.value)
-    if rule.oracle == "exact":
+    if solver is None:
         return ideal
-    problem = LeastSquaresBatch(
-        torch.from_numpy(v.lower @ v.lower.T)[None],
-        torch.from_numpy(v.coordinates @ v.lower.T),  # beyond the prefix it does not count
-        torch.from_numpy(v.square),
-        torch.from_numpy(v.prefix),
-        torch.zeros(len(tail), dtype=torch.int64),
-        rule.radius,
-    )
-    solver = ORACLES[rule.oracle]()
-    if solver.sparse:
-        solution = solve_sparse(problem, solver, ideal.tail, rule.psi, max_steps=SPARSE_STEPS)
-    else:
-        solution = solve(problem, solver, start=ideal.tail)
+    solution = solve(_problem(v, rule.radius), solver, start=ideal.tail)
     keep = solution.value <= rule.psi
-    ideal.tail = torch.where(keep[:, None], solution.coefficients, ideal.tail)
-    ideal.value = torch.where(keep, solution.value.clamp(min=0), ideal.value)
+    ideal.tail[keep] = solution.coefficients[keep]
+    ideal.value[keep] = solution.value[keep].clamp(min=0)
     ideal.log.add(solution, int(keep.sum()))
     return ideal
+
+
+def _sparse(ideal: SmallIdeal, v: _Vanished, rule: Rule, solver: Solver[Any]) -> SmallIdeal | None:
+    """Few coefficients, most of them found without those of least squares.
+
+    None if they leave the ball, or rounding lets them miss the tolerance.
+    """
+    problem = _problem(v, rule.radius)
+    solution = solve_sparse(problem, solver, None, rule.psi, max_steps=SPARSE_STEPS)
+    if not bool((solution.value <= rule.psi).all()):
+        return None
+    ideal.tail, ideal.value = solution.coefficients, solution.value.clamp(min=0)
+    ideal.log.add(solution, len(problem))
+    return ideal
+
+
+def _problem(v: _Vanished, radius: float) -> LeastSquaresBatch:
+    """What the oracles are asked; beyond the prefix, linear parts do not count."""
+    linear = v.coordinates @ v.lower.T
+    return LeastSquaresBatch(
+        torch.from_numpy(v.lower @ v.lower.T)[None],
+        torch.from_numpy(linear),
+        torch.from_numpy(v.square),
+        torch.from_numpy(v.prefix),
+        torch.zeros(len(linear), dtype=torch.int64),
+        radius,
+    )
 
 
 def _by_factor(ideal: SmallIdeal, v: _Vanished, psi: float) -> SmallIdeal:

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .closed_form import cholesky
+from .closed_form import cholesky, least_squares
 from .forward import add_entries
 from .loop import finish, solve
 from .problem import LeastSquaresBatch
@@ -48,15 +48,16 @@ MINIMAL = 1e-6  # gradients of minimisers are at most this
 def solve_sparse(
     problem: LeastSquaresBatch,
     solver: Solver[Any],
-    start: Tensor,
+    start: Tensor | None,
     target: float,
     *,
     max_steps: int = 10_000,
 ) -> Solution:
     """Points of few entries with values of at most ``target``, by :func:`shorten` where it can.
 
-    ``start`` (N, o) are the minimisers without the ball. Rows where it is none of them, or misses
-    the target, or lies outside of the ball are left to ``solver``, from 0.
+    ``start`` (N, o) are the minimisers without the ball; if None, they are computed where they are
+    needed. Rows where it is none of them, or misses the target, or lies outside of the ball are
+    left to ``solver``, from 0.
     """
     goal = torch.full_like(problem.constant, target)
     c, short = _shortened(problem, start, goal)
@@ -67,10 +68,13 @@ def solve_sparse(
     if bool(good.all()):
         return Solution(c, value, problem.dual_gap(c, gradient), steps, status)
     # where rounding or the ball spoilt the short point, the long one will do
-    c = torch.where(good[:, None], c, start)
-    value, gradient = problem.value_and_gradient(c)
-    good |= _is_minimal(gradient) & (value <= target) & (c.abs().sum(1) <= problem.radius)
-    rest = (~good).nonzero()[:, 0]
+    bad = (~good).nonzero()[:, 0]
+    spoilt = problem.select(bad)
+    long = least_squares(spoilt) if start is None else start[bad]
+    value, gradient = spoilt.value_and_gradient(long)
+    fits = _is_minimal(gradient) & (value <= target) & (long.abs().sum(1) <= problem.radius)
+    c[bad[fits]] = long[fits]
+    rest = bad[~fits]
     part = solve(problem.select(rest), solver, target=target, max_steps=max_steps)
     c = c.index_copy(0, rest, part.coefficients)
     steps[rest], status[rest] = part.steps, part.status
@@ -94,13 +98,16 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
     return _shortened(problem, start, target)[0]
 
 
-def _shortened(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _shortened(
+    problem: LeastSquaresBatch, start: Tensor | None, target: Tensor
+) -> tuple[Tensor, Tensor]:
     """What :func:`shorten` returns, and in which rows (N,) it is a short point."""
     found, reached = add_entries(problem, target - NEAR * problem.constant)
     left = (~reached).nonzero()[:, 0]
     if len(left):
-        rest = problem.select(left), start[left], target[left]
-        found[left], reached[left] = _leave_out(*rest)
+        rest = problem.select(left)
+        long = least_squares(rest) if start is None else start[left]
+        found[left], reached[left] = _leave_out(rest, long, target[left])
     return found, reached
 
 
