@@ -85,10 +85,9 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
     """Points with fewer entries, each minimal over those that it has, and of values <= target.
 
     ``start`` (N, o) minimises every row over its prefix, the ball ignored; ``target`` (N,). A few
-    entries are added to 0 where these suffice (:func:`~vinets.oracles.forward.add_entries`), and
-    as many as can be spared are left out of the start elsewhere. Rows that miss their target, or
-    do not start from a minimiser, come back as they are. Nothing keeps a point in the ball: values
-    and norms are for the caller to check.
+    entries are added to 0 where these suffice; elsewhere, as many as can be spared are left out of
+    the start. Rows that miss their target, or do not start from a minimiser, come back as they are.
+    Nothing keeps a point in the ball: values and norms are for the caller to check.
 
     References
     ----------
