@@ -35,7 +35,7 @@ problems = st.fixed_dictionaries(
 )
 
 
-@pytest.fixture(autouse=True, scope="module", params=[64, 0], ids=["small", "any size"])
+@pytest.fixture(autouse=True, scope="module", params=[1024, 0], ids=["small", "any size"])
 def engine(request):
     """Single small point sets have a construction of their own; with 0 nothing is small."""
     with pytest.MonkeyPatch.context() as patch:

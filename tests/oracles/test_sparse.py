@@ -75,6 +75,16 @@ def test_shorter_than_what_steps_from_zero_find(make_instance, name):
     assert int((found.coefficients != 0).sum()) <= int((stepped.coefficients != 0).sum())
 
 
+@pytest.mark.parametrize("radius", [999.0, 0.5])
+def test_the_start_is_computed_if_none_is_given(make_instance, radius):
+    p, start, target = instance(make_instance, 97, width=70, points=120, radius=radius)
+    p = replace(p, constant=p.constant + 0.01 - target)  # one target for all
+    given = solve_sparse(p, ORACLES["bpcg"](), start, 0.01, max_steps=50)
+    found = solve_sparse(p, ORACLES["bpcg"](), None, 0.01, max_steps=50)
+    assert torch.equal(given.status, found.status)
+    torch.testing.assert_close(given.coefficients, found.coefficients)
+
+
 def test_the_named_solver_takes_over_where_the_ball_binds(make_instance):
     p, start, _ = instance(make_instance, 93, radius=0.5)
     assert (start.abs().sum(1) > p.radius).any()

@@ -148,15 +148,16 @@ def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
     lower, failed = dpotrf(schur, lower=1, clean=1)
     if not failed and float(lower.diagonal().min()) ** 2 > threshold:
         return list(range(len(schur))), lower
-    lower = np.zeros(schur.shape)
-    order: list[int] = []
+    upper, order = np.zeros(schur.shape), list[int]()
+    pivots = schur.diagonal().copy()  # and what is left of them
     for i, row in enumerate(schur):
-        known = lower[i:, : len(order)]
-        pivot = float(row[i] - known[0] @ known[0])
-        if pivot > threshold:
-            lower[i:, len(order)] = (row[i:] - known @ known[0]) / math.sqrt(pivot)
+        if (pivot := float(pivots[i])) > threshold:
+            known = upper[: len(order), i:]
+            fresh = (row[i:] - known[:, 0] @ known) / math.sqrt(pivot)
+            upper[len(order), i:] = fresh
+            pivots[i:] -= fresh * fresh
             order.append(i)
-    return order, lower[:, : len(order)]
+    return order, upper[: len(order)].T
 
 
 def _skip_pivot_cholesky(schur: Tensor, threshold: float) -> tuple[Tensor, Tensor]:

@@ -138,10 +138,10 @@ def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, i
 def sparse_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: OracleLog) -> None:
     """Re-solve every generator with the oracle; keep what still vanishes.
 
-    For sparse oracles, entries of the closed form are left out as long as it vanishes. Where the
-    ball is in the way, they start from zero and stop as soon as they vanish (weak boosting: the
-    closed form has decided, and stands in where the oracle falls short). Others start from the
-    closed form (full boosting).
+    For sparse oracles, a few entries are found from nothing, or those of the closed form are left
+    out as long as it vanishes. Where the ball is in the way, they start from zero and stop as soon
+    as they vanish (weak boosting: the closed form has decided, and stands in where the oracle falls
+    short). Others start from the closed form (full boosting).
     """
     at = vanished.nonzero(as_tuple=True)
     if len(at[0]) == 0:

@@ -1,21 +1,23 @@
 r"""The construction for one small point set, in NumPy: the decisions of :mod:`.construct`.
 
-A step of torch costs several times what it computes where there are a few dozen terms. Here a
-whole degree is decided by one elimination: with the coordinates :math:`W` of the candidates
-:math:`V` in the factor of the terms accepted before, the Schur complement
-:math:`VV^\top - WW^\top - sI` is factored row by row, and rows whose pivot is too small are
-skipped; they vanish. What grows beyond :data:`SMALL` is left to the general construction.
+A step of torch costs several times what it computes where there are a few hundred terms. With the
+coordinates :math:`W` of candidates :math:`V` in the factor of the terms accepted before, the Schur
+complement :math:`VV^\top - WW^\top - sI` is factored row by row, and rows whose pivot is too small
+are skipped; they vanish. A short border is decided by one such elimination. Of a longer one, only
+what is not small already is, panel by panel. What grows beyond :data:`SMALL` and :data:`NUMBERS` is
+left to the general construction.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dsyevr, dtrtrs
+from scipy.linalg.lapack import dsyevr, dtrtri, dtrtrs
 from torch import Tensor
 
 from vinets.algebra.borders import first_border, next_border
@@ -25,11 +27,13 @@ from vinets.algebra.terms import Index
 from vinets.ideals.ball import SPARSE_STEPS, OracleLog
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
-from vinets.oracles import ORACLES, LeastSquaresBatch, solve, solve_sparse
+from vinets.oracles import ORACLES, LeastSquaresBatch, Solver, solve, solve_sparse
+from vinets.oracles.forward import widened
 
 Array = NDArray[np.float64]
 
-SMALL = 64  # terms of a border, and of the order ideal
+SMALL = 1024  # terms of a border
+TERMS = 128  # of the order ideal
 NUMBERS = 1 << 18  # in the values of a border
 DENSE = 1 << 17  # numbers, cubes of sizes: decomposed one by one up to here
 NOTHING = torch.zeros(0, dtype=torch.float64)
@@ -48,20 +52,32 @@ class SmallIdeal:
     log: OracleLog = field(default_factory=OracleLog)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Decided:
-    """Accepted terms with their factor, and what vanished over a prefix of them."""
+    """Candidates of one border, and which of them vanished over a prefix of the accepted terms."""
+
+    values: Array  # (b, m)
+    square: Array  # (b,) squared norms
+    coordinates: Array  # (b, o) in the factor, 0 beyond the prefix
+    taken: list[int]  # accepted ones
+    rest: list[int]  # the others
+    met: int  # terms accepted before
+
+    @property
+    def prefix(self) -> Index:
+        """How many terms the others have met (g,)."""
+        return self.met + np.array(self.rest) - np.arange(len(self.rest))
+
+
+@dataclass
+class _Vanished:
+    """What vanished in all degrees, and the accepted terms with their factor."""
 
     terms: Array  # (o, m) values
     lower: Array  # (o, o)
-    own: Array  # (g, m) values of the candidates
-    coordinates: Array  # (g, o) in the factor, 0 beyond the prefix
+    square: Array  # (g,)
+    coordinates: Array  # (g, o)
     prefix: Index  # (g,)
-
-    @property
-    def square(self) -> Array:
-        """Squared norms (g,) of the candidates."""
-        return _squares(self.own)
 
 
 def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdeal | None:
@@ -73,23 +89,19 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
     shift, threshold = (rule.psi, 0.0) if rule.unit else (0.0, rule.psi)
     terms, lower = np.full((1, m), m**-0.5), np.full((1, 1), (1.0 - shift) ** 0.5)
     ideal, level, below, degree = SmallIdeal(), first_border(n), 0, 1
-    found: list[tuple[Array, Array, list[int]]] = []  # values, coordinates, prefixes
+    found: list[_Decided] = []
     while len(level):
         begin, o = time.perf_counter(), len(terms)
-        if o > SMALL or not _fits(len(level), m):
+        if o > TERMS or not _fits(len(level), m):
             return None
-        values = terms.take(below + level.parent, 0) * columns.take(level.variable, 0)
-        known = dtrtrs(lower.T, terms @ values.T, trans=1)[0].T
-        schur = values @ values.T - known @ known.T
-        schur.flat[:: len(schur) + 1] -= shift
-        if not np.isfinite(schur).all():
+        values = terms.take(below + level.parent, 0)
+        values *= columns.take(level.variable, 0)
+        decided = _decide(terms, lower, values, shift, threshold, settings.panel)
+        if not np.isfinite(decided.square).all():
             return None  # where the reason is told
-        taken, fresh = pivots_of(schur, threshold)
-        rest = sorted(set(range(len(level))).difference(taken))
-        prefix = [o + i - before for before, i in enumerate(rest)]
-        coordinates = np.concatenate([known, fresh], axis=1)
+        taken, rest = decided.taken, decided.rest
         if rest:
-            found.append((values.take(rest, 0), coordinates.take(rest, 0), prefix))
+            found.append(decided)
         ideal.accepted.append(level.rows.take(taken, 0))
         ideal.leading.append(level.rows.take(rest, 0))
         seconds = time.perf_counter() - begin
@@ -97,7 +109,8 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         if not taken:
             break
         terms = np.concatenate([terms, values.take(taken, 0)])
-        lower = np.concatenate([_widened(lower, len(terms)), coordinates.take(taken, 0)])
+        fresh = decided.coordinates.take(taken, 0)
+        lower = np.concatenate([widened(lower, len(terms)), fresh])
         if degree == settings.max_degree:
             break
         level = next_border(level.take(np.array(taken)), n, settings.border)
@@ -105,17 +118,71 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
     if not found:
         ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
         return ideal
-    own, prefixes = (np.concatenate([part[k] for part in found]) for k in (0, 2))
-    table = np.concatenate([_widened(part[1], len(terms)) for part in found])
-    decided = _Decided(terms, lower, own, table, prefixes)
-    return _unit(ideal, decided, rule.psi) if rule.unit else _leading(ideal, decided, rule)
+    vanished = _Vanished(
+        terms,
+        lower,
+        np.concatenate([d.square.take(d.rest) for d in found]),
+        np.concatenate([widened(d.coordinates.take(d.rest, 0), len(terms)) for d in found]),
+        np.concatenate([d.prefix for d in found]),
+    )
+    if not rule.unit:
+        return _leading(ideal, vanished, rule)
+    if len(vanished.prefix) * (len(terms) + 1) ** 3 > DENSE:
+        return _by_factor(ideal, vanished, rule.psi)
+    return _one_by_one(ideal, vanished, np.concatenate([d.values.take(d.rest, 0) for d in found]))
 
 
-def _widened(table: Array, width: int) -> Array:
-    """Columns of zeros behind those of a table."""
-    wide = np.zeros((len(table), width))
-    wide[:, : table.shape[1]] = table
-    return wide
+def _decide(
+    terms: Array, lower: Array, values: Array, shift: float, threshold: float, panel: int
+) -> _Decided:
+    """Decide the candidates ``values`` (b, m) as one after the other."""
+    # the factor is small and, above the tolerances of this path, well conditioned
+    known = values @ (dtrtri(lower, lower=1)[0] @ terms).T
+    if len(values) <= panel:
+        gram = values @ values.T
+        square = gram.diagonal()
+        taken, fresh = _eliminate(gram, known, shift, threshold)
+        coordinates = np.concatenate([known, fresh], axis=1)
+    else:
+        square = _squares(values)
+        gap = square - shift - _squares(known)
+        taken, coordinates = _by_panels(values, known, gap, shift, threshold, panel)
+    rest = sorted(set(range(len(values))).difference(taken))
+    return _Decided(values, square, coordinates, taken, rest, len(terms))
+
+
+def _eliminate(
+    gram: Array, known: Array, shift: float, threshold: float
+) -> tuple[list[int], Array]:
+    """Positions of those that join, and coordinates of all along them."""
+    schur = gram - known @ known.T
+    schur.flat[:: len(schur) + 1] -= shift
+    return pivots_of(schur, threshold)
+
+
+def _by_panels(
+    values: Array, known: Array, gap: Array, shift: float, threshold: float, panel: int
+) -> tuple[list[int], Array]:
+    """The same for many candidates: most have a small ``gap`` (b,), and only the rest can join."""
+    taken: list[int] = []
+    everyone = np.arange(len(values))[:, None]
+    open_ = (gap > threshold).nonzero()[0]
+    while len(open_):
+        index, open_ = open_[:panel], open_[panel:]
+        own, mine = values.take(index, 0), known.take(index, 0)
+        order, columns = _eliminate(own @ own.T, mine, shift, threshold)
+        if not order:
+            continue
+        joined, corner = index.take(order), columns.take(order, 0)
+        cross = own.take(order, 0) @ values.T - mine.take(order, 0) @ known.T
+        fresh = dtrtrs(corner, cross, lower=1)[0].T
+        gap -= _squares(fresh)
+        open_ = open_[gap.take(open_) > threshold]
+        fresh = fresh * (everyone > joined)
+        fresh[joined] = corner
+        known = np.concatenate([known, fresh], axis=1)
+        taken += joined.tolist()
+    return taken, known
 
 
 def _fits(count: int, m: int) -> bool:
@@ -123,34 +190,25 @@ def _fits(count: int, m: int) -> bool:
 
 
 def _squares(rows: Array) -> Array:
-    total: Array = np.square(rows).sum(1)
+    total: Array = np.einsum("ij,ij->i", rows, rows)
     return total
 
 
-def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
+def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
     """Coefficients by least squares, and by the oracle; None if they leave the ball."""
-    tail = -dtrtrs(d.lower, d.coordinates.T, lower=1, trans=1)[0].T
+    ideal.lead = torch.ones(len(v.square), dtype=torch.float64)
+    solver = None if rule.oracle == "exact" else ORACLES[rule.oracle]()
+    if solver is not None and solver.sparse:
+        return _sparse(ideal, v, rule, solver)
+    tail = v.coordinates @ -dtrtri(v.lower, lower=1)[0]
     if np.abs(tail).sum(1).max() > rule.radius:
         return None
-    value = d.square - _squares(d.coordinates)
-    ideal.tail = torch.from_numpy(np.ascontiguousarray(tail))
+    value = v.square - _squares(v.coordinates)
+    ideal.tail = torch.from_numpy(tail)
     ideal.value = torch.from_numpy(np.maximum(value, 0.0))
-    ideal.lead = torch.ones_like(ideal.value)
-    if rule.oracle == "exact":
+    if solver is None:
         return ideal
-    problem = LeastSquaresBatch(
-        torch.from_numpy(d.terms @ d.terms.T)[None],
-        torch.from_numpy(d.own @ d.terms.T),
-        torch.from_numpy(d.square),
-        torch.from_numpy(d.prefix),
-        torch.zeros(len(tail), dtype=torch.int64),
-        rule.radius,
-    )
-    solver = ORACLES[rule.oracle]()
-    if solver.sparse:
-        solution = solve_sparse(problem, solver, ideal.tail, rule.psi, max_steps=SPARSE_STEPS)
-    else:
-        solution = solve(problem, solver, start=ideal.tail)
+    solution = solve(_problem(v, rule.radius), solver, start=ideal.tail)
     keep = solution.value <= rule.psi
     ideal.tail[keep] = solution.coefficients[keep]
     ideal.value[keep] = solution.value[keep].clamp(min=0)
@@ -158,20 +216,50 @@ def _leading(ideal: SmallIdeal, d: _Decided, rule: Rule) -> SmallIdeal | None:
     return ideal
 
 
-def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal | None:
-    """Eigenvectors of the bordered Gram matrices; None if LAPACK finds none."""
-    g, o = d.coordinates.shape
-    if g * (o + 1) ** 3 > DENSE:
-        lower, coordinates, square, prefix = (
-            torch.from_numpy(x.copy()) for x in (d.lower, d.coordinates, d.square, d.prefix)
-        )
-        found = smallest_eigenvectors(lower, coordinates, square, prefix, psi)
-        ideal.tail, ideal.lead, ideal.value = found
-        return ideal
-    rows = np.concatenate([d.terms, d.own])
+def _sparse(ideal: SmallIdeal, v: _Vanished, rule: Rule, solver: Solver[Any]) -> SmallIdeal | None:
+    """Few coefficients, most of them found without those of least squares.
+
+    None if they leave the ball, or rounding lets them miss the tolerance.
+    """
+    problem = _problem(v, rule.radius)
+    solution = solve_sparse(problem, solver, None, rule.psi, max_steps=SPARSE_STEPS)
+    if not bool((solution.value <= rule.psi).all()):
+        return None
+    ideal.tail, ideal.value = solution.coefficients, solution.value.clamp(min=0)
+    ideal.log.add(solution, len(problem))
+    return ideal
+
+
+def _problem(v: _Vanished, radius: float) -> LeastSquaresBatch:
+    """What the oracles are asked; beyond the prefix, linear parts do not count."""
+    linear = v.coordinates @ v.lower.T
+    return LeastSquaresBatch(
+        torch.from_numpy(v.lower @ v.lower.T)[None],
+        torch.from_numpy(linear),
+        torch.from_numpy(v.square),
+        torch.from_numpy(v.prefix),
+        torch.zeros(len(linear), dtype=torch.int64),
+        radius,
+    )
+
+
+def _by_factor(ideal: SmallIdeal, v: _Vanished, psi: float) -> SmallIdeal:
+    """Eigenvectors of the bordered Gram matrices, all of them through the factor."""
+    lower, coordinates, square, prefix = map(
+        torch.from_numpy, (v.lower, v.coordinates, v.square, v.prefix)
+    )
+    found = smallest_eigenvectors(lower, coordinates, square, prefix, psi)
+    ideal.tail, ideal.lead, ideal.value = found
+    return ideal
+
+
+def _one_by_one(ideal: SmallIdeal, v: _Vanished, own: Array) -> SmallIdeal | None:
+    """The same by one decomposition each, ``own`` (g, m) their values; None if LAPACK fails."""
+    g, o = v.coordinates.shape
+    rows = np.concatenate([v.terms, own])
     gram = rows @ rows.T
     tail, lead = np.zeros((g, o)), np.empty(g)
-    for j, k in enumerate(d.prefix.tolist()):
+    for j, k in enumerate(v.prefix.tolist()):
         full = np.empty((k + 1, k + 1))
         full[:k, :k] = gram[:k, :k]
         full[k, :k] = full[:k, k] = gram[o + j, :k]
@@ -182,6 +270,6 @@ def _unit(ideal: SmallIdeal, d: _Decided, psi: float) -> SmallIdeal | None:
         vector = vectors[:, 0] if vectors[k, 0] > 0 else -vectors[:, 0]
         tail[j, :k], lead[j] = vector[:k], vector[k]
     # on the points, where a small value is no difference of large ones
-    value = _squares(tail @ d.terms + lead[:, None] * d.own)
+    value = _squares(tail @ v.terms + lead[:, None] * own)
     ideal.tail, ideal.lead, ideal.value = map(torch.from_numpy, (tail, lead, value))
     return ideal

@@ -1,5 +1,7 @@
 r"""Sparse coefficients from dense ones: drop what a target leaves room to drop, many rows at once.
 
+Where a few entries suffice, :mod:`.forward` finds them from nothing. What follows is for the rest.
+
 Leaving out the entry :math:`i` of a minimiser :math:`c` costs :math:`c_i^2 / (G^{-1})_{ii}`. With
 the entries in the order of their costs, one Cholesky factor tells how many of them a target asks
 for. Where these are few, the factor :math:`G_{SS} = LL^\top` of the costliest: the first :math:`k`
@@ -24,7 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .closed_form import cholesky
+from .closed_form import cholesky, least_squares
+from .forward import add_entries
 from .loop import finish, solve
 from .problem import LeastSquaresBatch
 from .solution import Solution, Status
@@ -38,35 +41,40 @@ MANY = 0.4  # of the entries of long prefixes, what may be left out
 NUMBERS = 1 << 20  # in the largest array of a batch of rows
 ROUGH = 1e-4  # targets above this share of the square leave room for single precision,
 WIDE = 64  # which pays for more entries than this
+NEAR = 1e-12  # of the square, what the values of points of a few entries may round by
 MINIMAL = 1e-6  # gradients of minimisers are at most this
 
 
 def solve_sparse(
     problem: LeastSquaresBatch,
     solver: Solver[Any],
-    start: Tensor,
+    start: Tensor | None,
     target: float,
     *,
     max_steps: int = 10_000,
 ) -> Solution:
     """Points of few entries with values of at most ``target``, by :func:`shorten` where it can.
 
-    ``start`` (N, o) are the minimisers without the ball. Rows where it is none of them, or misses
-    the target, or lies outside of the ball are left to ``solver``, from 0.
+    ``start`` (N, o) are the minimisers without the ball; if None, they are computed where they are
+    needed. Rows where it is none of them, or misses the target, or lies outside of the ball are
+    left to ``solver``, from 0.
     """
     goal = torch.full_like(problem.constant, target)
-    minimal = problem.gradient(start).abs().amax(1) <= MINIMAL  # NaN is not
-    c = shorten(problem, start, torch.where(minimal, goal, -torch.inf))
+    c, short = _shortened(problem, start, goal)
     value, gradient = problem.value_and_gradient(c)
-    good = minimal & (value <= target) & (c.abs().sum(1) <= problem.radius)
+    good = short & (value <= target) & (c.abs().sum(1) <= problem.radius)
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.TARGET)
     if bool(good.all()):
         return Solution(c, value, problem.dual_gap(c, gradient), steps, status)
     # where rounding or the ball spoilt the short point, the long one will do
-    c = torch.where(good[:, None], c, start)
-    good = minimal & (problem.value(c) <= target) & (c.abs().sum(1) <= problem.radius)
-    rest = (~good).nonzero()[:, 0]
+    bad = (~good).nonzero()[:, 0]
+    spoilt = problem.select(bad)
+    long = least_squares(spoilt) if start is None else start[bad]
+    value, gradient = spoilt.value_and_gradient(long)
+    fits = _is_minimal(gradient) & (value <= target) & (long.abs().sum(1) <= problem.radius)
+    c[bad[fits]] = long[fits]
+    rest = bad[~fits]
     part = solve(problem.select(rest), solver, target=target, max_steps=max_steps)
     c = c.index_copy(0, rest, part.coefficients)
     steps[rest], status[rest] = part.steps, part.status
@@ -76,28 +84,51 @@ def solve_sparse(
 def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor:
     """Points with fewer entries, each minimal over those that it has, and of values <= target.
 
-    ``start`` (N, o) minimises every row over its prefix, the ball ignored; ``target`` (N,). Rows
-    that miss their target come back as they are, and nothing keeps a point in the ball: values
-    and norms are for the caller to check.
+    ``start`` (N, o) minimises every row over its prefix, the ball ignored; ``target`` (N,). A few
+    entries are added to 0 where these suffice; elsewhere, as many as can be spared are left out of
+    the start. Rows that miss their target, or do not start from a minimiser, come back as they are.
+    Nothing keeps a point in the ball: values and norms are for the caller to check.
 
     References
     ----------
     Couvreur, Bresler: On the optimality of the backward greedy algorithm for the subset selection
     problem. SIAM J. Matrix Anal. Appl. 2000 (one entry at a time).
     """
+    return _shortened(problem, start, target)[0]
+
+
+def _shortened(
+    problem: LeastSquaresBatch, start: Tensor | None, target: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What :func:`shorten` returns, and in which rows (N,) it is a short point."""
+    found, reached = add_entries(problem, target - NEAR * problem.constant)
+    left = (~reached).nonzero()[:, 0]
+    if len(left):
+        rest = problem.select(left)
+        long = least_squares(rest) if start is None else start[left]
+        found[left], reached[left] = _leave_out(rest, long, target[left])
+    return found, reached
+
+
+def _is_minimal(gradient: Tensor) -> Tensor:
+    return gradient.abs().amax(1) <= MINIMAL  # NaN is not
+
+
+def _leave_out(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The ``start`` without entries that can be spared, and where it allows to look for them."""
     found = start.clone()
     precise = start.dtype
-    hopeful = target > -torch.inf
-    if problem.width > WIDE and bool((target > ROUGH * problem.constant)[hopeful].all()):
+    if problem.width > WIDE and bool((target > ROUGH * problem.constant).all()):
         # an error of a minimiser changes its value by the square of it only
         precise = torch.float32
         target = target - 8 * torch.finfo(precise).eps * problem.constant
     else:
         target = target - problem.rounding(start)
-    value = problem.value(start)
-    rows = ((value <= target) & (problem.prefix > 0)).nonzero()[:, 0]
+    value, gradient = problem.value_and_gradient(start)
+    fit = (value <= target) & _is_minimal(gradient)
+    rows = (fit & (problem.prefix > 0)).nonzero()[:, 0]
     if not len(rows):
-        return found
+        return found, fit
     factor = cholesky(problem.gram)
     eye = torch.eye(problem.width, dtype=factor.dtype, device=factor.device)
     half = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
@@ -122,7 +153,7 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
         kept = torch.cat(left)
         rows, order, behind = rows[kept], order[kept], behind[kept]
     _from_whole(problem, half, rows, start, value, target, found)
-    return found
+    return found, fit
 
 
 def _over(

@@ -1,0 +1,202 @@
+r"""Points of a few entries: the entry that lowers the value most joins, one after the other.
+
+With the Gram matrix scaled to a diagonal of 1, let :math:`v_1, \dots, v_k` be :math:`G`-orthonormal
+vectors over the entries taken so far, :math:`q_j = G v_j`. The minimiser over these, and its slope:
+
+.. math:: c = -\sum_j w_j v_j, \qquad r = b + Gc = b - \sum_j w_j q_j,
+
+what is left of the term :math:`i` outside of the others is :math:`d_i = 1 - \sum_j q_{ji}^2`, and
+taking it would lower the value by :math:`r_i^2 / d_i`. For the best of them
+
+.. math:: (q, v) = \Bigl((G_{\cdot i}, e_i) - \sum_j q_{ji}\,(q_j, v_j)\Bigr) / \sqrt{d_i},
+          \qquad w = r_i / \sqrt{d_i},
+
+so that ``(q, v)`` is computed as one row, and so is ``(r, c)``. Steps are many and small: they are
+taken in NumPy, wherever the problems lie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .problem import LeastSquaresBatch
+
+Array: TypeAlias = NDArray[Any]
+
+NARROW = 64  # terms, all of which may be taken; of more than these
+ENTRIES = 12  # only so many
+ROOM = 4  # entries that most points have at most
+SPARE = range(4, 9)  # entries, one of which is often more than it takes
+NUMBERS = 1 << 20  # in the vectors of a batch of rows
+
+
+def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Points (N, o) of few entries, and which rows (N,) reach their ``target`` (N,); others are 0.
+
+    A point is minimal over the entries that it has, the ball ignored. A row is given up as soon as
+    its steps would not suffice if all lowered the value as much as the next one.
+
+    References
+    ----------
+    Chen, Billings, Luo: Orthogonal least squares methods and their application to non-linear
+    system identification. Int. J. Control 1989.
+    """
+    parts = problem.gram, problem.linear, problem.constant - target, problem.mask, problem.owner
+    gram, slope, missing, inside, owner = (x.numpy(force=True) for x in parts)
+    o = problem.width
+    most = o if o <= NARROW else ENTRIES
+    diagonal = gram.diagonal(0, 1, 2)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, diagonal.dtype.type(1)))
+    scales = scale if len(scale) == 1 else scale.take(owner, 0)
+    slope = slope * scales
+    slope *= inside
+    table = (gram * scale[:, :, None] * scale[:, None, :]).reshape(-1, o)
+    points, reached = np.zeros_like(slope), missing <= 0
+    open_, batch = (missing > 0).nonzero()[0], max(1, NUMBERS // (ENTRIES * o))
+    for place in (open_[i : i + batch] for i in range(0, len(open_), batch)):
+        mine = (x.take(place, 0) for x in (slope, inside, owner * o, missing))
+        _grow(table, _Rows.of(min(ROOM, most), place, *mine), most, points, reached)
+    points *= scales
+    return torch.from_numpy(points).to(problem.linear), torch.from_numpy(reached).to(target.device)
+
+
+@dataclass
+class _Rows:
+    """Rows under way, and room for a few more steps."""
+
+    place: Array  # (n,) among all rows
+    first: Array  # (n,) where the Gram matrix begins in the table of all of them
+    missing: Array  # (n,) how far the value has yet to fall
+    outside: Array  # (n, o): d
+    state: Array  # (n, o + room): r, c
+    support: Array  # (n, room)
+    taken: Array  # (room, n, o + room): q, v of the steps so far
+
+    @classmethod
+    def of(
+        cls, room: int, place: Array, slope: Array, inside: Array, first: Array, missing: Array
+    ) -> _Rows:
+        """Rows at 0."""
+        n, o = slope.shape
+        outside = np.where(inside, slope.dtype.type(1), slope.dtype.type(np.inf))
+        support = np.zeros((n, room), dtype=np.int64)
+        taken = np.empty((room, n, o + room), dtype=slope.dtype)
+        return cls(place, first, missing, outside, widened(slope, o + room), support, taken)
+
+    def keep(self, kept: Array, steps: int) -> None:
+        """Forget all but the ``kept`` rows, after so many steps."""
+        flat = self.place, self.first, self.missing, self.outside, self.state, self.support
+        self.place, self.first, self.missing, self.outside, self.state, self.support = (
+            x.take(kept, 0) for x in flat
+        )
+        room, _, width = self.taken.shape
+        taken = np.empty((room, len(kept), width), dtype=self.taken.dtype)
+        taken[:steps] = self.taken[:steps].take(kept, 1)  # behind these there is nothing yet
+        self.taken = taken
+
+    def make_room(self, most: int) -> None:
+        """Room for twice as many steps, or for ``most``; there was none left."""
+        before, n, width = self.taken.shape
+        room = min(2 * before, most)
+        taken = np.empty((room, n, width + room - before), dtype=self.taken.dtype)
+        taken[:before, :, :width], taken[:before, :, width:] = self.taken, 0.0
+        self.state = widened(self.state, taken.shape[2])
+        self.support, self.taken = widened(self.support, room), taken
+
+
+def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -> None:
+    """Take up to ``most`` entries into every row; ``points`` and ``reached`` hear who succeeded."""
+    o = rows.outside.shape[1]
+    table = widened(table, rows.state.shape[1])
+    dependent = float(np.finfo(points.dtype).eps) ** 0.5  # less than this of a term is rounding
+    for step in range(most):
+        gains = np.square(rows.state[:, :o])
+        gains /= rows.outside
+        at = gains.argmax(1)
+        gain = _pick(gains, at)
+        rows.missing -= gain
+        ended = (rows.missing <= 0).nonzero()[0]
+        if len(ended):
+            place, last = rows.place.take(ended), at.take(ended)
+            c = _last_step(rows, step, ended, last)
+            points[place[:, None], rows.support[ended, :step]] = c[:, :step]
+            points[place, last] = c[:, step]
+            reached[place] = True
+        going = (rows.missing > 0) & (rows.missing <= (most - step - 1) * gain)
+        kept = going.nonzero()[0]
+        if not len(kept):
+            return
+        if len(kept) < len(at):
+            rows.keep(kept, step)
+            at = at.take(kept)
+        if step == len(rows.taken):
+            rows.make_room(most)
+            table = widened(table, rows.state.shape[1])
+        vectors = rows.taken[step]
+        # straight into place, which "clip" allows for, and no index is out of range
+        table.take(rows.first + at, 0, out=vectors, mode="clip")
+        vectors[:, o + step] = 1.0
+        if step:
+            along = rows.taken[:step, np.arange(len(at)), at]
+            vectors -= np.einsum("kn,knw->nw", along, rows.taken[:step])
+        left = _pick(rows.outside, at)[:, None]
+        rows.state -= vectors * (_pick(rows.state, at)[:, None] / left)
+        vectors /= np.sqrt(left)
+        rows.outside -= np.square(vectors[:, :o])
+        rows.outside[rows.outside <= dependent] = np.inf  # never to be taken
+        rows.support[:, step] = at
+
+
+def _last_step(rows: _Rows, step: int, ended: Array, at: Array) -> Array:
+    """Points (n, step + 1) of the ``ended`` rows, which take one more entry and need no slope."""
+    n, o = len(ended), rows.outside.shape[1]
+    left = rows.outside[ended, at]
+    slide = rows.state[ended, at] / left
+    c = np.empty((n, step + 1), dtype=slide.dtype)
+    c[:, step] = -slide
+    if step:
+        along, before = rows.taken[:step, ended, at], rows.taken[:step, ended, o : o + step]
+        overlap = np.einsum("kn,knj->nj", along, before)
+        c[:, :step] = rows.state[ended, o : o + step] + overlap * slide[:, None]
+    if step + 1 in SPARE:
+        basis = np.zeros((step + 1, n, step + 1), dtype=slide.dtype)
+        basis[:step, :, :step], basis[step, :, :step], basis[step, :, step] = before, -overlap, 1.0
+        basis[step] /= np.sqrt(left)[:, None]
+        _leave_one_out(c, basis, -rows.missing.take(ended))
+    return c
+
+
+def _leave_one_out(c: Array, basis: Array, room: Array) -> None:
+    """Leave the cheapest entry out of points (n, k) whose values may rise by that, in place.
+
+    The inverses of their Gram matrices are ``basis^T basis``, (k, n, k).
+    """
+    diagonal = np.einsum("jni,jni->ni", basis, basis)
+    cost = c * c
+    cost /= diagonal
+    at = cost.argmin(1)
+    spare = (_pick(cost, at) <= room).nonzero()[0]
+    if not len(spare):
+        return
+    at, basis = at[spare], basis[:, spare]
+    column = np.einsum("jni,jn->ni", basis, basis[:, np.arange(len(at)), at])
+    c[spare] -= column * (c[spare, at] / diagonal[spare, at])[:, None]
+    c[spare, at] = 0.0
+
+
+def _pick(table: Array, at: Array) -> Array:
+    """Entry ``at[n]`` of row ``n`` of a contiguous table."""
+    return table.ravel().take(at + np.arange(0, table.size, table.shape[1]))
+
+
+def widened(table: Array, width: int) -> Array:
+    """Columns of zeros behind those of a table."""
+    wide = np.zeros((len(table), width), dtype=table.dtype)
+    wide[:, : table.shape[1]] = table
+    return wide
