@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -231,7 +231,7 @@ def _describe(
         device=str(device),
         precision=settings.precision,
         closed_under_division=settings.border == "groebner" or _is_closed(order_ideal),
-        oracle=asdict(log) if log.rows else {},
+        oracle=dict(vars(log)) if log.rows else {},
         interrupted=built.interrupted,
     )
     return FittedIdeal(generators, built.values, report, order_ideal)

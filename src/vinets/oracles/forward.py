@@ -33,6 +33,8 @@ NARROW = 64  # terms, all of which may be taken; of more than these
 ENTRIES = 12  # only so many
 ROOM = 4  # entries that most points have at most
 SPARE = range(4, 9)  # entries, one of which is often more than it takes
+# of a term, what is rounding outside of others
+DEPENDENT = {np.dtype(one): float(np.finfo(one).eps) ** 0.5 for one in (np.float32, np.float64)}
 NUMBERS = 1 << 20  # in the vectors of a batch of rows
 
 
@@ -100,6 +102,23 @@ class _Rows:
         taken[:steps] = self.taken[:steps].take(kept, 1)  # behind these there is nothing yet
         self.taken = taken
 
+    def take(self, at: Array, table: Array, step: int) -> None:
+        """Take the entries ``at`` (n,), whose rows of the Gram matrices are in the table."""
+        o = self.outside.shape[1]
+        vectors = self.taken[step]
+        # straight into place, which "clip" allows for, and no index is out of range
+        table.take(self.first + at, 0, out=vectors, mode="clip")
+        vectors[:, o + step] = 1.0
+        if step:
+            along = self.taken[:step, np.arange(len(at)), at]
+            vectors -= np.einsum("kn,knw->nw", along, self.taken[:step])
+        root = np.sqrt(_pick(self.outside, at))[:, None]
+        vectors /= root
+        self.state -= vectors * (_pick(self.state, at)[:, None] / root)
+        self.outside -= np.square(vectors[:, :o])
+        self.outside[self.outside <= DEPENDENT[vectors.dtype]] = np.inf  # never to be taken
+        self.support[:, step] = at
+
     def make_room(self, most: int) -> None:
         """Room for twice as many steps, or for ``most``; there was none left."""
         before, n, width = self.taken.shape
@@ -114,62 +133,46 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
     """Take up to ``most`` entries into every row; ``points`` and ``reached`` hear who succeeded."""
     o = rows.outside.shape[1]
     table = widened(table, rows.state.shape[1])
-    dependent = float(np.finfo(points.dtype).eps) ** 0.5  # less than this of a term is rounding
     for step in range(most):
         gains = np.square(rows.state[:, :o])
         gains /= rows.outside
         at = gains.argmax(1)
         gain = _pick(gains, at)
         rows.missing -= gain
-        ended = (rows.missing <= 0).nonzero()[0]
-        if len(ended):
+        if not step:  # many rows end with one entry, and need no vectors for that
+            ended = (rows.missing <= 0).nonzero()[0]
             place, last = rows.place.take(ended), at.take(ended)
-            c = _last_step(rows, step, ended, last)
-            points[place[:, None], rows.support[ended, :step]] = c[:, :step]
-            points[place, last] = c[:, step]
+            points[place, last] = -rows.state[ended, last]
             reached[place] = True
-        going = (rows.missing > 0) & (rows.missing <= (most - step - 1) * gain)
-        kept = going.nonzero()[0]
-        if not len(kept):
-            return
-        if len(kept) < len(at):
-            rows.keep(kept, step)
-            at = at.take(kept)
+        if not step or most < o:
+            going = rows.missing <= (most - step - 1) * gain
+            if not step:
+                going &= rows.missing > 0
+            kept = going.nonzero()[0]
+            if len(kept) < len(at):
+                rows.keep(kept, step)
+                at = at.take(kept)
         if step == len(rows.taken):
             rows.make_room(most)
             table = widened(table, rows.state.shape[1])
-        vectors = rows.taken[step]
-        # straight into place, which "clip" allows for, and no index is out of range
-        table.take(rows.first + at, 0, out=vectors, mode="clip")
-        vectors[:, o + step] = 1.0
-        if step:
-            along = rows.taken[:step, np.arange(len(at)), at]
-            vectors -= np.einsum("kn,knw->nw", along, rows.taken[:step])
-        left = _pick(rows.outside, at)[:, None]
-        rows.state -= vectors * (_pick(rows.state, at)[:, None] / left)
-        vectors /= np.sqrt(left)
-        rows.outside -= np.square(vectors[:, :o])
-        rows.outside[rows.outside <= dependent] = np.inf  # never to be taken
-        rows.support[:, step] = at
+        rows.take(at, table, step)
+        ended = (rows.missing <= 0).nonzero()[0]
+        if len(ended):
+            _finish(rows, ended, step + 1, points, reached)
+            rows.keep((rows.missing > 0).nonzero()[0], step + 1)
+        if not len(rows.missing):
+            return
 
 
-def _last_step(rows: _Rows, step: int, ended: Array, at: Array) -> Array:
-    """Points (n, step + 1) of the ``ended`` rows, which take one more entry and need no slope."""
-    n, o = len(ended), rows.outside.shape[1]
-    left = rows.outside[ended, at]
-    slide = rows.state[ended, at] / left
-    c = np.empty((n, step + 1), dtype=slide.dtype)
-    c[:, step] = -slide
-    if step:
-        along, before = rows.taken[:step, ended, at], rows.taken[:step, ended, o : o + step]
-        overlap = np.einsum("kn,knj->nj", along, before)
-        c[:, :step] = rows.state[ended, o : o + step] + overlap * slide[:, None]
-    if step + 1 in SPARE:
-        basis = np.zeros((step + 1, n, step + 1), dtype=slide.dtype)
-        basis[:step, :, :step], basis[step, :, :step], basis[step, :, step] = before, -overlap, 1.0
-        basis[step] /= np.sqrt(left)[:, None]
-        _leave_one_out(c, basis, -rows.missing.take(ended))
-    return c
+def _finish(rows: _Rows, ended: Array, size: int, points: Array, reached: Array) -> None:
+    """Write down the points of those that have ``ended``, of ``size`` entries or one less."""
+    o = rows.outside.shape[1]
+    c = rows.state[ended, o : o + size]
+    if size in SPARE:
+        _leave_one_out(c, rows.taken[:size, ended, o : o + size], -rows.missing.take(ended))
+    place = rows.place.take(ended)
+    points[place[:, None], rows.support[ended, :size]] = c
+    reached[place] = True
 
 
 def _leave_one_out(c: Array, basis: Array, room: Array) -> None:
