@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from .closed_form import cholesky, least_squares
-from .forward import add_entries
+from .forward import NARROW, add_entries
 from .loop import finish, solve
 from .problem import LeastSquaresBatch
 from .solution import Solution, Status
@@ -101,7 +101,11 @@ def _shortened(
     problem: LeastSquaresBatch, start: Tensor | None, target: Tensor
 ) -> tuple[Tensor, Tensor]:
     """What :func:`shorten` returns, and in which rows (N,) it is a short point."""
-    found, reached = add_entries(problem, target - NEAR * problem.constant)
+    if problem.width > NARROW and problem.linear.is_cuda:
+        # few rows of such problems are short, and steps are taken on the CPU
+        found, reached = torch.zeros_like(problem.linear), problem.constant <= target
+    else:
+        found, reached = add_entries(problem, target - NEAR * problem.constant)
     left = (~reached).nonzero()[:, 0]
     if len(left):
         rest = problem.select(left)
