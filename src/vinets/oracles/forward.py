@@ -133,6 +133,7 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
     """Take up to ``most`` entries into every row; ``points`` and ``reached`` hear who succeeded."""
     o = rows.outside.shape[1]
     table = widened(table, rows.state.shape[1])
+    open_ = len(rows.missing)
     for step in range(most):
         gains = np.square(rows.state[:, :o])
         gains /= rows.outside
@@ -151,7 +152,7 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
             kept = going.nonzero()[0]
             if len(kept) < len(at):
                 rows.keep(kept, step)
-                at = at.take(kept)
+                at, open_ = at.take(kept), len(kept)
         if step == len(rows.taken):
             rows.make_room(most)
             table = widened(table, rows.state.shape[1])
@@ -159,9 +160,12 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
         ended = (rows.missing <= 0).nonzero()[0]
         if len(ended):
             _finish(rows, ended, step + 1, points, reached)
-            rows.keep((rows.missing > 0).nonzero()[0], step + 1)
-        if not len(rows.missing):
+            rows.missing[ended] = np.inf
+            open_ -= len(ended)
+        if not open_:
             return
+        if 2 * open_ < len(at):  # a few that are done cost less than to forget them
+            rows.keep((rows.missing < np.inf).nonzero()[0], step + 1)
 
 
 def _finish(rows: _Rows, ended: Array, size: int, points: Array, reached: Array) -> None:
