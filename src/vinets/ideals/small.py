@@ -10,6 +10,7 @@ left to the general construction.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,7 +98,7 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         values = terms.take(below + level.parent, 0)
         values *= columns.take(level.variable, 0)
         decided = _decide(terms, lower, values, shift, threshold, settings.panel)
-        if not np.isfinite(decided.square).all():
+        if not math.isfinite(decided.square.max()):
             return None  # where the reason is told
         taken, rest = decided.taken, decided.rest
         if rest:
@@ -156,7 +157,7 @@ def _eliminate(
 ) -> tuple[list[int], Array]:
     """Positions of those that join, and coordinates of all along them."""
     schur = gram - known @ known.T
-    schur.flat[:: len(schur) + 1] -= shift
+    schur.ravel()[:: len(schur) + 1] -= shift  # a view
     return pivots_of(schur, threshold)
 
 
