@@ -41,6 +41,7 @@ from torch.nn.functional import pad
 MAX_STEPS = 100
 LAST_STEP = 1e-9  # relative to psi; the error left behind it is of the order of its square
 AT_ONCE = 2048  # candidates
+FEW = 128  # that are not told apart by whether they have arrived
 
 
 @dataclass(frozen=True)
@@ -310,19 +311,22 @@ def _roots(problem: _Candidates, square: Tensor, residual: Tensor | None, psi: f
         residual = (square - taken).clamp_(min=0)
     # the least-squares polynomial, scaled to unit norm, bounds the eigenvalue from above
     found = value = (residual / (1 + norm)).clamp_(max=psi)
-    rows = torch.arange(len(value), device=value.device)
+    rows: Tensor | None = None  # all of them
     for _ in range(MAX_STEPS):
         total, slope = problem.at(value)
-        after = _step(1 + total, slope, residual, value, problem.bound).clamp_(0, psi)
-        found = found.index_copy(0, rows, after)
-        moving = (after - value).abs() > LAST_STEP * psi
-        count, value = int(moving.sum()), after
+        after = _step(total.add_(1), slope, residual, value, problem.bound).clamp_(0, psi)
+        if rows is None:
+            found = after
+        else:
+            found[rows] = after
+        moving = value.sub_(after).abs_() > LAST_STEP * psi
+        value, count = after, int(torch.count_nonzero(moving))
         if not count:
             break
-        if 2 * count < len(rows):  # the others have arrived
+        if len(value) > FEW and 2 * count < len(value):  # the others have arrived
             kept = moving.nonzero()[:, 0]
-            problem, rows = problem.select(kept), rows[kept]
-            residual, value = residual[kept], value[kept]
+            problem, residual, value = problem.select(kept), residual[kept], after[kept]
+            rows = kept if rows is None else rows[kept]
     return found
 
 
@@ -331,6 +335,10 @@ def _step(total: Tensor, slope: Tensor, residual: Tensor, at: Tensor, bound: Ten
 
     The smaller root of :math:`a z^2 - (a m + s + \rho^2) z + \rho^2 m`, m the bound.
     """
-    rise = slope * (bound - at)  # of which a is the rest, and s this times the same distance
-    half, end = (total * bound - rise * at + residual) / 2, residual * bound
-    return end / (half + (half.square() - (total - rise) * end).clamp_(min=0).sqrt_())
+    rise = (bound - at).mul_(slope)  # of which a is the rest, and s this times the same distance
+    half, end = (
+        (total * bound).addcmul_(rise, at, value=-1).add_(residual).div_(2),
+        residual * bound,
+    )
+    root = (half * half).addcmul_(total.sub_(rise), end, value=-1).clamp_(min=0).sqrt_()
+    return end.div_(root.add_(half))
