@@ -302,12 +302,12 @@ class UncutRecipe:
     recipe: Recipe
 
 
-_ON_GPU = replace(BACKBONE, precision="auto", recorded=True)
+_CIFAR = replace(BACKBONE, precision="auto", recorded=True)
 
 RECIPES = {
     "digits-cnn": UncutRecipe("digits_cnn", "digits", SMALL["digits_cnn"]),
-    "cifar10-resnet18": UncutRecipe("resnet18", "cifar10:data", replace(_ON_GPU, epochs=90)),
-    "cifar100-resnet34": UncutRecipe("resnet34", "cifar100:data", replace(_ON_GPU, epochs=140)),
+    "cifar10-resnet18": UncutRecipe("resnet18", "cifar10:data", replace(_CIFAR, epochs=90)),
+    "cifar100-resnet34": UncutRecipe("resnet34", "cifar100:data", replace(_CIFAR, epochs=140)),
 }
 """The uncut networks of the demo and of the paper, by the names that ``vinets train`` takes."""
 

@@ -148,7 +148,8 @@ def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
     lower, failed = dpotrf(schur, lower=1, clean=1)
     if not failed and float(lower.diagonal().min()) ** 2 > threshold:
         return list(range(len(schur))), lower
-    upper, order = np.zeros(schur.shape), list[int]()
+    upper = np.zeros(schur.shape)
+    order: list[int] = []
     pivots = schur.diagonal().copy()  # and what is left of them
     for i, row in enumerate(schur):
         if (pivot := float(pivots[i])) > threshold:

@@ -161,12 +161,16 @@ class _Beyond:
     inside: Tensor  # (g, r) 1 for those that they have met
     bound: Tensor  # (g,)
 
+    @cached_property
+    def squares(self) -> Tensor:
+        """Products of the rows of the edge with one another, (q, r * r)."""
+        return (self.edge[:, None] * self.edge).flatten(0, 1).mT
+
     def solve(self, value: Tensor) -> Tensor:
         """Find x, over the eigenvectors and the further terms (g, q + r)."""
         inverse = (self.spectrum.values - value[:, None]).reciprocal_()
         along, r = inverse * self.linear, len(self.edge)
-        products = (self.edge[:, None] * self.edge).view(r * r, -1)
-        schur = self.corner - (inverse @ products.mT).view(-1, r, r)
+        schur = self.corner - (inverse @ self.squares).view(-1, r, r)
         schur.diagonal(dim1=1, dim2=2).sub_(value[:, None])
         # for terms not met, rows of the identity, and 0 on the right
         schur *= self.inside[:, :, None] * self.inside[:, None, :]
@@ -211,7 +215,7 @@ def secular_eigenvectors(
     for rows in _pieces(len(square)):
         y = coordinates[rows] @ spectrum.rotation
         known = None if residual is None else residual[rows]
-        last[rows], values[rows] = _within(
+        last[rows], values[rows] = _to_eigenvectors(
             spectrum.values, y, square[rows], known, psi, scratch[:, : len(y)]
         )
         torch.mm(y, spectrum.vectors.mT, out=coordinates[rows])
@@ -278,17 +282,19 @@ def stacked_eigenvectors(
     table = coordinates.new_zeros(len(sizes), int(counts.max()), o)
     table[inverse, slot] = coordinates[:, :o]
     y = (table @ rotation)[inverse, slot]
-    last, least = _within(values[inverse], y, square, None, psi, y.new_empty(3, *y.shape))
+    last, smallest = _to_eigenvectors(
+        values[inverse], y, square, None, psi, y.new_empty(3, *y.shape)
+    )
     table[inverse, slot] = y  # which are eigenvectors now; the padding stays 0
     found = (table @ vectors.mT)[inverse, slot].mul_(inside[inverse])
-    return pad(found, (0, coordinates.shape[1] - o)), last, least
+    return pad(found, (0, coordinates.shape[1] - o)), last, smallest
 
 
 def _pieces(count: int) -> Iterator[slice]:
     return (slice(start, start + AT_ONCE) for start in range(0, count, AT_ONCE))
 
 
-def _within(
+def _to_eigenvectors(
     poles: Tensor,
     y: Tensor,
     square: Tensor,
@@ -336,9 +342,7 @@ def _step(total: Tensor, slope: Tensor, residual: Tensor, at: Tensor, bound: Ten
     The smaller root of :math:`a z^2 - (a m + s + \rho^2) z + \rho^2 m`, m the bound.
     """
     rise = (bound - at).mul_(slope)  # of which a is the rest, and s this times the same distance
-    half, end = (
-        (total * bound).addcmul_(rise, at, value=-1).add_(residual).div_(2),
-        residual * bound,
-    )
+    half = (total * bound).addcmul_(rise, at, value=-1).add_(residual).div_(2)
+    end = residual * bound
     root = (half * half).addcmul_(total.sub_(rise), end, value=-1).clamp_(min=0).sqrt_()
     return end.div_(root.add_(half))

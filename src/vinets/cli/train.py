@@ -68,9 +68,9 @@ def train(
 ) -> None:
     """Train a network from scratch, to be cut later.
 
-    Writes network.json and weights.safetensors into the folder, and a checkpoint after every
-    epoch: the same command goes on where it was interrupted. The network is evaluated on the
-    test part at the end.
+    Writes network.json and weights.safetensors into the folder, and checkpoints between epochs:
+    the same command goes on after the last of them. The network is evaluated on the test part at
+    the end.
 
     Example: vinets train --model digits_cnn --data digits --out out/base
 

@@ -231,7 +231,7 @@ def _describe(
         device=str(device),
         precision=settings.precision,
         closed_under_division=settings.border == "groebner" or _is_closed(order_ideal),
-        oracle=dict(vars(log)) if log.rows else {},
+        oracle=vars(log) | {"status": dict(log.status)} if log.rows else {},
         interrupted=built.interrupted,
     )
     return FittedIdeal(generators, built.values, report, order_ideal)

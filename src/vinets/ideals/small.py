@@ -24,12 +24,12 @@ from torch import Tensor
 from vinets.algebra.borders import first_border, next_border
 from vinets.algebra.eigen import smallest_eigenvectors
 from vinets.algebra.gram import pivots_of
+from vinets.algebra.growing import widened
 from vinets.algebra.terms import Index
 from vinets.ideals.ball import SPARSE_STEPS, OracleLog
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
 from vinets.oracles import ORACLES, LeastSquaresBatch, Solver, solve, solve_sparse
-from vinets.oracles.forward import widened
 
 Array = NDArray[np.float64]
 

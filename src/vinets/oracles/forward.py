@@ -25,6 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vinets.algebra.growing import widened
+
 from .problem import LeastSquaresBatch
 
 Array: TypeAlias = NDArray[Any]
@@ -200,10 +202,3 @@ def _leave_one_out(c: Array, basis: Array, room: Array) -> None:
 def _pick(table: Array, at: Array) -> Array:
     """Entry ``at[n]`` of row ``n`` of a contiguous table."""
     return table.ravel().take(at + np.arange(0, table.size, table.shape[1]))
-
-
-def widened(table: Array, width: int) -> Array:
-    """Columns of zeros behind those of a table."""
-    wide = np.zeros((len(table), width), dtype=table.dtype)
-    wide[:, : table.shape[1]] = table
-    return wide

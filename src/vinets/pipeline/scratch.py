@@ -90,7 +90,7 @@ def train_into(
 ) -> TrainingRun:
     """Train a network from scratch, test it, and write it into a folder.
 
-    There is a checkpoint after every epoch: the same call goes on where it was interrupted. Other
+    Checkpoints are written between epochs: the same call goes on after the last of them. Other
     settings or data in the same folder are refused.
 
     Parameters

@@ -55,7 +55,7 @@ class Trial(TrialSettings):
     compared : tuple of (str, str)
         For speed: name and folder of every network that is measured beside the uncut one.
     checkpoints : bool
-        Write one after every epoch, for long trainings; it changes no result.
+        Write them between epochs, for long trainings; they change no result.
     detailed : bool
         Keep every epoch, wrong answers and how the head was built in the result.
     seed : int

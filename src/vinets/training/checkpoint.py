@@ -97,7 +97,8 @@ class Pace:
     """After which epochs to write: all of them, unless writing took longer than a moment.
 
     Short epochs of large networks on a GPU end sooner than the disk has written them. Then a
-    tenth of the time goes to checkpoints, at most, and that much may have to be done once more.
+    tenth of the time goes to checkpoints, at most, and an interrupted training repeats what was
+    done in ten times the time of one.
     """
 
     def __init__(self) -> None:

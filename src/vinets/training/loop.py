@@ -100,7 +100,7 @@ def fit(
     """Train ``module``, which lies on ``device``, and leave it with the weights of its best epoch.
 
     Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
-    written there after every epoch, and training goes on from one that is there. The result is the
+    written there between epochs, and training goes on from one that is there. The result is the
     same as without the interruption. A digest of the backbone to ``start`` from belongs to it.
     Several ranks divide every batch among them, see :mod:`vinets.ranks`, and leave checkpoints for
     any number of ranks.

@@ -60,7 +60,7 @@ def fine_tune(
         The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given. As
         :class:`Lessons`, it is asked once for several networks that are trained on the same steps.
     directory : path or None, default=None
-        For a checkpoint after every epoch; an interrupted training goes on from there.
+        For checkpoints between epochs; an interrupted training goes on from the last one.
     device : str or None, default=None
         None is where the network lies.
     """
@@ -248,7 +248,7 @@ def train_classifier(
     memory_format : {"auto", "contiguous", "channels_last"}, default="auto"
         Layout of images in training; auto is channels_last on a GPU.
     directory : path or None, default=None
-        For a checkpoint after every epoch; an interrupted training goes on from there.
+        For checkpoints between epochs; an interrupted training goes on from the last one.
     """
     one_of("train_classifier", "memory_format", memory_format, LAYOUTS)
     if recipe.vanish:
