@@ -18,6 +18,7 @@ from vinets.algebra.terms import TermSet
 from vinets.checks import parameter_error
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.choose import choose_ideal
+from vinets.measure.vanishing import class_means, measure_vanishing
 from vinets.nn.heads import LinearPath, LocalHead, ProductsHead, VanishingHead
 from vinets.nn.network import CutNetwork, VINet
 from vinets.nn.polynomial import PolynomialLayer
@@ -26,16 +27,10 @@ from vinets.pipeline.closed_form import build_closed_form
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.factored import factored_generators
 from vinets.pipeline.report import BuildReport, Pictures
-from vinets.pipeline.vanish import (
-    ClassGenerators,
-    PrunedLayer,
-    class_means,
-    find_generators,
-    make_layer,
-)
+from vinets.pipeline.vanish import ClassGenerators, PrunedLayer, find_generators, make_layer
 from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Notes, Progress, progress_of
-from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning, Shaping
+from vinets.settings import PAPER, Collecting, Finding, Placing, Projecting, Pruning, Shaping
 
 
 @dataclass(frozen=True)
@@ -56,6 +51,7 @@ class Design:
     collecting=Collecting,
     placing=Placing,
     projecting=Projecting,
+    finding=Finding,
     pruning=Pruning,
     shaping=Shaping,
 )
@@ -65,10 +61,11 @@ def build(
     cut: str | int | None = None,
     *,
     ideal: VanishingIdeal | None = None,
-    collecting: Collecting,
+    collecting: Collecting = PAPER.collecting,
     placing: Placing,
-    projecting: Projecting,
-    pruning: Pruning,
+    projecting: Projecting = PAPER.projecting,
+    finding: Finding = PAPER.finding,
+    pruning: Pruning = PAPER.pruning,
     shaping: Shaping,
     epochs: int | None = None,
     device: torch.device | str = "cpu",
@@ -77,8 +74,8 @@ def build(
 ) -> tuple[CutNetwork, BuildReport]:
     """Turn a classifier into a VI-Net; fine-tuning it is the next step.
 
-    The defaults are the paper's: polynomials that are found on the latents. What ``vinets build``
-    does unless it is told otherwise is in :data:`vinets.settings.BEST`::
+    The defaults are those of the paper, :data:`vinets.settings.PAPER`. Products of linear forms,
+    tuned together with the backbone, are in :data:`vinets.settings.BEST`::
 
         net, report = build(model, data, cut, collecting=BEST.collecting, placing=BEST.placing)
         fine_tune(net, data, recipe=BEST.recipe, tuning=BEST.tuning, teacher=model)
@@ -93,11 +90,11 @@ def build(
     cut : str or int
         A module name, an index into :func:`cut_points`, or a share such as ``"50%"``.
     ideal : ABM, OAVI, VCA or None, default=None
-        The algorithm; None is the paper's ``ABM(psi=0.1, max_degree=5)``; in the local placement
-        the degree is 2, or 1 where the channels are the variables.
-    collecting, placing, projecting, pruning, shaping
+        The algorithm, in place of ``finding``. The largest degree is 5 where nothing is said; in
+        the local placement 2, or 1 where the channels are the variables.
+    collecting, placing, projecting, finding, pruning, shaping
         See :mod:`vinets.settings`; or their fields as keywords: ``per_class=512``,
-        ``placement="local"``, ``components=32``, ``keep=16``, ``monomials=64``, ...
+        ``placement="local"``, ``components=32``, ``psi=0.01``, ``keep=16``, ``monomials=64``, ...
     epochs : 0 or None, default=None
         With 0, the head is one in closed form that needs no training; see
         :mod:`vinets.pipeline.closed_form`.
@@ -140,7 +137,7 @@ def build(
     if epochs == 0:
         return build_closed_form(latents, seed=seed)
     design = Design(placing, projecting, pruning)
-    algorithm = choose_ideal(Finding(), placing, projecting) if ideal is None else ideal
+    algorithm = choose_ideal(finding, placing, projecting) if ideal is None else ideal
     if placing.placement == "products":
         return build_products(latents, shaping, design, algorithm, seed)
     watch = progress_of(progress)
@@ -180,7 +177,7 @@ def assemble(
         "projection": variables.seconds,
         "polynomials": generators.seconds + time.perf_counter() - begin,
     }
-    return net, _report(net, latents, variables, generators, layer, seconds)
+    return net, _report(net, latents, variables, generators, layer, ideal.psi, seconds)
 
 
 def build_products(
@@ -270,8 +267,15 @@ def with_channels(layer: PolynomialLayer, channels: int, seed: int) -> Polynomia
     blocks = [old.blocks[0], first, *(block + channels for block in old.blocks[2:])]
     terms = TermSet(old.n_variables + channels, tuple(blocks))
     wide = PolynomialLayer(
-        terms, len(layer.bias), masked=layer.mask is not None, normalized=layer.norm is not None
+        terms,
+        len(layer.bias),
+        masked=layer.mask is not None,
+        normalized=layer.norm is not None,
+        counts=layer.counts,
+        leading=layer.leading is not None,
     )
+    if wide.leading is not None and layer.leading is not None:
+        wide.leading.copy_(torch.where(layer.leading < 0, -1, layer.leading + channels))
     wide.draw(torch.Generator().manual_seed(seed))
     linear = wide.weight[:, :channels]
     linear /= linear.norm(dim=1, keepdim=True)  # a view: this changes the layer
@@ -302,18 +306,21 @@ def _report(
     variables: Variables,
     generators: ClassGenerators,
     found: PrunedLayer,
+    psi: float,
     seconds: dict[str, float],
 ) -> BuildReport:
     """What came of it, with points and values to draw."""
     # The layer is part of the network already: it is moved to the points, and back again.
-    layer = found.layer
+    layer = found.layer.to(variables.points.device)
     terms = layer.monomials.terms
-    means = class_means(layer.to(variables.points.device), variables.points, variables.labels)
+    fit = latents.fit.to(variables.points.device)
+    means, _, _ = class_means(layer, [(variables.points, variables.labels)])
+    vanishing = measure_vanishing(layer, [(variables.points[fit], variables.labels[fit])], psi)
     layer.to(latents.device)
     pictures = Pictures(
         variables.points.cpu().double().numpy(),
         variables.labels.cpu().numpy(),
-        means,
+        means.cpu().numpy(),
         found.owners.numpy(),
         generators.scores.values,
         found.pruned.scores,
@@ -333,6 +340,7 @@ def _report(
         coefficients_kept=sum(block.numel() for block in blocks),
         degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
         capped=found.capped,
+        vanishing=vanishing,
         parts=net.folded().parts(),
         original_parameters=latents.original_parameters,
         seconds=seconds,

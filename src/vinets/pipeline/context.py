@@ -150,7 +150,8 @@ class CutContext:
         decay = trial.recipe.weight_decay
         if decay is None:
             decay = 2e-3 if trial.design.local else 5e-4
-        vanish = trial.recipe.vanish if trial.head == "vi" else 0.0  # a baseline has no products
+        # polynomials of a baseline have no class to vanish on
+        vanish = trial.recipe.vanish if trial.head == "vi" else 0.0
         return replace(trial.recipe, seed=trial.seed, weight_decay=decay, vanish=vanish)
 
     @cached_property

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from vinets.checks import one_of
 from vinets.files import slug
+from vinets.measure.vanishing import Vanishing
 from vinets.options import gather
 from vinets.pipeline.build import Design
 from vinets.pipeline.comparison import Speed
@@ -156,6 +157,8 @@ class TrainingFacts:
     monomials: int | None = None
     capped: bool | None = None  # whether there was no room for more polynomials
     best_epoch: int | None = None  # the one that was kept
+    vanishing_built: Vanishing | None = None  # of a VI-Net on the test images, before training
+    vanishing: Vanishing | None = None  # the same afterwards
     wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
     history: History | None = None  # every epoch
     build: BuildReport | None = None  # how the VI head was built

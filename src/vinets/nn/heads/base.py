@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,14 @@ HEADS: Registry[type[Head]] = Registry("head", "vinets.nn.heads")
 PLACEMENTS = ("global", "local", "products")
 
 
+class LastLayer(NamedTuple):
+    """What a head ends with: features of latents, normalisation if there is any, linear layer."""
+
+    features: Callable[[Tensor], Tensor]  # latents (B, C, P) to (B, F)
+    norm: nn.BatchNorm1d | None
+    linear: nn.Linear
+
+
 class Head(nn.Module, ABC):
     """Base of all heads: latents (B, C, P) to logits (B, K).
 
@@ -37,6 +45,7 @@ class Head(nn.Module, ABC):
     label: ClassVar[str]  # in tables; the kind, unless the class says otherwise
     placement: ClassVar[str] = ""  # how its polynomials stand, if with it a network is a VI-Net
     rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
+    from_ideals: ClassVar[bool] = False  # whether its polynomials are generators of class ideals
     matches_features: ClassVar[bool] = False  # learns what the uncut network's classifier sees
     stands_beside: ClassVar[tuple[str, ...]] = PLACEMENTS  # of VI heads that it is a baseline of
 
@@ -81,6 +90,13 @@ class Head(nn.Module, ABC):
         """What training never changes, latents to variables, and the module behind it.
 
         None where there is nothing of the kind. With it, the first part can be computed once.
+        """
+        return None
+
+    def last_layer(self) -> LastLayer | None:
+        """The linear layer behind features that stay as they are, to be trained alone.
+
+        None where a head has no such layer.
         """
         return None
 

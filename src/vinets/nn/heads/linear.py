@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vinets.checks import one_of
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-from vinets.nn.heads.base import Head, Reference
+from vinets.nn.heads.base import Head, LastLayer, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import (
     TrainedTail,
@@ -40,6 +40,9 @@ class _LinearOn(Head):
     def forward(self, latents: Tensor) -> Tensor:
         z = self.variables(latents)
         return self.linear(z if self.norm is None else self.norm(z))
+
+    def last_layer(self) -> LastLayer:
+        return LastLayer(self.variables, self.norm, self.linear)
 
     @torch.no_grad()
     def folded(self) -> Self:

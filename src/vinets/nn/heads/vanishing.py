@@ -75,6 +75,7 @@ class VanishingHead(GlobalPolynomials):
 
     kind, label, rank = "vanishing", "VI-Net", 0
     placement = "global"
+    from_ideals = True
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
