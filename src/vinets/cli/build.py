@@ -1,4 +1,4 @@
-"""``vinets build``: from a classifier to a VI-Net."""
+"""``vinets build``: from a classifier to polynomials, or another head, behind a cut."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def build(
     ] = None,
     reading: TrainingData,
     cut: Annotated[str | None, option(DATA, CUT)] = None,
-    out: Annotated[Path, option(OUTPUT, "Folder for the VI-Net and its results.")],
+    out: Annotated[Path, option(OUTPUT, "Folder for the network and its results.")],
     settings: dict[str, dict[str, Any]],
     preset: Annotated[
         str | None,
@@ -87,8 +87,8 @@ def build(
         str,
         option(
             RUNNING,
-            "Head behind the cut: vi for polynomials, or a plain head to compare with, "
-            "trained in the same way: {heads}.",
+            "Head behind the cut: vi for the polynomials of --placement, or a plain head to "
+            "compare with, trained in the same way: {heads}.",
         ),
     ] = "vi",
     limit: Limit = None,
@@ -97,17 +97,17 @@ def build(
 ) -> None:
     """Cut a network, put polynomials behind the cut, and train what is left.
 
-    The polynomials are products of linear forms at every position of the map; they are trained
-    together with the backbone, and the uncut network teaches them. The result is compared with
-    the uncut network: accuracy on the test part, parameters, images per second. The VI-Net is
-    saved in the folder, with results.json. The same command goes on where it was interrupted.
+    The polynomials are a product head: products of linear forms at every position of the map,
+    trained together with the backbone, and the uncut network teaches them. The result is compared
+    with the uncut network: accuracy on the test part, parameters, images per second. The network
+    is saved in the folder, with results.json. The same command goes on where it was interrupted.
 
     Example: vinets build out/base --data digits --cut pool --out out/vinet
 
-    With --preset paper, polynomials that vanish on the classes are found on latents of the
-    training data, and trained while the backbone stays as it is; --placement global or local
-    without a preset means the same. Options that are for one of these ways are refused in the
-    other.
+    With --preset paper the result is a VI-Net: polynomials that vanish on the classes are found
+    on latents of the training data, and trained while the backbone stays as it is;
+    --placement global or local without a preset means the same. Options that are for one of these
+    ways are refused in the other.
 
     Example: vinets build out/base --data digits --cut pool --preset paper --components 32 --keep 16
     --out out/paper

@@ -39,7 +39,7 @@ def predict(
 
     Example: vinets predict out/vinet holiday.png --top 5
 
-    Example: vinets predict vinets/digits-cnn-best
+    Example: vinets predict vinets/digits-cnn-products
     """
     from vinets import pretrained
     from vinets.data.folders import image_files

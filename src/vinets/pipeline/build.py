@@ -19,7 +19,7 @@ from vinets.checks import parameter_error
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.choose import choose_ideal
 from vinets.nn.heads import LinearPath, LocalHead, ProductsHead, VanishingHead
-from vinets.nn.network import CutNetwork, VINet
+from vinets.nn.network import CutNetwork, network_of
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.options import flat
 from vinets.pipeline.closed_form import build_closed_form
@@ -40,7 +40,7 @@ from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning, S
 
 @dataclass(frozen=True)
 class Design:
-    """What a VI head is made of: where it stands, its variables, its polynomials."""
+    """What a head of polynomials is made of: where it stands, its variables, its polynomials."""
 
     placing: Placing = Placing()
     projecting: Projecting = Projecting()
@@ -75,10 +75,11 @@ def build(
     seed: int = 0,
     progress: Progress | str | None = "auto",
 ) -> tuple[CutNetwork, BuildReport]:
-    """Turn a classifier into a VI-Net; fine-tuning it is the next step.
+    """Cut a classifier and put polynomials behind the cut; fine-tuning them is the next step.
 
-    The defaults are the paper's: polynomials that are found on the latents. What ``vinets build``
-    does unless it is told otherwise is in :data:`vinets.settings.BEST`::
+    The defaults are the paper's: generators of class ideals, which make a VI-Net. What
+    ``vinets build`` makes unless it is told otherwise, a product head, is in
+    :data:`vinets.settings.BEST`::
 
         net, report = build(model, data, cut, collecting=BEST.collecting, placing=BEST.placing)
         fine_tune(net, data, recipe=BEST.recipe, tuning=BEST.tuning, teacher=model)
@@ -109,7 +110,8 @@ def build(
     Returns
     -------
     CutNetwork, BuildReport
-        The network is a :class:`vinets.VINet`, unless a head in closed form has no polynomials.
+        The network is a :class:`vinets.VINet` where the polynomials were found as generators of
+        class ideals; a product head and most heads in closed form make a plain one.
 
     Examples
     --------
@@ -161,7 +163,7 @@ def assemble(
     design: Design,
     ideal: VanishingIdeal,
     seed: int,
-) -> tuple[VINet, BuildReport]:
+) -> tuple[CutNetwork, BuildReport]:
     """Prune the generators, make a head of them and put it behind the cut."""
     begin = time.perf_counter()
     masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
@@ -174,7 +176,7 @@ def assemble(
         head.projection.requires_grad_(design.projecting.train_projection)
     notes = {"placement": design.placing.placement, "ideal": repr(ideal), "seed": seed}
     record = replace(latents.record, notes=notes)
-    net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
+    net = network_of(latents.backbone, latents.reader, head, record).to(latents.device).eval()
     seconds = {
         "latents": latents.seconds,
         "projection": variables.seconds,
@@ -185,7 +187,7 @@ def assemble(
 
 def build_products(
     latents: Latents, shaping: Shaping, design: Design, ideal: VanishingIdeal, seed: int
-) -> tuple[VINet, BuildReport]:
+) -> tuple[CutNetwork, BuildReport]:
     """Put products of forms behind the cut, at random or as far as they go from generators.
 
     See :mod:`vinets.nn.heads.products`, and :func:`vinets.pipeline.factored.factored_generators`.
@@ -203,7 +205,7 @@ def build_products(
         seconds["projection"] = start.seconds_projection
     notes = {"placement": "products", "start": shaping.start, "seed": seed}
     record = replace(latents.record, notes=notes)
-    net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
+    net = network_of(latents.backbone, latents.reader, head, record).to(latents.device).eval()
     expanded = [comb(latents.shape[0] + d - 1, d) for d in range(1, head.factors + 1)]
     parts, took = net.folded().parts(), time.perf_counter() - begin
     return net, BuildReport(
@@ -236,7 +238,7 @@ def seeded(seed: int) -> Iterator[None]:
 def _head(
     latents: Latents, variables: Variables, layer: PrunedLayer, design: Design, seed: int
 ) -> VanishingHead | LocalHead:
-    """An untrained VI head; draws from torch's own generator, see :func:`seeded`."""
+    """An untrained head of generators; draws from torch's own generator, see :func:`seeded`."""
     classes, (channels, positions) = latents.n_classes, latents.shape
     # the variables may be used for other heads, while this one trains its projection
     rescale, projection = variables.rescale, copy.deepcopy(variables.projection)
@@ -297,7 +299,7 @@ def _path(latents: Latents, width: int) -> LinearPath | None:
 
 
 def _report(
-    net: VINet,
+    net: CutNetwork,
     latents: Latents,
     variables: Variables,
     generators: ClassGenerators,
