@@ -85,7 +85,7 @@ def short_table(folder: Path) -> tuple[Table, dict[str, Any]]:
 def variant_table(folder: Path) -> tuple[Table, dict[str, Any]]:
     """Products behind the eight cuts of the paper, with its numbers, and the machine."""
     columns = (
-        Column("network"),
+        Column("network", "in place of"),
         Column("preset"),
         Column("cut"),
         Column("total", "total, M", ".2f"),

@@ -102,7 +102,7 @@ def build(
     with the uncut network: accuracy on the test part, parameters, images per second. The network
     is saved in the folder, with results.json. The same command goes on where it was interrupted.
 
-    Example: vinets build out/base --data digits --cut pool --out out/vinet
+    Example: vinets build out/base --data digits --cut pool --out out/small
 
     With --preset paper the result is a VI-Net: polynomials that vanish on the classes are found
     on latents of the training data, and trained while the backbone stays as it is;

@@ -56,7 +56,7 @@ def explain(
     to it, and every position of the map. Each polynomial is shown beside its values on training
     examples.
 
-    Example: vinets explain out/vinet digit.png --out why.html
+    Example: vinets explain out/small digit.png --out why.html
     """
     from vinets.data.formats import UnknownData
     from vinets.files import write_text

@@ -37,7 +37,7 @@ def predict(
 
     Images are resized and normalised as the network knows it from its training.
 
-    Example: vinets predict out/vinet holiday.png --top 5
+    Example: vinets predict out/small holiday.png --top 5
 
     Example: vinets predict vinets/digits-cnn-products
     """
