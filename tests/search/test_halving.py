@@ -223,7 +223,7 @@ def test_the_page_suits_every_screen(found, tmp_path):
     assert faults(page) == []
 
 
-def test_polynomials_are_judged_by_a_rival_of_no_larger_size(found):
+def test_a_product_head_is_judged_by_a_rival_of_no_larger_size(found):
     from vinets.search.verdict import verdict
 
     result = found[1].result
