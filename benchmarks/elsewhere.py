@@ -44,7 +44,7 @@ from benchmarks import tuning
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.labels import choose_per_class, split_positions
 from vinets.models import channel_options, create_model, save_weights
-from vinets.nn.heads import HEADS as KINDS
+from vinets.nn.heads import ProductsHead
 from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import FOLDER, Store
 from vinets.pipeline.trial import TrainingFacts, Trial
@@ -270,7 +270,7 @@ def table(folders: list[Path]) -> str:
     ]
     for trial in sorted(found, key=_place):
         facts, recipe = found[trial], trial.recipe
-        label = KINDS["products" if trial.head == "vi" else trial.head].label
+        label = ProductsHead.label if trial.head == "vi" else trial.head
         percent = [100 * one.accuracy for one in facts]
         spread = f" ± {statistics.stdev(percent):.2f}" if len(percent) > 1 else ""
         cells = (

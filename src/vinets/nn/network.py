@@ -47,7 +47,13 @@ class CutNetwork(nn.Module):
         self, backbone: nn.Module, reader: LatentReader, head: Head, record: Record
     ) -> None:
         super().__init__()
-        self.backbone = _frozen(backbone)
+        # Weights are shared with the network that was cut, flags such as requires_grad are not.
+        # deepcopy takes what its memo holds for copied already.
+        shared: dict[int, Any] = {
+            id(p): nn.Parameter(p.detach(), requires_grad=False) for p in backbone.parameters()
+        }
+        shared |= {id(b): b for b in backbone.buffers()}
+        self.backbone = copy.deepcopy(backbone, shared).eval()
         self.reader = reader
         self.head = head
         self.record = record
@@ -191,19 +197,6 @@ def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
     with evaluating(network), register_module_forward_pre_hook(watch):
         call(network, inputs)
     return list(called.items())
-
-
-def _frozen(backbone: nn.Module) -> nn.Module:
-    """The backbone in eval mode and without gradients.
-
-    Weights are shared with the network that was cut; its flags are its own.
-    """
-    # deepcopy takes what its memo holds for copied already
-    shared: dict[int, Any] = {
-        id(p): nn.Parameter(p.detach(), requires_grad=False) for p in backbone.parameters()
-    }
-    shared |= {id(b): b for b in backbone.buffers()}
-    return copy.deepcopy(backbone, shared).eval()
 
 
 def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:

@@ -170,8 +170,8 @@ def assemble(
     points = torch.cat([variables.points[mask] for mask in masks])  # they scale the monomials
     # everything below that draws is in here, in this order: a seed stands for one head
     with seeded(seed):
-        layer = make_layer(generators, points, design.pruning, local=design.local)
-        head = _head(latents, variables, layer, design, seed)
+        found = make_layer(generators, points, design.pruning, local=design.local)
+        head = _head(latents, variables, found, design, seed)
     if head.projection is not None:
         head.projection.requires_grad_(design.projecting.train_projection)
     notes = {"placement": design.placing.placement, "ideal": repr(ideal), "seed": seed}
@@ -182,7 +182,39 @@ def assemble(
         "projection": variables.seconds,
         "polynomials": generators.seconds + time.perf_counter() - begin,
     }
-    return net, _report(net, latents, variables, generators, layer, seconds)
+    # The layer is part of the network already: it is moved to the points, and back again.
+    layer = found.layer
+    terms = layer.monomials.terms
+    means = class_means(layer.to(variables.points.device), variables.points, variables.labels)
+    layer.to(latents.device)
+    pictures = Pictures(
+        variables.points.cpu().double().numpy(),
+        variables.labels.cpu().numpy(),
+        means,
+        found.owners.numpy(),
+        generators.scores.values,
+        found.pruned.scores,
+    )
+    blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
+    return net, BuildReport(
+        cut=latents.record.cut,
+        placement=net.record.notes["placement"],
+        latent_shape=latents.shape,
+        examples=len(latents.store),
+        explained_variance=variables.explained,
+        generators_found=found.pruned.n_generators,
+        generators_kept=len(layer.bias),
+        monomials_found=generators.monomials,
+        monomials_kept=len(terms),
+        coefficients_found=found.pruned.n_generators * generators.monomials,
+        coefficients_kept=sum(block.numel() for block in blocks),
+        degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
+        capped=found.capped,
+        parts=net.folded().parts(),
+        original_parameters=latents.original_parameters,
+        seconds=seconds,
+        pictures=pictures,
+    )
 
 
 def build_products(
@@ -296,47 +328,3 @@ def _path(latents: Latents, width: int) -> LinearPath | None:
     size = (min(width, channels) * positions / 64) ** 0.5
     scale = max(size, 1.0) * float(values.std().clamp_min(1e-12))
     return LinearPath(channels, positions, width, latents.n_classes, scale=scale)
-
-
-def _report(
-    net: CutNetwork,
-    latents: Latents,
-    variables: Variables,
-    generators: ClassGenerators,
-    found: PrunedLayer,
-    seconds: dict[str, float],
-) -> BuildReport:
-    """What came of it, with points and values to draw."""
-    # The layer is part of the network already: it is moved to the points, and back again.
-    layer = found.layer
-    terms = layer.monomials.terms
-    means = class_means(layer.to(variables.points.device), variables.points, variables.labels)
-    layer.to(latents.device)
-    pictures = Pictures(
-        variables.points.cpu().double().numpy(),
-        variables.labels.cpu().numpy(),
-        means,
-        found.owners.numpy(),
-        generators.scores.values,
-        found.pruned.scores,
-    )
-    blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
-    return BuildReport(
-        cut=latents.record.cut,
-        placement=net.record.notes["placement"],
-        latent_shape=latents.shape,
-        examples=len(latents.store),
-        explained_variance=variables.explained,
-        generators_found=found.pruned.n_generators,
-        generators_kept=len(layer.bias),
-        monomials_found=generators.monomials,
-        monomials_kept=len(terms),
-        coefficients_found=found.pruned.n_generators * generators.monomials,
-        coefficients_kept=sum(block.numel() for block in blocks),
-        degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
-        capped=found.capped,
-        parts=net.folded().parts(),
-        original_parameters=latents.original_parameters,
-        seconds=seconds,
-        pictures=pictures,
-    )

@@ -90,16 +90,13 @@ def remarks(comparison: Comparison) -> list[str]:
             "choose another cut (vinets cuts) or a smaller head, or let vinets compress choose."
         )
     for other in others:
-        if other.parameters <= ours.parameters and _beaten(ours, other):
+        known = bool(ours.wrong and other.wrong) and other.parameters <= ours.parameters
+        if known and duel("", ours, other).outcome == "loses":
             gap = number(100 * (other.accuracy - ours.accuracy), ".2f")
             found.append(
                 f"{other.name} is ahead of {ours.name} by {gap} points, with no more parameters."
             )
     return found
-
-
-def _beaten(ours: NetworkResult, theirs: NetworkResult) -> bool:
-    return bool(ours.wrong and theirs.wrong) and duel("", ours, theirs).outcome == "loses"
 
 
 def _parts(networks: Iterable[NetworkResult]) -> list[str]:
