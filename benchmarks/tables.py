@@ -23,14 +23,14 @@ from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
-from benchmarks.search import found_table, gap_table, searches, signal_table
+from benchmarks.search import found_table, gap_table, read_search, searches, signal_table
 from benchmarks.tuning import choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
+from vinets.nn.heads import ProductsHead
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
 from vinets.report import Column, ExperimentResult, Row, Table, markdown
-from vinets.search import SearchResult
 from vinets.search.page import finalists_table
 
 ROOT = Path(__file__).parents[1]
@@ -467,8 +467,10 @@ def render(name: str) -> str:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what is missing; tau itself, not its logarithm."""
+    """A row without what is missing, in today's words; tau itself, not its logarithm."""
     known = {key: value for key, value in row.items() if value is not None}
+    if "method" in known:  # of maps that explain a product head, which vinets 0.2 called VI-Net
+        known["method"] = known["method"].replace("VI-Net", ProductsHead.label)
     return {key: 10**v if key.startswith("log10_tau") else v for key, v in known.items()}
 
 
@@ -540,7 +542,7 @@ def render_ideals(name: str) -> str:
 def render_search(name: str) -> str:
     """Networks that a search trained to the end, and its verdict."""
     path = RESULTS / "search" / f"{SEARCHES[name]}.json"
-    result = from_plain(SearchResult, read_json(path), path.name)
+    result = read_search(path)
     more = f", {result.seconds:.0f} s"
     shown = _with_source(
         finalists_table(result), [shlex.join(result.command)], result.machine, more

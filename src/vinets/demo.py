@@ -24,7 +24,8 @@ from vinets.latent.pca import fit_pca
 from vinets.measure import machine
 from vinets.models import digits_cnn
 from vinets.nn import VINet
-from vinets.pipeline.compare import OURS, comparison_of, head_trials, speed_trial
+from vinets.nn.heads import VanishingHead
+from vinets.pipeline.compare import comparison_of, head_trials, speed_trial
 from vinets.pipeline.comparison import Comparison
 from vinets.pipeline.context import CutContext
 from vinets.pipeline.setup import Setup
@@ -103,7 +104,7 @@ def run_demo(
         results, page, saved = (name.format("-quick" if quick else "") for name in WRITTEN)
         shutil.copytree(store.folder / ours.save, store.folder / saved, dirs_exist_ok=True)
         context = CutContext(setups[seed], ours, watch)
-        _, report = context.vinet(ours)
+        _, report = context.polynomials(ours)
         flat = torch.cat([values.flatten(1) for values, _ in context.latents.store.chunks()])
         result = DemoResult(
             command=shlex.join(words),
@@ -176,7 +177,7 @@ def _compared(
     found = {name: [store.read(one[name]) for one in heads] for name in heads[0]}
     comparison = comparison_of(found, store.read(timed), list(setups.values()))
     print_table(comparison_table(comparison))
-    return comparison, heads[0][OURS]
+    return comparison, heads[0][VanishingHead.label]
 
 
 def _held_out(comparison: Comparison) -> tuple[float, int]:

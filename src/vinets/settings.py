@@ -384,7 +384,7 @@ class Shaping(Options):
         None,
         optional(whole()),
         "Parameters that the head may store, at most.",
-        shown="those of 512 products; of a baseline, as many as the VI head",
+        shown="those of 512 products; of a baseline, as many as the polynomials",
     )
     factors: int = option(2, whole(1, 5), "Linear forms in a product, 1 to 5.")
     spatial_rank: int | None = option(

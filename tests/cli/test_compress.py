@@ -42,7 +42,7 @@ def test_a_person_reads_table_verdict_frontier_and_commands(call, base, tmp_path
     options = [*SMALL, "--no-int8", "--limit", 200, "--out", tmp_path / "out"]
     printed = call("compress", base, *options, "--budget", "params=90%").out
     assert printed.index("accuracy on the validation examples, %") < printed.index("parameters; ")
-    assert "@ VI-Net" in printed or "x chosen" in printed
+    assert "@ product head" in printed or "x chosen" in printed
     assert printed.count("vinets build ") == printed.count("--cut ") >= 2
     assert f"vinets evaluate {base} --data digits --device cpu" in printed
 

@@ -88,7 +88,10 @@ def test_what_is_no_network_is_refused(base, tmp_path):
         open_network(str(tmp_path))
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         open_network(str(tmp_path / "nothing"))
-    for name, meant in (("digits-cnn-best", "vinets/digits-cnn-best"), ("resnet81", "resnet18")):
+    for name, meant in (
+        ("digits-cnn-products", "vinets/digits-cnn-products"),
+        ("resnet81", "resnet18"),
+    ):
         with pytest.raises(ValueError, match=f"must be a folder .* Did you mean '{meant}'"):
             open_network(name)
     with pytest.raises(ValueError, match=r"must be a folder .* Got 'my-network' instead\.$"):

@@ -223,14 +223,14 @@ def test_the_page_suits_every_screen(found, tmp_path):
     assert faults(page) == []
 
 
-def test_polynomials_are_judged_by_a_rival_of_no_larger_size(found):
+def test_a_product_head_is_judged_by_a_rival_of_no_larger_size(found):
     from vinets.search.verdict import verdict
 
     result = found[1].result
     vi = next(one for one in result.tried if one.candidate.head == "vi")
     plain = next(one for one in result.tried if one.candidate.head == "pooled")
     ours = replace(vi, accuracies={4: 0.9})
-    for right, word in ((0.8, "earned their place"), (0.95, "did not earn"), (0.9, "no differ")):
+    for right, word in ((0.8, "earned its place"), (0.95, "did not earn"), (0.9, "no differ")):
         rival = replace(plain, accuracies={4: right})
         name = ours.candidate.name
         said = verdict(replace(result, tried=(ours, rival), chosen=name, met=True))

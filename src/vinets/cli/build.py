@@ -1,4 +1,4 @@
-"""``vinets build``: from a classifier to a VI-Net."""
+"""``vinets build``: from a classifier to polynomials, or another head, behind a cut."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def build(
     ] = None,
     reading: TrainingData,
     cut: Annotated[str | None, option(DATA, CUT)] = None,
-    out: Annotated[Path, option(OUTPUT, "Folder for the VI-Net and its results.")],
+    out: Annotated[Path, option(OUTPUT, "Folder for the network and its results.")],
     settings: dict[str, dict[str, Any]],
     preset: Annotated[
         str | None,
@@ -83,8 +83,8 @@ def build(
         str,
         option(
             RUNNING,
-            "Head behind the cut: vi for polynomials, or a plain head to compare with, "
-            "trained in the same way: {heads}.",
+            "Head behind the cut: vi for the polynomials of --placement, or a plain head to "
+            "compare with, trained in the same way: {heads}.",
         ),
     ] = "vi",
     limit: Limit = None,
@@ -99,7 +99,7 @@ def build(
     uncut network: accuracy on the test part, parameters, images per second. It is saved in the
     folder, with results.json. The same command goes on where it was interrupted.
 
-    Example: vinets build out/base --data digits --cut pool --out out/vinet
+    Example: vinets build out/base --data digits --cut pool --out out/small
 
     With --placement products, products of linear forms stand at every position of the map instead.
     They start at random, are trained together with the backbone, and the uncut network teaches

@@ -44,7 +44,7 @@ def export(
     the device, before it is put into place: its logits, and with --data its accuracy. A file that
     loses more than --most-lost is not written. ONNX needs the extra 'onnx', OpenVINO 'openvino'.
 
-    Example: vinets export out/vinet --out vinet.onnx --format onnx-int8 --data digits
+    Example: vinets export out/small --out small.onnx --format onnx-int8 --data digits
     """
     from vinets.nn.export import export_network
     from vinets.pipeline.opening import open_to_export

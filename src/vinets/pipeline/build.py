@@ -20,7 +20,7 @@ from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.choose import choose_ideal
 from vinets.measure.vanishing import class_means, measure_vanishing
 from vinets.nn.heads import LinearPath, LocalHead, ProductsHead, VanishingHead
-from vinets.nn.network import CutNetwork, VINet
+from vinets.nn.network import CutNetwork, network_of
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.options import flat
 from vinets.pipeline.closed_form import build_closed_form
@@ -35,7 +35,7 @@ from vinets.settings import PAPER, Collecting, Finding, Placing, Projecting, Pru
 
 @dataclass(frozen=True)
 class Design:
-    """What a VI head is made of: where it stands, its variables, its polynomials."""
+    """What a head of polynomials is made of: where it stands, its variables, its polynomials."""
 
     placing: Placing = Placing()
     projecting: Projecting = Projecting()
@@ -72,7 +72,7 @@ def build(
     seed: int = 0,
     progress: Progress | str | None = "auto",
 ) -> tuple[CutNetwork, BuildReport]:
-    """Turn a classifier into a VI-Net; fine-tuning it is the next step.
+    """Cut a classifier and put polynomials behind the cut; fine-tuning them is the next step.
 
     The defaults are those of the paper, :data:`vinets.settings.PAPER`. Products of linear forms,
     tuned together with the backbone, are in :data:`vinets.settings.BEST`::
@@ -106,7 +106,8 @@ def build(
     Returns
     -------
     CutNetwork, BuildReport
-        The network is a :class:`vinets.VINet`, unless a head in closed form has no polynomials.
+        The network is a :class:`vinets.VINet` where the polynomials were found as generators of
+        class ideals; a product head and most heads in closed form make a plain one.
 
     Examples
     --------
@@ -158,31 +159,68 @@ def assemble(
     design: Design,
     ideal: VanishingIdeal,
     seed: int,
-) -> tuple[VINet, BuildReport]:
+) -> tuple[CutNetwork, BuildReport]:
     """Prune the generators, make a head of them and put it behind the cut."""
     begin = time.perf_counter()
     masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
     points = torch.cat([variables.points[mask] for mask in masks])  # they scale the monomials
     # everything below that draws is in here, in this order: a seed stands for one head
     with seeded(seed):
-        layer = make_layer(generators, points, design.pruning, local=design.local)
-        head = _head(latents, variables, layer, design, seed)
+        found = make_layer(generators, points, design.pruning, local=design.local)
+        head = _head(latents, variables, found, design, seed)
     if head.projection is not None:
         head.projection.requires_grad_(design.projecting.train_projection)
     notes = {"placement": design.placing.placement, "ideal": repr(ideal), "seed": seed}
     record = replace(latents.record, notes=notes)
-    net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
+    net = network_of(latents.backbone, latents.reader, head, record).to(latents.device).eval()
     seconds = {
         "latents": latents.seconds,
         "projection": variables.seconds,
         "polynomials": generators.seconds + time.perf_counter() - begin,
     }
-    return net, _report(net, latents, variables, generators, layer, ideal.psi, seconds)
+    # The layer is part of the network already: it is moved to the points, and back again.
+    layer = found.layer.to(variables.points.device)
+    terms = layer.monomials.terms
+    fit = latents.fit.to(variables.points.device)
+    means, _, _ = class_means(layer, [(variables.points, variables.labels)])
+    vanishing = measure_vanishing(
+        layer, [(variables.points[fit], variables.labels[fit])], ideal.psi
+    )
+    layer.to(latents.device)
+    pictures = Pictures(
+        variables.points.cpu().double().numpy(),
+        variables.labels.cpu().numpy(),
+        means.cpu().numpy(),
+        found.owners.numpy(),
+        generators.scores.values,
+        found.pruned.scores,
+    )
+    blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
+    return net, BuildReport(
+        cut=latents.record.cut,
+        placement=net.record.notes["placement"],
+        latent_shape=latents.shape,
+        examples=len(latents.store),
+        explained_variance=variables.explained,
+        generators_found=found.pruned.n_generators,
+        generators_kept=len(layer.bias),
+        monomials_found=generators.monomials,
+        monomials_kept=len(terms),
+        coefficients_found=found.pruned.n_generators * generators.monomials,
+        coefficients_kept=sum(block.numel() for block in blocks),
+        degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
+        capped=found.capped,
+        vanishing=vanishing,
+        parts=net.folded().parts(),
+        original_parameters=latents.original_parameters,
+        seconds=seconds,
+        pictures=pictures,
+    )
 
 
 def build_products(
     latents: Latents, shaping: Shaping, design: Design, ideal: VanishingIdeal, seed: int
-) -> tuple[VINet, BuildReport]:
+) -> tuple[CutNetwork, BuildReport]:
     """Put products of forms behind the cut, at random or as far as they go from generators.
 
     See :mod:`vinets.nn.heads.products`, and :func:`vinets.pipeline.factored.factored_generators`.
@@ -200,7 +238,7 @@ def build_products(
         seconds["projection"] = start.seconds_projection
     notes = {"placement": "products", "start": shaping.start, "seed": seed}
     record = replace(latents.record, notes=notes)
-    net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
+    net = network_of(latents.backbone, latents.reader, head, record).to(latents.device).eval()
     expanded = [comb(latents.shape[0] + d - 1, d) for d in range(1, head.factors + 1)]
     parts, took = net.folded().parts(), time.perf_counter() - begin
     return net, BuildReport(
@@ -233,7 +271,7 @@ def seeded(seed: int) -> Iterator[None]:
 def _head(
     latents: Latents, variables: Variables, layer: PrunedLayer, design: Design, seed: int
 ) -> VanishingHead | LocalHead:
-    """An untrained VI head; draws from torch's own generator, see :func:`seeded`."""
+    """An untrained head of generators; draws from torch's own generator, see :func:`seeded`."""
     classes, (channels, positions) = latents.n_classes, latents.shape
     # the variables may be used for other heads, while this one trains its projection
     rescale, projection = variables.rescale, copy.deepcopy(variables.projection)
@@ -298,51 +336,3 @@ def _path(latents: Latents, width: int) -> LinearPath | None:
     size = (min(width, channels) * positions / 64) ** 0.5
     scale = max(size, 1.0) * float(values.std().clamp_min(1e-12))
     return LinearPath(channels, positions, width, latents.n_classes, scale=scale)
-
-
-def _report(
-    net: VINet,
-    latents: Latents,
-    variables: Variables,
-    generators: ClassGenerators,
-    found: PrunedLayer,
-    psi: float,
-    seconds: dict[str, float],
-) -> BuildReport:
-    """What came of it, with points and values to draw."""
-    # The layer is part of the network already: it is moved to the points, and back again.
-    layer = found.layer.to(variables.points.device)
-    terms = layer.monomials.terms
-    fit = latents.fit.to(variables.points.device)
-    means, _, _ = class_means(layer, [(variables.points, variables.labels)])
-    vanishing = measure_vanishing(layer, [(variables.points[fit], variables.labels[fit])], psi)
-    layer.to(latents.device)
-    pictures = Pictures(
-        variables.points.cpu().double().numpy(),
-        variables.labels.cpu().numpy(),
-        means.cpu().numpy(),
-        found.owners.numpy(),
-        generators.scores.values,
-        found.pruned.scores,
-    )
-    blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
-    return BuildReport(
-        cut=latents.record.cut,
-        placement=net.record.notes["placement"],
-        latent_shape=latents.shape,
-        examples=len(latents.store),
-        explained_variance=variables.explained,
-        generators_found=found.pruned.n_generators,
-        generators_kept=len(layer.bias),
-        monomials_found=generators.monomials,
-        monomials_kept=len(terms),
-        coefficients_found=found.pruned.n_generators * generators.monomials,
-        coefficients_kept=sum(block.numel() for block in blocks),
-        degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
-        capped=found.capped,
-        vanishing=vanishing,
-        parts=net.folded().parts(),
-        original_parameters=latents.original_parameters,
-        seconds=seconds,
-        pictures=pictures,
-    )

@@ -1,4 +1,4 @@
-"""Build a VI-Net, train it, and compare it with the uncut network and with baselines."""
+"""Put a head behind a cut, train it, and compare it with the uncut network and with baselines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vinets.progress import Progress
 from vinets.running import each, resolve_device
 from vinets.settings import Caching
 
-UNCUT, OURS, CLOSED = "uncut", "VI-Net", "closed form"
+UNCUT, CLOSED = "uncut", "closed form"
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ def compare_heads(
     origin: Origin = Origin(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
 ) -> BuildResult:
-    """Build a VI-Net, train it, and compare it with the uncut network.
+    """Put a head behind a cut, train it, and compare it with the uncut network.
 
-    The folded VI-Net is saved in ``out`` with ``results.json``, baselines below ``out/baselines``.
+    The folded network is saved in ``out`` with ``results.json``, baselines below ``out/baselines``.
     The same call goes on where it was interrupted. Other settings, weights or data in the same
     folder are refused.
 
@@ -66,11 +66,11 @@ def compare_heads(
         What to train and what to test on.
     trial : Trial
         Where to cut, and every setting; ``Trial(cut="relu2")`` takes the paper's. Its head may be
-        another than ``"vi"``, which then stands in place of the VI-Net.
+        another than ``"vi"``, which then stands in place of the polynomials.
     out : path
         Folder for the results.
     baselines : bool, default=False
-        Train and measure the other heads on the same latents as well; for a VI-Net.
+        Train and measure the other heads on the same latents as well; for polynomials.
     device : str or torch.device, default="auto"
         Where to work.
     origin : Origin
@@ -91,7 +91,7 @@ def compare_heads(
 
 
 def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str, Trial]:
-    """The trial of a head, and of every baseline beside a VI head, by the label of the head."""
+    """The trial of a head, and of every baseline beside polynomials, by the label of the head."""
     # an empty save means none, and "." is the folder of the store itself
     mine = replace(trial, detailed=True, save=folder or ".")
     if mine.recipe.epochs == 0:
@@ -107,9 +107,10 @@ def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str,
             accepted = f"'vi', or one that stands beside these polynomials: {', '.join(kinds)}"
             raise parameter_error("build", "head", accepted, mine.head)
         if baselines:
-            raise ValueError("Baselines stand beside a VI-Net. Leave out the head, or them.")
+            raise ValueError("Baselines stand beside polynomials. Leave out the head, or them.")
         return {HEADS[mine.head].label: mine}
-    trials = {OURS: mine}
+    ours = next(head for head in HEADS.values() if head.placement == mine.placing.placement)
+    trials = {ours.label: mine}
     if baselines:
         for kind in kinds:
             label = HEADS[kind].label
@@ -144,9 +145,9 @@ def comparison_of(
 ) -> Comparison:
     """Put results of heads side by side.
 
-    By the label of the head, the VI-Net first, ``found`` has a result for every seed; ``setups``
+    By the label of the head, polynomials first, ``found`` has a result for every seed; ``setups``
     are the uncut networks of these seeds. The speeds are those of the first one. The ``cut`` is
-    named where no VI-Net tells it.
+    named where no report tells it.
     """
     first = setups[0]
     speeds = timed.timed.speeds

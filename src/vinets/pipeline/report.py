@@ -59,7 +59,7 @@ class ClosedForms:
 
 @dataclass(frozen=True)
 class BuildReport:
-    """How a VI-Net was built.
+    """How a network with polynomials was built.
 
     Attributes
     ----------

@@ -43,8 +43,8 @@ class Trial(TrialSettings):
         Train and test a head; find the generators and count them; estimate the intrinsic dimension
         of the latents; measure saved networks and the uncut one in turns.
     head : str
-        A kind of :data:`vinets.nn.heads.HEADS`, or ``"vi"`` for the VI head of the placement. A
-        baseline is made for the VI head that the other fields describe.
+        A kind of :data:`vinets.nn.heads.HEADS`, or ``"vi"`` for the polynomials of the placement. A
+        baseline is made for the polynomials that the other fields describe.
     finding, collecting, placing, projecting, pruning, recipe, caching, sampling, timing
         See :mod:`vinets.settings`. The seed of the recipe is that of the trial.
     counting : {"all", "paper"}
@@ -97,7 +97,7 @@ class Trial(TrialSettings):
 
     @property
     def design(self) -> Design:
-        """What the VI head is made of."""
+        """What the polynomials are made of."""
         return Design(self.placing, self.projecting, self.pruning)
 
     @property
@@ -161,7 +161,7 @@ class TrainingFacts:
     vanishing: Vanishing | None = None  # the same afterwards
     wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
     history: History | None = None  # every epoch
-    build: BuildReport | None = None  # how the VI head was built
+    build: BuildReport | None = None  # how the polynomials were built
 
     @property
     def parameters(self) -> int:

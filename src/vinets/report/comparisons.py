@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scipy.stats import binomtest
 
-from vinets.palette import COLORS, GREY, OURS
+from vinets.palette import COLORS, GREY, OUR_NAMES, OURS
 from vinets.pipeline.comparison import Comparison, NetworkResult
 from vinets.report.figures import legend_above
 from vinets.report.formats import number
@@ -61,7 +61,7 @@ def comparison_table(comparison: Comparison) -> Table:
             values["speed"] = network.speed.mean
         if network.seconds:
             values["seconds"] = network.seconds
-        rows.append(Row(values, marked=index == 1))  # the VI-Net
+        rows.append(Row(values, marked=index == 1))  # the first head behind the cut
     known = {name for row in rows for name in row.values}
     channels, positions = comparison.shape
     return Table(
@@ -90,7 +90,8 @@ def remarks(comparison: Comparison) -> list[str]:
             "choose another cut (vinets cuts) or a smaller head, or let vinets compress choose."
         )
     for other in others:
-        if other.parameters <= ours.parameters and _beaten(ours, other):
+        known = bool(ours.wrong and other.wrong) and other.parameters <= ours.parameters
+        if known and duel("", ours, other).outcome == "loses":
             gap = number(100 * (other.accuracy - ours.accuracy), ".2f")
             found.append(
                 f"{other.name} is ahead of {ours.name} by {gap} points, with no more parameters."
@@ -98,12 +99,8 @@ def remarks(comparison: Comparison) -> list[str]:
     return found
 
 
-def _beaten(ours: NetworkResult, theirs: NetworkResult) -> bool:
-    return bool(ours.wrong and theirs.wrong) and duel("", ours, theirs).outcome == "loses"
-
-
 def _parts(networks: Iterable[NetworkResult]) -> list[str]:
-    """Names of all parts, those of a VI-Net first and in their order."""
+    """Names of all parts, those of polynomials first and in their order."""
     found = dict.fromkeys(part for network in networks for part in network.parts)
     return [part for part in dict.fromkeys([*PARTS, *found]) if part in found]
 
@@ -167,7 +164,7 @@ def draw_parts(ax: Axes, comparisons: Sequence[Comparison]) -> None:
         ax.barh(list(bars), widths, left=starts, color=color, label=part, height=0.75)
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
     for name, label in zip(bars, ax.get_yticklabels(), strict=True):
-        label.set_fontweight("bold" if "VI-Net" in name else "normal")
+        label.set_fontweight("bold" if any(our in name for our in OUR_NAMES) else "normal")
     ax.invert_yaxis()
     ax.margins(y=0.01)
     ax.xaxis.set_major_formatter(lambda value, _: number(value, ",.0f"))
@@ -180,7 +177,7 @@ def draw_parts(ax: Axes, comparisons: Sequence[Comparison]) -> None:
 
 @dataclass(frozen=True)
 class Duel:
-    """The VI-Net and a baseline behind the same cut: wrong answers, the mean over the seeds.
+    """The first head and a baseline behind the same cut: wrong answers, the mean over the seeds.
 
     ``p`` is the probability of a difference at least this large if both were equally good: a sign
     test over the examples on which they differ (McNemar's exact test in case of one seed).
@@ -230,7 +227,7 @@ def duel(cut: str, ours: NetworkResult, theirs: NetworkResult) -> Duel:
 
 
 def duels_of(comparisons: Iterable[Comparison]) -> list[Duel]:
-    """The VI-Net against every baseline behind every cut."""
+    """The first head against every baseline behind every cut."""
     return [
         duel(comparison.cut, comparison.networks[0], baseline)
         for comparison in comparisons

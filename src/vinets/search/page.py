@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from vinets.checks import counted
+from vinets.nn.heads import ProductsHead
 from vinets.report.formats import number
 from vinets.report.values import (
     Axis,
@@ -215,7 +216,7 @@ def _against(
     both = chosen is not None and chosen is knee
     groups = {
         "chosen, at the knee" if both else "chosen": [chosen] if chosen else [],
-        "VI-Net": [one for one in plain if one.candidate.head == "vi"],
+        ProductsHead.label: [one for one in plain if one.candidate.head == "vi"],
         "other heads": [one for one in plain if one.candidate.head != "vi"],
         "knee": [knee] if knee and not both else [],
     }

@@ -55,7 +55,7 @@ def fine_tune(
     Parameters
     ----------
     network : CutNetwork
-        A :class:`VINet` or one of its baselines; it is trained in place, moved to ``device``. The
+        A VI-Net or one with another head; it is trained in place, moved to ``device``. The
         uncut network that it was made from never changes.
     data : data source or LatentViews
         The training data: a pair of tensors, a DataLoader, a source of :mod:`vinets.data`; or

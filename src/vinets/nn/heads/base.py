@@ -38,16 +38,18 @@ class Head(nn.Module, ABC):
     """Base of all heads: latents (B, C, P) to logits (B, K).
 
     A subclass with a ``kind`` of its own is a head that all of vinets knows from then on: files,
-    tables, theory, and, where it has :meth:`beside`, the baselines of a VI-Net.
+    tables, theory, and, where it has :meth:`beside`, the baselines of polynomial heads.
     """
 
     kind: ClassVar[str]  # one word, in files and on the command line
     label: ClassVar[str]  # in tables; the kind, unless the class says otherwise
-    placement: ClassVar[str] = ""  # how its polynomials stand, if with it a network is a VI-Net
+    placement: ClassVar[str] = ""  # the setting that builds it; "" for a baseline
+    # Whether its polynomials were found as generators of class ideals: the network is a VI-Net.
+    from_ideals: ClassVar[bool] = False
     rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
     from_ideals: ClassVar[bool] = False  # whether its polynomials are generators of class ideals
     matches_features: ClassVar[bool] = False  # learns what the uncut network's classifier sees
-    stands_beside: ClassVar[tuple[str, ...]] = PLACEMENTS  # of VI heads that it is a baseline of
+    stands_beside: ClassVar[tuple[str, ...]] = PLACEMENTS  # of the heads it is a baseline of
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -79,7 +81,7 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def beside(cls, reference: Reference) -> Self | None:
-        """An untrained head to compare with a VI head, or None where it does not apply."""
+        """An untrained head to compare with polynomials, or None where it does not apply."""
         return None
 
     def folded(self) -> Self:
@@ -112,7 +114,7 @@ class Head(nn.Module, ABC):
 
 @dataclass(eq=False)
 class Reference:
-    """The VI head that a baseline stands beside.
+    """The head of polynomials that a baseline stands beside.
 
     That head may take minutes to make, and a linear baseline does without it, so it is made when
     it is first asked for.
@@ -124,10 +126,10 @@ class Reference:
     make_points: Callable[[], Tensor]  # variables (m, n) on training data, to standardise others
     max_degree: int = 5  # of random monomials
     seed: int = 0  # of random monomials and initial weights
-    shaping: Shaping = Shaping()  # sizes, where they are not those of the VI head
+    shaping: Shaping = Shaping()  # sizes, where they are not those of the head
     make_classifier: Callable[[], nn.Linear] | None = None  # of the uncut network
     signed: Callable[[], bool] = lambda: False  # whether that classifier sees negative values
-    placement: str = "global"  # of the VI head
+    placement: str = "global"  # of the head
 
     @property
     def channels(self) -> int:
@@ -139,7 +141,7 @@ class Reference:
 
     @cached_property
     def head(self) -> Head:
-        """The VI head."""
+        """The head of polynomials."""
         # Baselines draw one after another from one generator. Whoever asks first must not find it
         # moved on by what making this head drew.
         with torch.random.fork_rng(devices=[]):
@@ -147,12 +149,12 @@ class Reference:
 
     @cached_property
     def points(self) -> Tensor:
-        """Variables (m, n) of the polynomials of the VI head."""
+        """Variables (m, n) of the polynomials of the head."""
         return self.make_points()
 
     @cached_property
     def parameters(self) -> int:
-        """How many parameters a folded head may store: those of the VI head, if nothing is said."""
+        """How many parameters a folded head may store: by default those of :attr:`head`."""
         if self.shaping.head_parameters is not None:
             return self.shaping.head_parameters
         return sum(self.head.folded().parts().values())

@@ -95,9 +95,9 @@ class PooledHead(_LinearOn):
 
 
 class ComponentsHead(_LinearOn):
-    """A linear layer on the variables of a VI head: its polynomials left out.
+    """A linear layer on the variables of a vanishing head: its polynomials left out.
 
-    ``rescale``, ``projection`` and their ``order`` are those of the VI head.
+    ``rescale``, ``projection`` and their ``order`` are those of that head.
     """
 
     kind, label, rank = "components", "linear, components", 60

@@ -170,6 +170,7 @@ class LocalHead(LocalPolynomials):
     """The local head whose polynomials vanish on the classes."""
 
     kind, label, rank = "local", "VI-Net", 0
+    from_ideals = True
     placement = "local"
     from_ideals = True
 

@@ -41,7 +41,7 @@ class ProductsHead(UnitsHead):
         the first form alone.
     """
 
-    kind, label, rank = "products", "VI-Net", 0
+    kind, label, rank = "products", "product head", 0
     placement = "products"
     rectified = False
 
