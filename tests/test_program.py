@@ -56,10 +56,6 @@ def test_so_it_is_in_imports_of_the_program_for_trials(module):
     assert done == (130, f"{STOPPED}\n")
 
 
-def test_so_it_is_in_imports_of_the_package_of_commands():
-    assert stopped_in("typer", "vinets.cli", "--version") == (130, f"{STOPPED}\n")
-
-
 def stopped_in(module: str, program: str, *words: str) -> tuple[int, str]:
     """How ``python -m program words`` ends when it is stopped where a module is imported."""
     script = (

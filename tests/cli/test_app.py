@@ -101,7 +101,7 @@ def test_a_prediction_does_not_import_the_compiler_of_torch():
 
 
 def test_it_runs_as_a_module():
-    command = [sys.executable, "-m", "vinets.cli", "--version"]
+    command = [sys.executable, "-m", "vinets", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == f"vinets {vinets.__version__}\n"
 

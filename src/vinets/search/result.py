@@ -97,15 +97,16 @@ class SearchPlan:
     candidates: tuple[Tried, ...]  # with their costs alone
     rounds: tuple[tuple[int, int], ...]  # how many are trained for how many epochs
     seconds: float  # about
-    memory: int  # bytes, on the device, about
+    memory: int | None  # bytes, on the device, about; None where the system does not tell
     unmet: str = ""  # the budget, where no candidate is within its limits
 
     def __str__(self) -> str:
         rounds = ", then ".join(f"{count} for {epochs}" for count, epochs in self.rounds)
         near = f"Nothing is within the budget, {self.unmet}: these come nearest. "
+        memory = "" if self.memory is None else f" and {format_bytes(self.memory)}"
         return (
             f"{near if self.unmet else ''}Trained in rounds: {rounds} epochs. This will take about "
-            f"{duration(self.seconds)} and {format_bytes(self.memory)}."
+            f"{duration(self.seconds)}{memory}."
         )
 
 
