@@ -34,10 +34,10 @@ def expected(
     rounds: Sequence[tuple[int, int]],
     progress: Progress,
 ) -> tuple[float, int | None]:
-    """Seconds and bytes (None where the system does not tell), from a few steps of training behind some cuts.
+    """Seconds and bytes, from a few steps of training behind some cuts.
 
-    What lies between these cuts is interpolated by the operations ``macs`` of each. The
-    ``rounds`` are how many are trained for how many epochs.
+    Bytes are None where the system does not tell. What lies between these cuts is interpolated by
+    the operations ``macs`` of each. The ``rounds`` are how many are trained for how many epochs.
     """
     cuts = sorted(macs, key=lambda cut: macs[cut])
     last = len(cuts) - 1
