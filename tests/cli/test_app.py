@@ -119,7 +119,6 @@ def test_it_runs_as_a_module():
         "export",
         "ideal",
         "theory",
-        "demo",
     ],
 )
 def test_every_command_takes_the_common_options(call, name):
