@@ -366,15 +366,6 @@ for _name in ("resnet18", "resnet34"):
         "ridge_seconds": "ridge, CPU s",
         "distances_seconds": "distances, CPU s",
     }
-COLUMNS["cascade"] = {
-    "exit": "exit",
-    "gate": "gate",
-    "allowed_points": "allowed loss, points",
-    "accuracy_points": "accuracy, %",
-    "lost_points": "lost, points",
-    "early_share": "leave early",
-    "time_share": "mean time, of the uncut network's",
-}
 for _name in ("faithful_digits", "faithful_cifar10_early", "faithful_cifar10"):
     COLUMNS[_name] = {
         "method": "map",
@@ -408,11 +399,6 @@ FILES = {"theory_sizes": "theory_complexity"}
 ADVISED = {classes * count for classes in (10, 100) for count in (128, 32, 4, 1)}
 SHOWN: dict[str, Callable[[dict[str, Any]], bool]] = {
     "theory_sizes": lambda row: "tau" in row,
-    # the gate of BranchyNet for its exits; of the others entropy and softmax hardly differ
-    "cascade": lambda row: (
-        (row["gate"] == "entropy") <= (row["exit"] != "VI-Net")
-        and (row["gate"] in ("softmax", "distance")) <= (row["exit"] == "VI-Net")
-    ),
     "theory_advice": lambda row: row["polynomials"] in ADVISED,
 }
 

@@ -20,7 +20,6 @@ OPTIONS = {
     "cuts": "data shape match weights json",
     "build": "data cut preset out algorithm psi max-degree oracle tau placement components keep "
     "monomials per-class epochs views distill temperature baselines batch",
-    "cascade": "data weights out gate loss timed json",
     "evaluate": "data weights part json",
     "bench": "batch-sizes repeats amp compile threads",
     "predict": "top device json",

@@ -32,7 +32,7 @@ from vinets.latent.shards import append_latents
 from vinets.latent.store import LatentStore
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
 from vinets.models.sources import sketch
-from vinets.nn import Cascade, CutNetwork
+from vinets.nn import CutNetwork
 from vinets.nn.uncut import UncutNetwork, read_uncut, write_uncut
 from vinets.pipeline import baselines, build, collect
 from vinets.pipeline.setup import SetupFiles
@@ -190,11 +190,6 @@ def _networks(top: Path) -> Iterator[Reader]:
         network = build(latents, placement=placement, **SMALL)[0]
         network.save_pretrained(folder)
         yield Reader(f"network, {placement}", folder, saved, CutNetwork.from_pretrained, share=0.5)
-    folder = top / "cascade"
-    Cascade.of(network, model).save_pretrained(folder)
-    files = {"cascade.json": m.json_file, "late.safetensors": m.tensor_file}
-    files |= {f"early/{name}": way for name, way in saved.items()}
-    yield Reader("cascade", folder, files, Cascade.from_pretrained, share=0.3)
     for kind, one in baselines(network, latents).items():
         folder = top / f"baseline {kind}"
         one.save_pretrained(folder)

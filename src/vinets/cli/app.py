@@ -11,7 +11,6 @@ import typer
 
 from vinets.cli.bench import bench
 from vinets.cli.build import build
-from vinets.cli.cascade import cascade
 from vinets.cli.compress import compress
 from vinets.cli.cuts import cuts
 from vinets.cli.errors import OneSentenceGroup
@@ -65,7 +64,7 @@ def main(
 
 # In the order of use. Without an argument, a command shows its help.
 for _panel, _commands in {
-    "Make a network": (train, compress, cuts, build, cascade),
+    "Make a network": (train, compress, cuts, build),
     "Use a network": (evaluate, bench, theory, ood, predict, explain, export),
     "Ideals of points": (ideal,),
     "See it at work": (reproduce, report),

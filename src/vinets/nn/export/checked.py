@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from torch import Tensor, nn
 from vinets.checks import one_of, parameter_error
 from vinets.data import DataSplit, ImageSource, Source
 from vinets.files import check_name
-from vinets.nn.cascade import Cascade
 from vinets.nn.export.formats import (
     EXPORT_FORMATS,
     ExportFormat,
@@ -115,12 +113,6 @@ def export_network(
         accepted = "a sequence of positive integers"
         raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
     _check(target, kind, exporting, data)
-    if isinstance(known, Cascade) and not kind.cascades:
-        some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.cascades))
-        raise ValueError(
-            f"A cascade cannot be exported to {kind.title}, where all images go the same way. "
-            f"Pass the format {some}, or export its early network alone."
-        )
     kind.require()
     if kind.calibrated and data is not None:
         kind.examples = _drawn(data.train, exporting.calibration, seed)
@@ -141,8 +133,6 @@ def export_network(
                 for size in sizes
             )
             difference = max(_difference(reference, run, batch, device) for batch in batches)
-            if isinstance(reference, Cascade):
-                difference = max(difference, *_both_ways(reference, run, sizes[-1], seed, device))
             tested = (0, None, None) if data is None else _tested(reference, run, data.test, device)
         except Exception as error:  # exporters raise whatever comes to their minds
             raise _failed(kind, error) from error
@@ -204,7 +194,7 @@ def _put(made: Path, target: Path, kind: ExportFormat) -> int:
 
 def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None) -> Network:
     """The network with what is known about it."""
-    if isinstance(network, CutNetwork | WholeNetwork | Cascade):
+    if isinstance(network, CutNetwork | WholeNetwork):
         return network
     given = example if data is None else data.test.example()
     if not isinstance(network, nn.Module) or given is None:
@@ -266,23 +256,6 @@ def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.dev
         raise ValueError(f"its logits have shape {tuple(got.shape)}, not {tuple(expected.shape)}")
     scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
     return float((got - expected).abs().max() / scale)
-
-
-def _both_ways(
-    cascade: Cascade, run: Runner, size: int, seed: int, device: torch.device | str
-) -> list[float]:
-    """Differences where all images leave early, and where none does."""
-    batch, found = _random(cascade, size, seed), []
-    for threshold in (-torch.inf, torch.inf):
-        network = copy.copy(cascade)
-        network.threshold = threshold
-        forced = partial(_forced, run, torch.tensor(threshold))
-        found.append(_difference(network, forced, batch, device))
-    return found
-
-
-def _forced(run: Runner, threshold: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-    return run((*inputs, threshold))
 
 
 def _format(path: Path, format: str | None) -> ExportFormat:
