@@ -19,7 +19,7 @@ def bench(
         list[str],
         typer.Argument(
             metavar="NET...",
-            help="Folders of vinets build or vinets train, files of vinets export (.onnx, .xml), "
+            help="Folders of vinets build or vinets train, files of vinets export (.onnx), "
             "folders of such files, or names: resnet18.",
         ),
     ],

@@ -47,7 +47,7 @@ class ExportReport:
     path: Path
     format: str  # a key of EXPORT_FORMATS
     precision: str  # of its numbers: float32, float16, int8
-    size: int  # in bytes, with the files beside it
+    size: int  # in bytes
     largest_difference: float  # of the logits, relative to the largest logit
     batch_sizes: tuple[int, ...]  # that were compared
     opset: int | None  # version of the operators, where the format has versions
@@ -89,9 +89,9 @@ def export_network(
         A network of :func:`vinets.build`, or any other with ``data`` or an ``example``.
     exporting : Exporting
         Or its fields as keywords. ``format``, a name of :data:`EXPORT_FORMATS`: ``"onnx"``,
-        ``"onnx-float16"``, ``"onnx-int8"``, ``"openvino"``, or ``"torch"`` for
+        ``"onnx-float16"``, ``"onnx-int8"``, or ``"torch"`` for
         :func:`torch.export.load`, whose program takes its inputs by position; None goes by the
-        suffix, ``.onnx``, ``.xml`` or ``.pt2``. ``opset``, the version of the ONNX operators.
+        suffix, ``.onnx`` or ``.pt2``. ``opset``, the version of the ONNX operators.
         ``most_lost``, points of accuracy that the file may lose, 1. ``calibration``, how many
         training examples, drawn by ``seed``, ``"onnx-int8"`` takes the ranges of values from, 256.
     data : DataSplit or None, default=None
@@ -142,7 +142,8 @@ def export_network(
                 f"logit, more than {TOLERANCE:g}. Nothing was written."
             )
         _refuse_loss(kind, exporting.most_lost, *tested[1:])
-        size = _put(made, target, kind)
+        size = made.stat().st_size
+        os.replace(made, target)
     calibrated = sum(len(batch[0]) for batch in kind.examples)
     return ExportReport(
         target, kind.name, kind.precision, size, difference, sizes, version, calibrated, *tested
@@ -163,9 +164,6 @@ def _check(target: Path, kind: ExportFormat, exporting: Exporting, data: DataSpl
         )
     if target.is_dir():
         raise parameter_error("export_network", "path", "the name of a file", str(target))
-    if target.suffix.lower() in kind.beside:
-        accepted = f"a name that ends otherwise, for {target.suffix} is written beside it"
-        raise parameter_error("export_network", "path", accepted, str(target))
 
 
 def _refuse_loss(
@@ -181,15 +179,6 @@ def _refuse_loss(
             f"{expected:.2%}, so that {lost:.2f} points are lost, more than {most_lost:g}. Nothing "
             "was written; raise most_lost (--most-lost) to have the file all the same."
         )
-
-
-def _put(made: Path, target: Path, kind: ExportFormat) -> int:
-    """Move what was made into place; its bytes."""
-    files = [made, *(made.with_suffix(suffix) for suffix in kind.beside)]
-    size = sum(file.stat().st_size for file in files)
-    for file in reversed(files):  # the one that is opened comes last
-        os.replace(file, target if file is made else target.with_suffix(file.suffix))
-    return size
 
 
 def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None) -> Network:
