@@ -23,7 +23,7 @@ from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
-from benchmarks.search import found_table, gap_table, searches, signal_table
+from benchmarks.search import found_table, gap_table, searches
 from benchmarks.tuning import choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
@@ -424,7 +424,7 @@ SEARCHES = {  # results of `vinets compress`, by file
     "search_digits": "digits",
     "search_latency": "resnet18-latency=60%@cuda,batch=256-0",
 }
-FOUND = {"search_found", "search_gap", "search_signals"}  # of those on CIFAR
+FOUND = {"search_found", "search_gap"}  # of those on CIFAR
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
 PACKAGE = {"pretrained": networks_table, "recipes": recipes_table}  # of the package itself
@@ -541,8 +541,6 @@ def render_found(name: str) -> str:
         told = ["python -m benchmarks.search gap --budget params=10%"]
         return _with_source(gap_table(within), told, next(iter(within.values())).machine)
     found = searches("drop=0.0")
-    if name == "search_signals":
-        return markdown(signal_table(found))
     commands = dict.fromkeys(shlex.join(result.command) for result in found.values())
     first = next(iter(found.values()))
     more = f", {first.seconds:.0f} s for the first, alone on the GPU"

@@ -45,7 +45,6 @@ from vinets.report.results_page import read_results, results_page
 from vinets.search.budget import Cost
 from vinets.search.elsewhere import file_names, read_timings
 from vinets.search.halving import _Known
-from vinets.search.signals import Signals
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from vinets.training.history import Epoch
 
@@ -294,8 +293,7 @@ def _runs(top: Path) -> Iterator[Reader]:
         lambda f: read_config(str(f / "run.toml"), "compress", options),
     )
     folder = top / "search"
-    signals = Signals(0.5, 1.5, 7, 0.1)
-    known = _Known(costs={"uncut": Cost(100, 0.5)}, signals={"a": signals}, diverged={"t": "nan"})
+    known = _Known(costs={"uncut": Cost(100, 0.5)}, diverged={"t": "nan"})
     write_json(folder / "search.json", as_plain(known))
     searched = {"search.json": m.json_file}
     yield Reader(

@@ -172,7 +172,6 @@ def compress(
             recorded=found.recorded,
             elsewhere=_elsewhere(search),
             notes=(*found.notes, *_of_few(wanted, len(search.setup.test))),
-            correlations=search.correlations(tried),
             seconds=time.perf_counter() - begin,
             command=origin.command,
             machine=machine(search.setup.device),

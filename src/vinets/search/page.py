@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from vinets.checks import counted
-from vinets.report.formats import number
 from vinets.report.values import (
     Axis,
     Block,
-    Bullets,
     Code,
     Column,
     Figure,
@@ -29,12 +27,6 @@ from vinets.report.values import (
 from vinets.search.result import SearchPlan, SearchResult, Tried, Uncut, frontier
 
 T = TypeVar("T")
-
-SIGNAL_NAMES = {
-    "ridge": "accuracy of a ridge classifier on the means of the channels",
-    "separation": "how far generators of a class are from vanishing on others",
-    "generators": "number of generators",
-}
 
 
 def finalists_table(result: SearchResult) -> Table:
@@ -278,15 +270,6 @@ def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
     return front[best][2] if above[best] > 1e-9 else None
 
 
-def signal_sentences(result: SearchResult) -> tuple[str, ...]:
-    """How well figures that cost seconds ranked the cuts."""
-    return tuple(
-        f"{SIGNAL_NAMES.get(name, name)}: {number(value, '+.2f')}"
-        for name, value in result.correlations.items()
-        if value is not None
-    )
-
-
 def search_page(result: SearchResult) -> Page:
     """Everything on one page."""
     lead: tuple[Block, ...] = (
@@ -303,13 +286,6 @@ def search_page(result: SearchResult) -> Page:
     ]
     if result.uncut.command:
         sections.append(_repeating(result))
-    signals = signal_sentences(result)
-    if signals:
-        text = (
-            "Rank correlation of figures that cost seconds with what the best head behind a cut "
-            "reached in the first round:"
-        )
-        sections.append(Section("What was known early", (text, Bullets(signals)), "signals"))
     about = facts_table(
         "about", "How it was run", [("seconds", round(result.seconds, 1)), *result.machine.items()]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from vinets.checks import format_bytes
 from vinets.search.budget import Budget, Cost
@@ -137,10 +137,9 @@ class SearchResult:
         The machine that latencies were measured on, if it was another; its name in the budget.
     notes : tuple of str
         What could not be measured, and why.
-    correlations : dict of str to float
-        Rank correlation of what was known of a cut early with the accuracy of its best head after
-        the second round.
     """
+
+    REMOVED: ClassVar = ("correlations",)
 
     data: str
     budget: Budget
@@ -156,7 +155,6 @@ class SearchResult:
     recorded: bool = False
     elsewhere: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    correlations: Mapping[str, float | None] = field(default_factory=dict)
     seconds: float = 0.0
     command: tuple[str, ...] = ()
     machine: Mapping[str, object] = field(default_factory=dict)
