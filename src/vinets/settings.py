@@ -460,12 +460,6 @@ class Searching(Options):
         flag(),
         "Measure the uncut and the chosen network in int8, too, where onnxruntime is installed.",
     )
-    timings: str | Path | None = option(
-        None,
-        path(),
-        "Latencies of another device: what vinets bench --json printed of the files of --to-time.",
-        shown="measured here",
-    )
 
 
 @dataclass(frozen=True)

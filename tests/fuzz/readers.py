@@ -43,7 +43,6 @@ from vinets.plain import as_plain, from_plain
 from vinets.report.html import html
 from vinets.report.results_page import read_results, results_page
 from vinets.search.budget import Cost
-from vinets.search.elsewhere import file_names, read_timings
 from vinets.search.halving import _Known
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from vinets.training.history import Epoch
@@ -279,7 +278,7 @@ def _trials(top: Path) -> Iterator[Reader]:
 
 
 def _runs(top: Path) -> Iterator[Reader]:
-    """What commands write of themselves, and what is told of another device."""
+    """What commands write of themselves."""
     options = [
         SimpleNamespace(name=name, opts=[f"--{name}"]) for name in ("data", "budget", "epochs")
     ]
@@ -302,13 +301,6 @@ def _runs(top: Path) -> Iterator[Reader]:
         searched,
         lambda f: from_plain(_Known, read_json(f / "search.json"), str(f / "search.json")),
     )
-    folder = top / "timings"
-    files = file_names(["uncut", "a", "b"], "weights", torch.zeros(1, 1, 8, 8))
-    figures = [{"batch_size": 4, "latency_ms": 0.5}, {"batch_size": 1, "latency_ms": 0.2}]
-    networks = [{"name": file, "throughput": figures} for file in files.values()]
-    write_json(folder / "t.json", {"networks": networks, "machine": {"processor": "pi"}})
-    timings = {"t.json": m.json_file}
-    yield Reader("timings", folder, timings, lambda f: read_timings(f / "t.json", files, 4))
 
 
 def _exported(top: Path) -> Iterator[Reader]:

@@ -20,7 +20,7 @@ def bench(
         typer.Argument(
             metavar="NET...",
             help="Folders of vinets build or vinets train, files of vinets export (.onnx), "
-            "folders of such files, or names: resnet18.",
+            "or names: resnet18.",
         ),
     ],
     shape: Shape = None,

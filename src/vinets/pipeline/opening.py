@@ -35,8 +35,6 @@ from vinets.plain import nearest
 from vinets.running import call, each, evaluating, logits_of, tensors_of
 from vinets.settings import RECIPES
 
-CASCADE = "cascade.json"  # in folders of vinets 0.2 with two networks, for early exit
-
 
 @dataclass(frozen=True)
 class Imaging:
@@ -167,7 +165,7 @@ def _open_folder(folder: Path) -> Opened:
     name = folder.resolve().name
     if (folder / CONFIG).is_file():
         return _opened(name, CutNetwork.from_pretrained(folder))
-    if (folder / CASCADE).is_file():
+    if (folder / "cascade.json").is_file():
         raise ValueError(
             f"{folder} is a cascade of vinets 0.2, which later releases do not open. Pass its "
             f"early network, {folder / 'early'}."
@@ -384,10 +382,8 @@ def open_side_by_side(
     """Open networks that take the same inputs, with an example of these.
 
     The ``shape`` is that of one input; None takes that of the first network that knows its own.
-    The networks are told by name, or by the whole of ``specs`` where names are the same. A folder
-    of exported files stands for all of them.
+    The networks are told by name, or by the whole of ``specs`` where names are the same.
     """
-    specs = [one for spec in specs for one in _files_in(spec)]
     if len(set(specs)) < len(specs):
         raise ValueError("The same network is given twice. Pass each one once.")
     opened = [open_network(spec) for spec in specs]
@@ -398,16 +394,6 @@ def open_side_by_side(
     names = [network.name for network in opened]
     keys = names if len(set(names)) == len(names) else specs
     return dict(zip(keys, opened, strict=True)), example
-
-
-def _files_in(spec: str) -> list[str]:
-    """The exported files of a folder that holds no network itself, by name; else what is given."""
-    folder = Path(spec).expanduser()
-    own = (CONFIG, DESCRIPTION, CASCADE)
-    if not folder.is_dir() or any((folder / file).is_file() for file in own):
-        return [spec]
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in suffixes())
-    return [str(file) for file in files] or [spec]
 
 
 def channel_count(example: Inputs) -> int | None:

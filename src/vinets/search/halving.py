@@ -40,7 +40,7 @@ RATES = (0.1, 0.02)  # of learning, of which the better one in a short training 
 class _Known(Priced):
     """What the folder keeps beside the trials, so that a search that goes on decides alike."""
 
-    REMOVED: ClassVar = ("signals",)
+    REMOVED: ClassVar = ("signals", "machine")
     diverged: dict[str, str] = field(default_factory=dict)  # trials by name, and what they said
 
 
@@ -79,9 +79,7 @@ class Search:
             for candidate in candidates_at(point, setup.parameters, len(setup.train.classes))
         ]
         self.known = _Known()
-        self.pricing = Pricing(
-            setup, self.start, self.candidates, budget, searching.timings, self.watch
-        )
+        self.pricing = Pricing(setup, self.start, self.candidates, budget, self.watch)
         rungs = {max(1, round(share * self.epochs)) for share in ROUNDS}
         self.rungs = sorted(rungs - {self.epochs})
 

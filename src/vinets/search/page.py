@@ -35,9 +35,7 @@ def finalists_table(result: SearchResult) -> Table:
     A row has the ``command`` that makes its network again, which is no column.
     """
     caption = f"Trained to the end, on {result.tested:,} test examples not used for choosing"
-    if result.elsewhere:
-        caption += "; latency as it was measured elsewhere"
-    elif result.recorded:
+    if result.recorded:
         caption += "; passes timed as CUDA graphs"
     columns = [
         Column("network"),
@@ -183,8 +181,7 @@ def latency_figure(result: SearchResult) -> Figure | None:
     points = [(1e3 * seconds, one) for seconds, one in timed if seconds is not None]
     if own is None or not points:
         return None
-    place = "on the other device" if result.elsewhere else "on this machine"
-    axis = Axis(f"ms of a pass of {result.batch} {place}", log=True, format=".3g")
+    axis = Axis(f"ms of a pass of {result.batch} on this machine", log=True, format=".3g")
     title = "Accuracy against measured latency"
     return _against("latency", title, axis, result, points, 1e3 * own)
 
@@ -290,9 +287,6 @@ def search_page(result: SearchResult) -> Page:
         "about", "How it was run", [("seconds", round(result.seconds, 1)), *result.machine.items()]
     )
     how: list[Block] = [about]
-    if result.elsewhere:
-        there = facts_table("elsewhere", "Where latencies were measured", result.elsewhere.items())
-        how.append(there)
     if result.command:
         how.insert(0, Code(shlex.join(result.command)))
     sections.append(Section("How it was run", (Folded("Command and machine", tuple(how)),)))

@@ -29,7 +29,7 @@ class Tried:
     speed : float or None
         Examples per second, measured in turns with the others that were trained to the end.
     latency : float or None
-        Seconds of a forward pass, measured like the speed, or as it was told for another device.
+        Seconds of a forward pass, measured like the speed.
     seconds : float
         Of all its trainings.
     command : tuple of str
@@ -70,11 +70,6 @@ class Uncut:
 
 
 INT8 = "onnx-int8"  # the format
-
-
-def in_int8(name: str) -> str:
-    """What a network is called once it is in int8."""
-    return f"{name} in int8"
 
 
 @dataclass(frozen=True)
@@ -133,13 +128,11 @@ class SearchResult:
         Examples in a forward pass, where speed and latency were measured.
     recorded : bool
         Whether passes were recorded as CUDA graphs for that, as they are on a GPU if possible.
-    elsewhere : dict of str to object
-        The machine that latencies were measured on, if it was another; its name in the budget.
     notes : tuple of str
         What could not be measured, and why.
     """
 
-    REMOVED: ClassVar = ("correlations",)
+    REMOVED: ClassVar = ("correlations", "elsewhere")
 
     data: str
     budget: Budget
@@ -153,7 +146,6 @@ class SearchResult:
     int8: tuple[Quantised, ...] = ()
     batch: int = 0
     recorded: bool = False
-    elsewhere: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     command: tuple[str, ...] = ()
