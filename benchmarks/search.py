@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,7 +41,6 @@ from vinets.search import compress, parse_budget
 from vinets.search.compressed import divided
 from vinets.search.halving import Search
 from vinets.search.result import SearchResult, Tried
-from vinets.search.signals import SIGNALS
 from vinets.search.verdict import verdict
 from vinets.settings import Searching
 
@@ -181,25 +180,6 @@ def gap_table(found: dict[Path, SearchResult]) -> Table:
         row |= {"behind": 100 * (all_of_them[best] - tested)}
         rows.append(Row(row))
     return Table("gap", "Choices beside the best of everything", columns, tuple(rows))
-
-
-def signal_table(found: dict[Path, SearchResult]) -> Table:
-    """How well what is known of a cut early ranks what its best head reached, over all searches."""
-    from vinets.report import Column, Row, Table
-    from vinets.search.page import SIGNAL_NAMES
-
-    columns = [Column("signal", "known early")]
-    names = dict.fromkeys(path.stem.split("-")[0] for path in found)
-    columns += [Column(name, f"{name}, rank correlation", "+.2f", f"{name} std") for name in names]
-    rows = []
-    for signal in SIGNALS:
-        row: dict[str, Any] = {"signal": SIGNAL_NAMES[signal]}
-        for name in names:
-            of = [r.correlations[signal] for p, r in found.items() if p.stem.startswith(name)]
-            values = [value for value in of if value is not None]
-            row |= {name: fmean(values), f"{name} std": stdev(values)}
-        rows.append(Row(row))
-    return Table("signals", "What is known early", tuple(columns), tuple(rows))
 
 
 def main(words: Sequence[str] | None = None) -> int:

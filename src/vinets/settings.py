@@ -311,7 +311,7 @@ RECIPES = {
     "cifar10-resnet18": UncutRecipe("resnet18", "cifar10:data", replace(_CIFAR, epochs=90)),
     "cifar100-resnet34": UncutRecipe("resnet34", "cifar100:data", replace(_CIFAR, epochs=140)),
 }
-"""The uncut networks of the demo and of the paper, by the names that ``vinets train`` takes."""
+"""The uncut networks for digits and of the paper, by the names that ``vinets train`` takes."""
 
 
 def _tuned() -> Domain:
@@ -475,12 +475,6 @@ class Searching(Options):
         True,
         flag(),
         "Measure the uncut and the chosen network in int8, too, where onnxruntime is installed.",
-    )
-    timings: str | Path | None = option(
-        None,
-        path(),
-        "Latencies of another device: what vinets bench --json printed of the files of --to-time.",
-        shown="measured here",
     )
 
 

@@ -19,8 +19,8 @@ def bench(
         list[str],
         typer.Argument(
             metavar="NET...",
-            help="Folders of vinets build or vinets train, files of vinets export (.onnx, .xml), "
-            "folders of such files, or names: resnet18.",
+            help="Folders of vinets build or vinets train, files of vinets export (.onnx), "
+            "or names: resnet18.",
         ),
     ],
     shape: Shape = None,

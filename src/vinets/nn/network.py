@@ -109,15 +109,6 @@ class CutNetwork(nn.Module):
         They belong to the head of a network that was built without training, or were given to
         the network by :func:`vinets.attach_distances`.
         """
-        return self.distance_of(self.latents(x, **named))
-
-    @property
-    def has_distances(self) -> bool:
-        """Whether :meth:`distance` can be computed."""
-        return self.distances is not None or isinstance(self.head, DistanceHead)
-
-    def distance_of(self, latents: Tensor) -> Tensor:
-        """:meth:`distance` of latents (B, C, P)."""
         distances = self.distances
         if distances is None and isinstance(self.head, DistanceHead):
             distances = self.head.distances
@@ -126,7 +117,7 @@ class CutNetwork(nn.Module):
                 "This network knows no distances to its classes. Fit them with "
                 "vinets.attach_distances(network, train_data)."
             )
-        found: Tensor = distances(latents.mean(-1))
+        found: Tensor = distances(self.latents(x, **named).mean(-1))
         return found
 
     def folded(self) -> Self:

@@ -1,8 +1,8 @@
 """A trial: one cut, one head, one training, one measurement; and what came of it.
 
-Everything that is computed more than once, by ``vinets build``, the demo, the experiments of the
-paper, is a list of trials. A trial is identified by those of its fields that differ from their
-defaults, so that a field added later orphans no result.
+Everything that is computed more than once, by ``vinets build`` and the experiments of the paper,
+is a list of trials. A trial is identified by those of its fields that differ from their defaults,
+so that a field added later orphans no result.
 """
 
 from __future__ import annotations

@@ -47,7 +47,6 @@ class Head(nn.Module, ABC):
     # Whether its polynomials were found as generators of class ideals: the network is a VI-Net.
     from_ideals: ClassVar[bool] = False
     rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
-    from_ideals: ClassVar[bool] = False  # whether its polynomials are generators of class ideals
     matches_features: ClassVar[bool] = False  # learns what the uncut network's classifier sees
     stands_beside: ClassVar[tuple[str, ...]] = PLACEMENTS  # of the heads it is a baseline of
 

@@ -172,7 +172,6 @@ class LocalHead(LocalPolynomials):
     kind, label, rank = "local", "VI-Net", 0
     from_ideals = True
     placement = "local"
-    from_ideals = True
 
 
 class LocalReLUHead(LocalPolynomials):

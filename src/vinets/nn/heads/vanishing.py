@@ -76,7 +76,6 @@ class VanishingHead(GlobalPolynomials):
     kind, label, rank = "vanishing", "VI-Net", 0
     from_ideals = True
     placement = "global"
-    from_ideals = True
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
