@@ -35,10 +35,7 @@ from vinets.models.sources import sketch
 from vinets.nn import Cascade, CutNetwork
 from vinets.nn.uncut import UncutNetwork, read_uncut, write_uncut
 from vinets.pipeline import baselines, build, collect
-from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial
-from vinets.pipeline.trial_list import read_list, write_list
 from vinets.plain import as_plain, from_plain
 from vinets.report.html import html
 from vinets.report.results_page import read_results, results_page
@@ -256,13 +253,6 @@ def _training(top: Path) -> Iterator[Reader]:
 
 
 def _trials(top: Path) -> Iterator[Reader]:
-    folder = top / "trials"
-    trial = Trial(network="digits", cut="relu3")
-    place = SetupFiles(model="digits_cnn", weights="w.safetensors", data="digits")
-    write_list(folder / "list.json", {"digits": place}, [trial])
-    yield Reader(
-        "trial list", folder, {"list.json": m.json_file}, lambda f: read_list(f / "list.json")
-    )
     # results that the repository holds are good files, too
     committed = Path(__file__).parents[2] / "benchmarks" / "results"
     folder = top / "store"
