@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed, nn
 
-from vinets.following import follower
+from vinets.files import follower
 
 T = TypeVar("T")
 

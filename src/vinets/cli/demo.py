@@ -13,7 +13,7 @@ from vinets.cli.output import print_json, watching
 from vinets.locks import locked
 
 
-@takes(("log",), common=Filling)
+@takes(common=Filling)
 def demo(
     *,
     out: Annotated[Path, option(OUTPUT, "Folder for tables, page and network.")] = Path("out/demo"),

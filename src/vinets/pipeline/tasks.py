@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.algebra.shared import count_monomials
-from vinets.following import following
+from vinets.files import following
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
