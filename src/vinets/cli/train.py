@@ -94,7 +94,7 @@ def train(
         model, data, start = known.model, data or known.data, known.recipe
     assert model is not None
     chosen = replace(start, **settings, seed=common.seed)
-    split = load_data(data, seed=reading.split_seed, size=reading.size, unchanged=True)
+    split = load_data(data, seed=reading.split_seed, size=reading.size)
     images = reading.keywords()["images"]
     split = augment_by(normalise_by(split, images.mean, images.std), images.flip, images.crop)
     with locked(out, wait=common.wait), watching(common.quiet) as progress:

@@ -5,24 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.cache import remembered
 from vinets.data.images import ImageSource
 from vinets.data.interface import CheckedSource, DataSplit, Source
 from vinets.data.sources import LoaderSource, TensorSource
 from vinets.fingerprint import digest, fingerprint
 from vinets.running import Inputs, tensors_of
 
-RULES = 1  # by which digests and marks are made; a cache of other rules does not count
 CHUNK = 2_000  # examples at once
 KEPT, WIDTH = 1024, 8  # marks in a sketch, and bytes of each
 LOOKED_AT = 64  # bytes of an example, to tell quickly that it is not another one
@@ -63,12 +60,8 @@ def content(source: Source) -> str:
         return _read[source]  # a second pass could take minutes
     reading = getattr(source, "preprocessing", None)  # only sources of images have one
     facts = [list(source.classes), None if reading is None else reading.to_dict()]
-
-    def compute() -> str:
-        examples = (pair for inputs in parts_of(source) for pair in _named(inputs))
-        return digest(chain([("labels", source.labels)], examples), facts)
-
-    found = _known("content", [source], compute, facts)
+    examples = (pair for inputs in parts_of(source) for pair in _named(inputs))
+    found = digest(chain([("labels", source.labels)], examples), facts)
     if isinstance(source, LoaderSource):
         _read[source] = found
     return found
@@ -76,17 +69,7 @@ def content(source: Source) -> str:
 
 def identify(data: DataSplit) -> str:
     """A digest of every example and label, of both parts and in their order."""
-    parts = [data.train, data.test]
-    return _known("data", parts, lambda: fingerprint(chain(*map(_contents, parts))))
-
-
-def _known(kind: str, sources: list[Source], compute: Callable[[], str], facts: Any = None) -> str:
-    """What is computed of all examples, or was for the same files."""
-    stamps = [source.stamp for source in sources if isinstance(source, CheckedSource)]
-    if len(stamps) < len(sources) or not all(stamps):
-        return compute()
-    key = digest((), [RULES, stamps, facts])
-    return remembered(kind, key, compute, lambda found: isinstance(found, str))
+    return fingerprint(chain(_contents(data.train), _contents(data.test)))
 
 
 def _contents(source: Source) -> Iterator[Tensor]:
@@ -103,7 +86,7 @@ def sketch(source: Source) -> str:
     """
     if isinstance(source, CheckedSource) and source in _sketched:
         return _sketched[source]  # every cut of a network asks again
-    found = _known("marks", [source], lambda: _written(set(_marks(_looks(source)))))
+    found = _written(set(_marks(_looks(source))))
     if isinstance(source, CheckedSource):
         _sketched[source] = found
     return found

@@ -260,10 +260,10 @@ def open_with_data(
             refuse_seen(
                 saved.name,
                 saved.network,
-                load_data(data, seed=split_seed, size=own, unchanged=True),
+                load_data(data, seed=split_seed, size=own),
             )
         size = own if size is None else size
-    split = load_data(data, seed=split_seed, size=size, unchanged=True)
+    split = load_data(data, seed=split_seed, size=size)
     mean, std = images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)

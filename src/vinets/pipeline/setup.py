@@ -191,7 +191,7 @@ class SetupFiles:
                 f"A list of trials may not name code, and has {self.model}. Name it in a command "
                 "or a script instead."
             )
-        data = load_data(self.data, unchanged=True)
+        data = load_data(self.data)
         source, fitted = data.train, {}
         if isinstance(source, ImageSource):
             fitted = channel_options(self.model, source.preprocessing.channels)
