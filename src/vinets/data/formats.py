@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from vinets.checks import DoubtWarning, parameter_error
-from vinets.data.content import share_repeated
+from vinets.data.digest import share_repeated
 from vinets.data.images import ImageSource
 from vinets.data.interface import DataSplit
 from vinets.registry import Registry

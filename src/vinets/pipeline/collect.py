@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.data.content import content
+from vinets.data.digest import content
 from vinets.data.interface import Source
 from vinets.data.labels import choose_per_class
 from vinets.data.sources import as_source

@@ -30,7 +30,6 @@ from vinets.pipeline.trial import (
     Trial,
     TrialResult,
 )
-from vinets.plain import as_plain
 from vinets.running import evaluating
 from vinets.training import History, Lessons, fine_tune
 from vinets.training.feed import ViewFeed
@@ -157,7 +156,7 @@ def _tested_and_saved(
     accuracy = 1 - len(wrong) / len(setup.test)
     if trial.save:
         notes = network.record.notes | {"accuracy": accuracy}
-        network.record = replace(network.record, notes=notes, data=as_plain(setup.facts))
+        network.record = replace(network.record, notes=notes, data=setup.facts)
         _save(network, folder / trial.save)
     return accuracy
 
