@@ -124,18 +124,6 @@ def in_turns(mine: list[T]) -> list[T]:
     return [found[k % size()][k // size()] for k in range(sum(map(len, found)))]
 
 
-@contextmanager
-def one_by_one() -> Iterator[None]:
-    """The first rank goes first, and the others when it is done: they find what it wrote."""
-    if _joined and rank() > 0:
-        wait()
-        yield
-        return
-    yield
-    if _joined:
-        wait()
-
-
 def wait() -> None:
     """Wait until all ranks are here."""
     if _joined:

@@ -28,8 +28,6 @@ from vinets.data.texts import text_folder
 from vinets.files import read_json, write_json
 from vinets.ideals.abm import ABM
 from vinets.ideals.vca import VCA
-from vinets.latent.shards import append_latents
-from vinets.latent.store import LatentStore
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
 from vinets.models.sources import sketch
 from vinets.nn import Cascade, CutNetwork
@@ -238,18 +236,6 @@ def _training(top: Path) -> Iterator[Reader]:
             steps.step()
 
     yield Reader("checkpoint", folder, {"checkpoint.safetensors": m.tensor_file}, resume)
-    folder = top / "latents"
-    values = torch.arange(24.0).reshape(12, 2)
-    append_latents(folder, "net", [(values, torch.arange(12) % 3)], 40)
-
-    def look(folder: Path) -> None:
-        store = LatentStore.open(folder, memory_limit=1 << 20)
-        for chunk, labels in store.chunks():
-            assert len(chunk) == len(labels)
-        store.tensor()
-
-    files = {"manifest.json": m.json_file, "latents-00001.safetensors": m.tensor_file}
-    yield Reader("latents", folder, files, look)
 
 
 def _trials(top: Path) -> Iterator[Reader]:
