@@ -16,16 +16,14 @@ from vinets.experiments import claims
 from vinets.experiments.backbones import RESNET18, RESNET34
 from vinets.experiments.paper import VARIANTS
 from vinets.experiments.plan import EXPERIMENTS, READINGS, Experiment, Findings, Plan
-from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce, write_plan
+from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce
 from vinets.files import write_json
 from vinets.models import create_model, load_weights, save_weights
 from vinets.pipeline import trials as running
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import TrialResult
-from vinets.pipeline.trial_list import read_list
 from vinets.plain import as_plain
 from vinets.report import html, read_results, results_page
-from vinets.run import main
 from vinets.settings import RECIPES
 
 PLAN = Plan(seeds=2, quick=True, backbones=("resnet18",))
@@ -207,16 +205,6 @@ def test_processes_side_by_side_are_those_of_run_trials(folders, tmp_path, monke
     assert setups == {"resnet18": folders.files(RESNET18)}  # names of files, for any process
 
 
-def test_a_file_of_trials_gives_what_the_experiment_needs(out, folders, tmp_path, capsys):
-    path = write_plan(["fig-monomials"], folders, PLAN, tmp_path / "trials.json")
-    needed = EXPERIMENTS["fig-monomials"].trials(PLAN)
-    assert set(read_list(path).trials) == set(needed)
-    assert main([str(path), "--out", str(tmp_path / "out"), "--device", "cpu"]) == 0
-    reproduce(["fig-monomials"], folders, tmp_path / "out", **SETTINGS)
-    found = [_experiment(one, "fig-monomials").figures for one in (out, tmp_path / "out")]
-    assert found[0] == found[1]
-
-
 def test_other_weights_are_refused(out, folders, tmp_path):
     """Results of one network are not those of another, whatever its file is called."""
     other = create_model("resnet18", 10)
@@ -353,13 +341,6 @@ def test_missing_weights_are_one_sentence_with_a_command_that_works(folders, tmp
     assert files.open("resnet18", torch.device("cpu")).model.fc.out_features == 10
     assert Folders(folders.data, made.parent).find(RESNET18) == made  # the folder itself
     assert Folders(folders.data, made.parent).find(RESNET34) is None
-
-
-def test_a_plan_needs_no_weights_here(folders, tmp_path):
-    """It is carried out elsewhere, with weights in the place that is named."""
-    elsewhere = Folders(folders.data, tmp_path / "weights")
-    path = write_plan(["fig-monomials"], elsewhere, PLAN, tmp_path / "trials.json")
-    assert str(tmp_path / "weights" / RESNET18.weights) in path.read_text()
 
 
 def test_raw_results_are_json_with_settings_machine_and_time(out):

@@ -36,7 +36,7 @@ class Extent:
     )
 
 
-@takes(("seed", "log"), extent=Extent, workers=Workers, common=Filling)
+@takes(("seed",), extent=Extent, workers=Workers, common=Filling)
 def reproduce(
     *,
     names: Annotated[list[str], typer.Argument(help="{experiments}, or all.", metavar="NAME...")],
@@ -53,14 +53,6 @@ def reproduce(
     extent: Extent,
     workers: Workers,
     out: Annotated[Path, option(OUTPUT, "Folder for the results.")],
-    plan: Annotated[
-        Path | None,
-        option(
-            OUTPUT,
-            "Only write the trials into this file, for: python -m vinets.run FILE --out OUT.",
-            show_default="carry them out",
-        ),
-    ] = None,
     common: Filling,
 ) -> None:
     """Repeat experiments of the paper: raw results as JSON, figures as PNG and SVG.
@@ -73,7 +65,7 @@ def reproduce(
     """
     from vinets.experiments.backbones import BACKBONES
     from vinets.experiments.plan import Plan
-    from vinets.experiments.reproduce import Folders, quick_sentence, write_plan
+    from vinets.experiments.reproduce import Folders, quick_sentence
     from vinets.experiments.reproduce import reproduce as carried_out
     from vinets.report import print_page, result_in_short
 
@@ -84,23 +76,20 @@ def reproduce(
 
     wanted = Plan(extent.seeds, extent.quick, tuple(extent.backbone or BACKBONES))
     folders = Folders(data, weights)
-    if plan is not None:
-        paths = [write_plan(names, folders, wanted, plan)]
-    else:
-        if wanted.quick and not common.json:
-            typer.echo(f"{quick_sentence(wanted)}\n")
-        with locked(out, wait=common.wait), watching(common.quiet) as progress:
-            paths = carried_out(
-                names,
-                folders,
-                out,
-                plan=wanted,
-                jobs=workers.jobs_or_cluster,
-                device=common.device,
-                command=["vinets", *sys.argv[1:]],
-                progress=progress,
-                show=show,
-            )
+    if wanted.quick and not common.json:
+        typer.echo(f"{quick_sentence(wanted)}\n")
+    with locked(out, wait=common.wait), watching(common.quiet) as progress:
+        paths = carried_out(
+            names,
+            folders,
+            out,
+            plan=wanted,
+            jobs=workers.jobs_or_cluster,
+            device=common.device,
+            command=["vinets", *sys.argv[1:]],
+            progress=progress,
+            show=show,
+        )
     if common.json:
         print_json({"results": paths})
         return

@@ -23,8 +23,7 @@ from vinets.measure.dimension import require_estimator
 from vinets.nn.uncut import DESCRIPTION, WEIGHTS
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
-from vinets.pipeline.trial import GROUPS, Trial
-from vinets.pipeline.trial_list import write_list
+from vinets.pipeline.trial import GROUPS
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress
@@ -109,7 +108,11 @@ def reproduce(
         Gets every result when it is complete.
     """
     chosen = chosen_experiments(names)
-    trials, setups = _planned(chosen, folders, plan)
+    for name in plan.backbones:
+        one_of("reproduce", "backbones", name, tuple(BACKBONES))
+    trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
+    needed = {trial.network for trial in trials}
+    setups = {n: folders.files(b) for n, b in BACKBONES.items() if n in needed}
     for name in setups:
         folders.check(BACKBONES[name])
     on, store = resolve_device("reproduce", device), Store(out)
@@ -149,23 +152,6 @@ def reproduce(
         if missing > left:
             append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
     return [_file(experiment, plan, store) for experiment in chosen]
-
-
-def write_plan(names: Sequence[str], folders: Folders, plan: Plan, path: str | Path) -> Path:
-    """Write the trials of experiments into a file for ``python -m vinets.run``."""
-    trials, setups = _planned(chosen_experiments(names), folders, plan)
-    return write_list(path, setups, trials)
-
-
-def _planned(
-    chosen: Sequence[Experiment], folders: Folders, plan: Plan
-) -> tuple[list[Trial], dict[str, SetupFiles]]:
-    """All trials, and where the networks that they are about lie."""
-    for name in plan.backbones:
-        one_of("reproduce", "backbones", name, tuple(BACKBONES))
-    trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
-    needed = {trial.network for trial in trials}
-    return trials, {n: folders.files(b) for n, b in BACKBONES.items() if n in needed}
 
 
 def chosen_experiments(names: Sequence[str]) -> list[Experiment]:
