@@ -33,9 +33,9 @@ class Solver(ABC, Generic[State]):
 
     A state belongs to the call that receives it: ``step`` and ``refresh`` may reuse its memory. A
     subclass with a ``name`` is an oracle: ``OAVI(oracle=name)`` makes one without arguments.
-    ``sparse`` tells that few steps from 0 leave few coefficients nonzero: such an oracle starts
-    there, where ``solve_sparse`` leaves anything to it, and stops as soon as its polynomial
-    vanishes; others start at the optimum.
+    ``sparse`` tells that few steps from 0 leave few coefficients nonzero: unless told otherwise,
+    ``OAVI`` has such an oracle start there, where ``solve_sparse`` leaves anything to it, and others
+    at the optimum.
     """
 
     name: ClassVar[str]
@@ -46,6 +46,10 @@ class Solver(ABC, Generic[State]):
         super().__init_subclass__(**more)
         if "name" in vars(cls):  # what several solvers share has none
             ORACLES.add(cls.name, cls)
+
+    def as_published(self) -> Solver[State]:
+        """The solver without what this package adds to the algorithm that it is named after."""
+        return self
 
     @abstractmethod
     def init(self, problem: LeastSquaresBatch, start: Tensor) -> State:
