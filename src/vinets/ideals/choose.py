@@ -14,7 +14,8 @@ from vinets.settings import Finding, Placing, Projecting
 
 ALGORITHMS: dict[str, type[VanishingIdeal]] = {"abm": ABM, "oavi": OAVI, "vca": VCA}
 # Options that only some algorithms have, with the names of the estimators' parameters.
-OPTIONS = {name: name for name in ("normalization", "border", "variable_order", "oracle", "tau")} | {
+OPTIONS = {
+    **{name: name for name in ("normalization", "border", "variable_order", "oracle", "tau")},
     "oracle_start": "start",
     "oracle_stop": "stop",
 }

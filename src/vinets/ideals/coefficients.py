@@ -153,7 +153,7 @@ def _in_batches(
     o, longest = factor.size, max(len(s.value) for s in sets)
     # some thirty vectors a generator: the Krylov basis, and what it is made from
     width = rows_within(memory_limit, len(sets) * 8 * 30 * (o + 1), at_least=16)
-    parts: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in sets]
+    parts: list[list[Coefficients]] = [[] for _ in sets]
     for start in range(0, longest, width):
         rows = slice(start, start + width)
         pieces = [s.table[rows] for s in sets]
@@ -164,12 +164,10 @@ def _in_batches(
             factor.lower[:, :o, :o], coordinates, square, prefix, valid, psi
         )
         for k, piece in enumerate(pieces):
-            n = len(piece)
-            parts[k].append((found[0][k, :n, : factor.counts[k]], found[1][k, :n], found[2][k, :n]))
-    return [
-        Coefficients(*(torch.cat(p) for p in zip(*part, strict=True)), s.steps)
-        for part, s in zip(parts, sets, strict=True)
-    ]
+            tail, lead, value = (x[k, : len(piece)] for x in found)
+            tail = tail[:, : factor.counts[k]]
+            parts[k].append(Coefficients(tail, lead, value, sets[k].steps[rows]))
+    return [Coefficients.joined(part, factor.counts[k]) for k, part in enumerate(parts)]
 
 
 def _padded(pieces: list[Tensor], width: int) -> tuple[Tensor, Tensor]:

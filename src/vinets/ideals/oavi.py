@@ -147,6 +147,6 @@ class OAVI(MonomialIdeal):
                 remedy = "Without a ball there is nowhere else to start: give a finite tau."
                 raise parameter_error("OAVI", "start", "'least-squares'", start, remedy)
             return Rule(psi, unit=False)
-        remedy = "It bounds the l1 norm of the coefficients, the leading 1 included; inf is allowed."
+        remedy = "It bounds the l1 norm of the coefficients, the leading 1 included, or is inf."
         tau = bounded_float("OAVI", "tau", self.tau, 2.0, math.inf, remedy=remedy)
         return Rule(psi, False, tau - 1, oracle, start, stop, tol)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr, qr_delete, solve_triangular
+from scipy.linalg import lstsq, qr, qr_delete, solve_triangular
 from scipy.optimize import linprog
 
 from vinets.algebra.orthogonal import ROUNDING
@@ -149,29 +149,28 @@ def _shortest_solution(columns: Array, u: Array, most: float) -> Array | None:
     With :math:`M_1` a largest independent part of the columns, :math:`M_2 = M_1 B` the others and
     :math:`u = -M_1 a`, all solutions are :math:`c = (a - Bz, z)`.
     """
+    sizes = np.sqrt(np.square(columns).sum(0))
+    sizes[sizes == 0] = 1.0
+    columns = columns / sizes  # so that what depends on others does not depend on units
     basis, upper, order = qr(columns, mode="economic", pivoting=True, check_finite=False)
-    diagonal = np.abs(upper.diagonal())
-    rank = int((diagonal > ROUNDING * EPS * diagonal[0]).sum())
+    rank = int((np.abs(upper.diagonal()) > ROUNDING * EPS).sum())
     along, rest = _project_out(u, basis[:, :rank])
     if float(rest @ rest) > most:
         return None
-    triangle, eye = upper[:rank, :rank], np.eye(rank)
-    solved = solve_triangular(
-        triangle, np.column_stack([-along, upper[:rank, rank:]]), check_finite=False
-    )
-    a, others = solved[:, 0], solved[:, 1:]
-    z = np.zeros(others.shape[1])
-    if rank and len(z):
-        halves = np.hstack([eye, -eye, others, -others])
-        found = linprog(np.ones(halves.shape[1]), A_eq=halves, b_eq=a, method="highs-ds").x
+    support = order[:rank]
+    if 0 < rank < len(order):
+        right = np.column_stack([-along, upper[:rank, rank:]])
+        a, *others = solve_triangular(upper[:rank, :rank], right, check_finite=False).T
+        whole = np.column_stack([np.eye(rank), *others])  # (I, B)
+        halves = np.hstack([whole, -whole])  # a coefficient is the difference of two >= 0
+        price = np.tile(1 / sizes[order], 2)
+        found = linprog(price, A_eq=halves, b_eq=a, method="highs-ds").x
         if found is not None:
-            z = found[2 * rank :][: len(z)] - found[2 * rank :][len(z) :]
+            support = order[(found[: len(order)] != 0) | (found[len(order) :] != 0)]
     c = np.zeros(len(order))
-    c[order] = np.concatenate([a - others @ z, z])
-    # what rounding left of the residual, which large solutions amplify, is taken out once more
-    again = basis[:, :rank].T @ (columns @ c + u)
-    c[order[:rank]] -= solve_triangular(triangle, again, check_finite=False)
-    return c
+    # the program tells which columns take part; their coefficients come from these themselves
+    c[support] = lstsq(columns[:, support], -u, EPS, lapack_driver="gelsy", check_finite=False)[0]
+    return c / sizes
 
 
 def _project_out(vector: Array, basis: Array) -> tuple[Array, Array]:

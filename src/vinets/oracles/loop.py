@@ -13,6 +13,7 @@ from .solution import Solution, Status
 from .solver import RowState, Solver, State
 
 STALL_STEPS = 384  # steps in a row without progress before a row counts as stalled
+REFRESH_STEPS = 8  # steps after which what a solver only updates is computed afresh
 _RUNNING = -1
 
 
@@ -94,7 +95,8 @@ def solve(
             progress = progress.select(alive)
             if not len(working):
                 break
-        state = solver.refresh(working, state)
+        if done % REFRESH_STEPS < check_every:  # after every test, unless tests are close together
+            state = solver.refresh(working, state)
         todo = min(check_every, max_steps - done)
         for _ in range(todo):
             state = solver.step(working, state)
