@@ -166,7 +166,22 @@ class Finding(Options):
         None, optional(text()), "The solver: {oracles} or exact (oavi).", shown="bpcg"
     )
     tau: float | None = option(
-        None, optional(real(0)), "Largest l1 norm of the coefficients (oavi).", shown="1000"
+        None,
+        optional(real(0, math.inf, high_included=True)),
+        "Largest l1 norm of the coefficients, inf for least squares (oavi).",
+        shown="1000",
+    )
+    oracle_start: str | None = option(
+        None,
+        optional(choice("least-squares", "vertex", "zero")),
+        "Where the solver starts: at least squares, a vertex of the ball, or its centre (oavi).",
+        shown="least-squares",
+    )
+    oracle_stop: str | None = option(
+        None,
+        optional(choice("vanishing", "gap")),
+        "When the solver stops: once the polynomial vanishes, or near the minimum (oavi).",
+        shown="vanishing",
     )
 
     def degree(self, placing: Placing, projecting: Projecting) -> int | None:
