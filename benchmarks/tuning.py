@@ -193,8 +193,8 @@ def early(seeds: int = 3) -> list[Trial]:
 def vinet() -> list[Trial]:
     """The paper's head, tuned together with the backbone by the recipe of :func:`early`.
 
-    Its polynomials are generators of class ideals in 32 components of the flat map, and a loss keeps
-    them small on their class. Behind one cut and of one seed: on two cores it takes hours.
+    Its polynomials are generators of class ideals in 32 components of the flat map, and a loss
+    keeps them small on their class. Behind one cut and of one seed: on two cores it takes hours.
     """
     network, cut = EARLIEST[0]
     recipe = replace(recipe_of(network, cut, "vi"), vanish=1.0)
