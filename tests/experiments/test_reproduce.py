@@ -13,19 +13,17 @@ import torch
 from looks import faults
 
 from vinets.experiments import claims
-from vinets.experiments.backbones import RESNET18, RESNET34
+from vinets.experiments.backbones import READINGS, RESNET18, RESNET34
 from vinets.experiments.paper import VARIANTS
-from vinets.experiments.plan import EXPERIMENTS, READINGS, Experiment, Findings, Plan
-from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce, write_plan
+from vinets.experiments.plan import EXPERIMENTS, Experiment, Findings, Plan
+from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce
 from vinets.files import write_json
 from vinets.models import create_model, load_weights, save_weights
 from vinets.pipeline import trials as running
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import TrialResult
-from vinets.pipeline.trial_list import read_list
 from vinets.plain import as_plain
 from vinets.report import html, read_results, results_page
-from vinets.run import main
 from vinets.settings import RECIPES
 
 PLAN = Plan(seeds=2, quick=True, backbones=("resnet18",))
@@ -46,11 +44,10 @@ def _experiment(folder, name):
 def test_every_experiment_has_a_result_that_the_page_can_read(out):
     found = read_results(out)
     assert [experiment.experiment for experiment in found] == [
-        one.name for one in chosen_experiments(["all"])
+        one.name for one in chosen_experiments(["all"], PLAN)
     ]
     for experiment in found:
-        if experiment.tables or experiment.figures:  # some are for the other network alone
-            assert experiment.machine["torch"] and experiment.seconds > 0
+        assert experiment.machine["torch"] and experiment.seconds > 0
         for figure in experiment.figures:
             for kind in ("png", "svg"):
                 picture = out / "figures" / f"{figure.id}-quick.{kind}"
@@ -111,10 +108,11 @@ def test_baselines_are_compared_seed_by_seed(out):
 def test_every_claim_of_a_network_is_checked(out):
     rows = _experiment(out, "claims").tables[0].rows
     assert len(rows) == 16 and len({row.values["claim"] for row in rows}) == 16
-    assert {row.values["where"] for row in rows} == claims.CLAIMS.keys() - set(claims.LARGE)
-    variants, store = EXPERIMENTS["table-efficiency"], Store(out)
-    results = {key: store.read(trial) for key, trial in variants.planned(PLAN).items()}
-    evidence = claims.Evidence(PLAN, lambda name: variants.finding(PLAN, results))
+    assert {row.values["where"] for row in rows} == claims.CLAIMS.keys() - claims.NEEDS.keys()
+    name, store = "table-efficiency", Store(out)
+    planned = EXPERIMENTS[name].planned(PLAN)
+    results = {(name, *key): store.read(trial) for key, trial in planned.items()}
+    evidence = claims.Evidence(PLAN, results)
     verdicts = {claim: verdict for claim, _, verdict in claims._table_two(evidence, RESNET18)}
     assert verdicts["parameters of the truncated networks"] == "yes"  # whatever the weights are
 
@@ -207,16 +205,6 @@ def test_processes_side_by_side_are_those_of_run_trials(folders, tmp_path, monke
     assert setups == {"resnet18": folders.files(RESNET18)}  # names of files, for any process
 
 
-def test_a_file_of_trials_gives_what_the_experiment_needs(out, folders, tmp_path, capsys):
-    path = write_plan(["fig-monomials"], folders, PLAN, tmp_path / "trials.json")
-    needed = EXPERIMENTS["fig-monomials"].trials(PLAN)
-    assert set(read_list(path).trials) == set(needed)
-    assert main([str(path), "--out", str(tmp_path / "out"), "--device", "cpu"]) == 0
-    reproduce(["fig-monomials"], folders, tmp_path / "out", **SETTINGS)
-    found = [_experiment(one, "fig-monomials").figures for one in (out, tmp_path / "out")]
-    assert found[0] == found[1]
-
-
 def test_other_weights_are_refused(out, folders, tmp_path):
     """Results of one network are not those of another, whatever its file is called."""
     other = create_model("resnet18", 10)
@@ -276,7 +264,7 @@ def test_the_command_prints_tables_and_the_page_says_quick(out, folders, tmp_pat
     shutil.copytree(out / "networks", tmp_path / "networks")
     shutil.copy(out / "store.json", tmp_path)
     words = ["reproduce", "table-efficiency", "fig-monomials", "--quick", "--seeds", 2]
-    words += ["--backbone", "resnet18", "--device", "cpu", "--data", folders.data]
+    words += ["--on", "resnet18", "--device", "cpu", "--data", folders.data]
     words += ["--weights", folders.weights, "--out", tmp_path]
 
     def called(*more: object) -> str:
@@ -314,7 +302,7 @@ def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch
         lambda plan: {("ideals",): plan.trial(RESNET18, "layer4.1.bn1", "ideals")},
         lambda plan, found: Findings(("Nothing to see.",)),
     )
-    assert chosen_experiments(["all"])[-1] is mine
+    assert chosen_experiments(["all"], PLAN)[-1] is mine
     reproduce(["my-table"], folders, tmp_path, **SETTINGS)
     assert _experiment(tmp_path, "my-table").text[0] == "Nothing to see."
 
@@ -324,6 +312,8 @@ def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch
     [
         (["fig-nothing"], PLAN, r"no experiment 'fig-nothing'\. .*fig-truncation"),
         (["fig-monomials"], Plan(quick=True, backbones=("vgg",)), "resnet18"),
+        (["fig-algorithms"], PLAN, "fig-algorithms is not for resnet18"),
+        (["fig-monomials"], Plan(backbones=("resnet18", "digits")), "settings of their own"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(folders, tmp_path, names, plan, message):
@@ -353,13 +343,6 @@ def test_missing_weights_are_one_sentence_with_a_command_that_works(folders, tmp
     assert files.open("resnet18", torch.device("cpu")).model.fc.out_features == 10
     assert Folders(folders.data, made.parent).find(RESNET18) == made  # the folder itself
     assert Folders(folders.data, made.parent).find(RESNET34) is None
-
-
-def test_a_plan_needs_no_weights_here(folders, tmp_path):
-    """It is carried out elsewhere, with weights in the place that is named."""
-    elsewhere = Folders(folders.data, tmp_path / "weights")
-    path = write_plan(["fig-monomials"], elsewhere, PLAN, tmp_path / "trials.json")
-    assert str(tmp_path / "weights" / RESNET18.weights) in path.read_text()
 
 
 def test_raw_results_are_json_with_settings_machine_and_time(out):

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from vinets.nn.network import CutNetwork
 from vinets.pipeline.closed_form import build_closed_form, loss_and_accuracy
 from vinets.pipeline.comparison import Speed
 from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import CHUNK, wrong_answers
+from vinets.pipeline.setup import CHUNK, Setup, wrong_answers
 from vinets.pipeline.trial import (
     DimensionFacts,
     IdealFacts,
@@ -121,7 +122,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         best_epoch=history.best,
         **_size(network.head),
         capped=None if report is None else report.capped,
-        wrong=wrong if trial.detailed else None,
+        **(_outcomes(setup, wrong) if trial.detailed else {}),
         history=history if trial.detailed else None,
         build=report if trial.detailed else None,
     )
@@ -143,10 +144,15 @@ def _solve_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         loss=loss,
         parts=network.parts(),
         seconds=0.0,  # of training; those of the closed form are in the report
-        wrong=wrong if trial.detailed else None,
+        **(_outcomes(setup, wrong) if trial.detailed else {}),
         build=report if trial.detailed else None,
     )
     return TrialResult(training=facts)
+
+
+def _outcomes(setup: Setup, wrong: tuple[int, ...]) -> dict[str, Any]:
+    """What a detailed trial keeps of single test examples."""
+    return {"wrong": wrong, "uncut_wrong": setup.wrong, "tested": len(setup.test)}
 
 
 def _tested_and_saved(
@@ -225,7 +231,7 @@ def _tested(context: CutContext, trial: Trial, network: CutNetwork) -> tuple[int
     return _wrong(network.head, context.test_latents, context.setup.test.labels)
 
 
-def _size(head: Head) -> dict[str, int]:
+def _size(head: Head) -> dict[str, Any]:
     polynomials = getattr(head, "polynomials", None)
     if polynomials is None:
         return {}

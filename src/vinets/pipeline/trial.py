@@ -46,8 +46,9 @@ class Trial(TrialSettings):
         baseline is made for the VI head that the other fields describe.
     finding, collecting, placing, projecting, pruning, recipe, caching, sampling, timing
         See :mod:`vinets.settings`. The seed of the recipe is that of the trial.
-    counting : {"all", "paper"}
-        Which convolutions count in the share removed.
+    counting : {"all", "paper", "layers"}
+        What counts in the share removed: all convolutions, those that the paper counts, or every
+        layer.
     baseline_degree : int
         Of random monomials.
     save : str
@@ -144,7 +145,7 @@ class IdealFacts:
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """A head that was trained and tested; the last three fields are those of a detailed trial."""
+    """A head that was trained and tested; the fields from ``wrong`` on are of a detailed trial."""
 
     accuracy: float  # on the test data, in [0, 1]
     uncut: float  # that of the uncut network
@@ -157,6 +158,8 @@ class TrainingFacts:
     capped: bool | None = None  # whether there was no room for more polynomials
     best_epoch: int | None = None  # the one that was kept
     wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
+    uncut_wrong: tuple[int, ...] | None = None  # those that the uncut network gets wrong
+    tested: int | None = None  # how many test examples there are
     history: History | None = None  # every epoch
     build: BuildReport | None = None  # how the VI head was built
 
