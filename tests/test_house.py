@@ -1,0 +1,77 @@
+"""The package does not grow: nothing that is counted here exceeds its ceiling.
+
+A commit that gets below a ceiling lowers it; it is raised only in a commit that says why.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
+CEILINGS = {
+    "lines": 44_689,
+    "files": 279,
+    "private functions that are called once": 308,
+    "dataclasses": 227,
+    "classes named by a gerund or participle alone": 38,
+    "global statements": 8,
+    "comments that begin with 'of'": 164,
+}
+PARTICIPLE = re.compile(r"_?[A-Z][a-z]*(ing|(?<!e)ed)")  # Collecting or Opened, but not Speed
+OF = re.compile(r"(?:^|\s)# of\b", re.IGNORECASE | re.MULTILINE)
+
+
+def kinds_in(node: ast.AST) -> Iterator[str]:
+    """Yield the ceilings that a node counts for."""
+    if isinstance(node, ast.Global):
+        yield "global statements"
+    if isinstance(node, ast.ClassDef):
+        if PARTICIPLE.fullmatch(node.name):
+            yield "classes named by a gerund or participle alone"
+        if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+            yield "dataclasses"
+
+
+def called_once(nodes: list[ast.AST]) -> int:
+    """Count the private functions and methods that their module names once, and calls there."""
+    uses, called = Counter[str](), set[str]()
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            uses[node.id] += 1
+        elif isinstance(node, ast.Attribute):
+            uses[node.attr] += 1
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            func = node.func
+            called.add(func.id if isinstance(func, ast.Name) else func.attr)
+    defined = (node.name for node in nodes if isinstance(node, ast.FunctionDef))
+    private = [name for name in defined if name.startswith("_") and not name.startswith("__")]
+    return sum(uses[name] == 1 and name in called for name in private)
+
+
+@pytest.fixture(scope="module")
+def counts() -> Counter[str]:
+    found = Counter[str]()
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        nodes = list(ast.walk(ast.parse(text)))
+        found["files"] += 1
+        found["lines"] += len(text.splitlines())
+        found["comments that begin with 'of'"] += len(OF.findall(text))
+        found["private functions that are called once"] += called_once(nodes)
+        found.update(kind for node in nodes for kind in kinds_in(node))
+    assert found["files"]  # else nothing was counted
+    return found
+
+
+@pytest.mark.parametrize("name", list(CEILINGS))
+def test_the_package_does_not_grow(counts, name):
+    assert counts[name] <= CEILINGS[name], (
+        f"src/vinets has {counts[name]:,} {name}; the ceiling is {CEILINGS[name]:,}. Take "
+        "something out: the ceiling only moves in a commit that says why."
+    )
