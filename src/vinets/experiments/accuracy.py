@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import mean
 from typing import Any
 
@@ -70,6 +71,10 @@ SOLVED = (
     "Two networks are level if the paired 95 % interval of their difference over splits and test "
     "images contains 0.",
 )
+PARAMETERS = (
+    "The networks of the figure on truncation by everything that they store, backbone included. A "
+    "mark is a cut, with the mean and standard deviation over the splits."
+)
 LEVEL_COLUMNS = (
     Column("head", "VI-Net against"),
     Column("theirs", "its accuracy %", ".2f", "theirs_std"),
@@ -135,6 +140,32 @@ def _levels(backbone: Backbone, found: Results) -> Table:
     return Table(f"levels-{backbone.data}", backbone.caption, LEVEL_COLUMNS, tuple(rows))
 
 
+def _by_parameters(plan: Plan, found: Results) -> Findings:
+    """The same accuracies against everything that the networks store."""
+    figures = []
+    for figure in _accuracy_figures(plan, found):
+        own = part(found, (figure.id, figure.title))
+        series = tuple(
+            replace(
+                one,
+                x=tuple(own[one.name, cut, 0].trained.parameters for cut in one.labels),
+            )
+            for one in figure.series
+        )
+        name = figure.id.replace("truncation", "parameters")
+        axis = Axis("parameters", log=True, format=",.0f")
+        figures.append(replace(figure, id=name, x=axis, series=series, kind="scatter"))
+    return Findings((PARAMETERS,), figures=tuple(figures))
+
+
+Experiment(
+    "fig-parameters",
+    "Accuracy against parameters",
+    "Table 2, as a figure",
+    5.5,
+    lambda plan: _truncated(plan) if plan.chosen[0].splits else {},
+    _by_parameters,
+)
 Experiment(
     "fig-truncation",
     "Accuracy against the share of layers removed",

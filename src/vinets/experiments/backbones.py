@@ -61,13 +61,12 @@ class Backbone:
     chosen: tuple[str, ...] = ()  # variants that the choices are tried on
     # Kinds of heads of the figure on truncation, with their names there.
     heads: Mapping[str, str] = field(default_factory=lambda: PUBLISHED_HEADS, hash=False)
-    algorithms: tuple[str, ...] = ("abm",)  # of the figure on pruning
+    algorithms: tuple[str, ...] = ("abm",)  # algorithms of the figure on pruning
     layers: tuple[str, ...] = ()  # cuts of the figure on generators behind every layer
     residual: bool = False  # whether every second layer is behind the sum of a residual block
     baselines: bool = False  # whether it has the figure on baselines over seeds
     undecided: tuple[str, ...] = ()  # cuts where several seeds are needed against random monomials
-    studied: tuple[str, ...] = ()  # cuts of the table on the theory
-    shown: str = ""  # cut of the figure on what vanishes
+    studied: str = ""  # the variant that is shown in detail; all have a row in the theory's table
 
     @property
     def caption(self) -> str:
@@ -235,8 +234,7 @@ DIGITS = Backbone(
     },
     algorithms=("abm", "oavi-cg", "oavi-agd"),
     layers=("relu1", "bn2", "relu2", "pool", "bn3", "relu3", "bn4", "relu4", "avgpool"),
-    studied=("relu1", "relu2", "pool", "relu3"),
-    shown="relu2",
+    studied="VI-Net-Small",
 )
 BACKBONES = {backbone.name: backbone for backbone in (RESNET18, RESNET34, DIGITS)}
 """Every uncut network by name."""

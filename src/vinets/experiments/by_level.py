@@ -77,6 +77,23 @@ def truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     yield judge(claim, cases, "ahead at {}")
 
 
+def pruning(evidence: Evidence, backbone: Backbone, ratio: str) -> Judged:
+    """Judge what the paper says of pruning some of ABM's polynomials."""
+    name, _ = ALGORITHMS["abm"]
+    figure = f"pruning-{backbone.data}-abm", f"{backbone.caption}, {name}"
+
+    def trained(share: str, cut: str) -> list[TrainingFacts]:
+        return evidence.trained("fig-pruning", figure, f"{share} pruned", cut)
+
+    found = {
+        cut: level(trained(ratio, cut), trained("0%", cut)) for cut in evidence.plan.cuts(backbone)
+    }
+    return judge(
+        f"moderate pruning ({ratio.replace('%', ' %')}) costs nothing (level or ahead)",
+        ((difference_in_words(*one), one[1].word != "behind") for one in found.items()),
+    )
+
+
 def algorithms(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     """Judge what the paper says of the figure on algorithms."""
     figure = "algorithms", f"{backbone.caption}: accuracy"

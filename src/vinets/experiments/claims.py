@@ -24,8 +24,9 @@ from vinets.experiments.evidence import (
     points,
     rank,
 )
+from vinets.experiments.generators import A_CLASS
 from vinets.experiments.paper import GENERATORS, UNCUT
-from vinets.experiments.plan import EXPERIMENTS, Experiment, Findings, Plan, Results, Trials
+from vinets.experiments.plan import EXPERIMENTS, Experiment, Findings, Plan, Results, Trials, part
 from vinets.measure.dimension import dimension_correlation
 from vinets.report.formats import number
 from vinets.report.values import Column, Row, Table
@@ -36,7 +37,8 @@ from vinets.report.values import Column, Row, Table
 def _table_one(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     rows = evidence.rows("table-generators", backbone.caption)
     removed = [row.values["removed"] for row in rows]
-    ranks = {name: rank(removed, [row.values[name] for row in rows]) for name in COUNTS}
+    counts = (A_CLASS.name, "polynomials") if backbone.splits else COUNTS
+    ranks = {name: rank(removed, [row.values[name] for row in rows]) for name in counts}
     yield judge(
         "earlier cuts give more (rank correlation over 0.7)",
         ((f"{number(value, '.2f')} of {name}", value > STRONG) for name, value in ranks.items()),
@@ -178,10 +180,14 @@ def _pruning(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
         found = evidence.figure("fig-pruning", f"pruning-{backbone.data}-{algorithm}")
         return _gaps(found[f"{ratio} pruned"], found["0% pruned"])
 
-    some = losses("abm", "90%" if evidence.plan.quick else "50%").values()
-    text = f"{points(mean(some))} on average, {points(min(some))} at worst"
-    holds = count(loss > -1 for loss in some)
-    yield "moderate pruning (50 %) costs less than a point", text, holds
+    moderate = "90%" if evidence.plan.quick else "50%"
+    if backbone.splits:
+        yield by_level.pruning(evidence, backbone, moderate)
+    else:
+        some = losses("abm", moderate).values()
+        text = f"{points(mean(some))} on average, {points(min(some))} at worst"
+        holds = count(loss > -1 for loss in some)
+        yield "moderate pruning (50 %) costs less than a point", text, holds
 
     deep = _deepest(evidence.plan)
     most = losses("abm", deep)
@@ -251,12 +257,25 @@ def _generators(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 def _dimension(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     rows = evidence.rows("fig-dimension", backbone.caption)
-    x, y = ([row.values[name] for row in rows] for name in ("dimension", "monomials"))
+    counted = A_CLASS.name if backbone.splits else "monomials"
+    x, y = ([row.values[name] for row in rows] for name in ("dimension", counted))
     found = dimension_correlation(x, y)
     text = f"correlation {number(found.pearson, '.2f')} (p = {found.pearson_p:.2g})"
     clear = found.pearson > STRONG and found.pearson_p < 0.05
     claim = "monomials grow with it (correlation over 0.7)"
     yield claim, f"{text}, {found.count} cuts", count([clear])
+
+
+def _theory(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    found = [one.complexity for one in part(evidence.results, "table-theory").values()]
+    yield judge(
+        "VI-Nets have a smaller spectral complexity than the uncut network (κ below 1)",
+        ((number(one.kappa, "+.2f"), one.kappa < 0) for one in found),
+        "log₁₀ κ {}",
+    )
+    holds = [bound["holds"] for one in found for bound in one.bounds]
+    text = f"{sum(holds)} of {len(holds)} bounds hold"
+    yield "the theorem's bounds on W_M, W_C and W_F hold", text, count(holds)
 
 
 def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
@@ -290,6 +309,7 @@ CLAIMS: dict[str, Callable[[Evidence, Backbone], Iterator[Judged]]] = {
 BY_LEVEL = CLAIMS | {
     "Truncation": by_level.truncation,
     "Algorithms": by_level.algorithms,
+    "Theory": _theory,
     "not in the paper": by_level.ours,
 }
 """The same where accuracies are compared over splits and test images."""
@@ -306,6 +326,7 @@ NEEDS: dict[str, Callable[[Backbone], object]] = {
 SOURCES = (
     *("table-generators", "table-efficiency", "fig-truncation", "fig-pruning", "fig-monomials"),
     *("fig-generators", "fig-algorithms", "fig-dimension", "fig-baselines"),
+    "table-theory",
 )
 COLUMNS = (
     Column("where", "in the paper"),

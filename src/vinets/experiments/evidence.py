@@ -76,5 +76,6 @@ def points(value: float) -> str:
 
 
 def rank(x: Iterable[float], y: Iterable[float]) -> float:
-    """Rank correlation."""
-    return float(spearmanr(list(x), list(y)).statistic)
+    """Rank correlation; 0 where one of them is constant, so that it has no order."""
+    given = list(x), list(y)
+    return float(spearmanr(*given).statistic) if min(map(len, map(set, given))) > 1 else 0.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from statistics import mean
+
+from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import GENERATORS
 from vinets.experiments.plan import (
     Experiment,
@@ -15,6 +18,7 @@ from vinets.experiments.plan import (
 )
 from vinets.measure.dimension import dimension_correlation
 from vinets.pipeline.tasks import RATIOS
+from vinets.pipeline.trial import IdealFacts
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
 
 CUT = (Column("cut", "cut"), Column("removed", "removed %", ".1f"))
@@ -28,6 +32,11 @@ COLUMNS = (
     Column("polynomials", "polynomials", ","),
     Column("seconds", "seconds", ",.2f", difference=False),
     Column("speedup", "their seconds over ours", ",.0f"),
+)
+A_CLASS = Column("monomials of a class", "of a class", ".1f")
+SATURATED = (
+    "There are few monomials of so low a degree, and the classes together take nearly all of them: "
+    "what differs from cut to cut is how many each class takes, here the mean over the classes."
 )
 COMPARED = (
     "What vanishes depends on the scale of the components, which the paper does not give. Plain "
@@ -59,7 +68,18 @@ def _text(plan: Plan) -> tuple[str, ...]:
         f"ABM of degree {finding.max_degree} in tanh of {plan.components} principal components, "
         f"{points}{fewer}. The constant is not counted as a monomial."
     )
-    return (text, *COMPARED) if plan.compared else (text,) if plan.quick else (text, SECONDS)
+    if plan.compared:
+        return (text, *COMPARED)
+    more = (SATURATED,) if plan.chosen[0].splits else ()
+    return (text, *more) if plan.quick else (text, *more, SECONDS)
+
+
+def counts_of(found: IdealFacts, backbone: Backbone) -> dict[str, float]:
+    """Numbers of monomials and polynomials; with few of them in all, the mean over classes, too."""
+    counts: dict[str, float] = {"monomials": found.monomials, "polynomials": found.polynomials}
+    if backbone.splits:
+        counts["monomials of a class"] = mean((found.by_class or {}).values())
+    return counts
 
 
 def _readings(plan: Plan) -> Trials:
@@ -82,8 +102,7 @@ def _counted(plan: Plan, results: Results) -> Findings:
         values = {
             "cut": cut,
             "removed": share(result),
-            "monomials": found.monomials,
-            "polynomials": found.polynomials,
+            **counts_of(found, backbone),
             "seconds": found.seconds,
         }
         paper: dict[str, float] = {}
@@ -94,6 +113,8 @@ def _counted(plan: Plan, results: Results) -> Findings:
         rows[reading].append(Row(values, paper, section))
     more = tuple(row for reading in others for row in rows[reading])
     columns = COLUMNS if plan.compared else COLUMNS[:-1]
+    if plan.chosen[0].splits:
+        columns = (*columns[:3], A_CLASS, *columns[3:])
     caption = "Other readings of the paper" if plan.chosen[0].name in GENERATORS else "Other rules"
     tables = (
         Table("generators", first, columns, tuple(rows[first])),
@@ -128,9 +149,10 @@ def _layers(plan: Plan) -> Trials:
 
 def _by_layer(plan: Plan, found: Results) -> Findings:
     (backbone,) = {key[0] for key in found}
+    counted = {key[1:]: counts_of(one.found, backbone) for key, one in found.items()}
     series = tuple(
-        line(name, ((x, getattr(one.found, name), cut) for (_, x, cut), one in found.items()))
-        for name in ("monomials", "polynomials")
+        line(name, ((x, counts[name], cut) for (x, cut), counts in counted.items()))
+        for name in next(iter(counted.values()))
     )
     what = "convolution, counted from the first block" if backbone.residual else "layer"
     counts = Axis("count", log=True, format=",.0f")
@@ -219,13 +241,17 @@ def _estimated(plan: Plan, found: Results) -> Findings:
             "removed": share(result),
             "dimension": result.estimated.mean,
             "dimension_std": result.estimated.std,
-            "monomials": found[backbone, cut, "ideals"].found.monomials,
+            **counts_of(found[backbone, cut, "ideals"].found, backbone),
         }
+        del values["polynomials"]
         rows.append(Row(values, section=backbone.caption))
-    table = Table("dimension", "By cut", DIMENSION_COLUMNS, tuple(rows))
+    small = plan.chosen[0].splits
+    columns = (*DIMENSION_COLUMNS, A_CLASS) if small else DIMENSION_COLUMNS
+    table = Table("dimension", "By cut", columns, tuple(rows))
     series, notes = [], []
     for caption, own in table.parts():
-        x, y, cuts = ([row.values[n] for row in own] for n in ("dimension", "monomials", "cut"))
+        counted = A_CLASS.name if small else "monomials"
+        x, y, cuts = ([row.values[n] for row in own] for n in ("dimension", counted, "cut"))
         series.append(line(str(caption), zip(x, y, cuts, strict=True)))
         c = dimension_correlation(x, y)
         notes.append(
@@ -234,7 +260,8 @@ def _estimated(plan: Plan, found: Results) -> Findings:
         )
     dimension = Axis("intrinsic dimension, mean over classes", format=".1f")
     title = "Dimension and monomials"
-    figure = Figure("dimension", title, dimension, MONOMIALS, tuple(series), kind="scatter")
+    count = Axis(A_CLASS.name, format=".0f") if small else MONOMIALS
+    figure = Figure("dimension", title, dimension, count, tuple(series), kind="scatter")
     used = sorted({one.dimension.neighbours for one in found.values() if one.dimension})
     text = DIMENSION.format(" or ".join(map(str, used)))
     return Findings((text,), (table,), (figure,), tuple(notes))

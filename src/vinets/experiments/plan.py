@@ -172,7 +172,7 @@ class Experiment:
     name: str
     title: str
     paper: str
-    order: int
+    order: float
     planned: Callable[[Plan], Mapping[Key, Trial]]
     finding: Callable[[Plan, Results], Findings]
 

@@ -97,7 +97,8 @@ def _planned(plan: Plan) -> Trials:
             for seed in range(plan.seeds):
                 # The speed of the first one is measured later.
                 save = f"networks/{name}{plan.suffix}" if seed == 0 else ""
-                changes = {**backbone.variant, "save": save}
+                studied = bool(backbone.studied) and seed == 0
+                changes = {**backbone.variant, "save": save, "studied": studied}
                 found[backbone, name, seed] = plan.trial(backbone, cut, seed=seed, **changes)
     for backbone in plan.chosen:
         timed = {name: found[backbone, name, 0] for name in backbone.variants}
@@ -154,6 +155,72 @@ def _finding(plan: Plan, found: Results) -> Findings:
 
 Experiment(
     "table-efficiency", "Size, accuracy and speed of the variants", "Table 2", 3, _planned, _finding
+)
+
+# --- theory -----------------------------------------------------------------------------------
+
+THEORY_COLUMNS = (
+    Column("model", "network"),
+    Column("cut", "cut"),
+    Column("complexity", "log₁₀ R", ".2f"),
+    Column("kappa", "log₁₀ κ", "+.2f"),
+    Column("ratio", "corollary, ratio to uncut", ".3g"),
+    Column("holds", "bounds that hold"),
+)
+BOUND_COLUMNS = (
+    Column("quantity", "quantity"),
+    Column("source", "in the paper"),
+    Column("actual", "here", ".3g"),
+    Column("bound", "bound", ",.3g"),
+)
+THEORY = (
+    "R is the spectral complexity that the paper's bound on the test error grows with, and κ is "
+    "that of the VI-Net over that of the uncut network: below 0, its logarithm says that the "
+    "VI-Net is less complex. Every layer counts, with the projection in front of the polynomials. "
+    "The ratio is that of the complexity terms of the corollary, each at the median margin of its "
+    "network on the training images.",
+    "The theorem bounds the norms of the polynomials as two layers, W_M and W_C; the second table "
+    "has its bounds next to the norms of {}.",
+)
+
+
+def _studied(plan: Plan) -> Trials:
+    """The saved variants, which Table 2 trains."""
+    return {key: trial for key, trial in _planned(plan).items() if trial.studied and key[0].studied}
+
+
+def _theory(plan: Plan, found: Results) -> Findings:
+    rows, bounds = [], []
+    for (backbone, name, _), one in found.items():
+        facts = one.complexity
+        holds = [bound["holds"] for bound in facts.bounds]
+        values = {
+            "model": name,
+            "cut": backbone.variants[name],
+            "complexity": facts.network,
+            "kappa": facts.kappa,
+            "ratio": facts.ratio,
+            "holds": f"{sum(holds)} of {len(holds)}",
+        }
+        rows.append(Row(values, section=backbone.caption))
+        if name == backbone.studied:
+            bounds += [Row(bound, section=backbone.caption) for bound in facts.bounds]
+    backbone, first = next((key[0], one.complexity) for key, one in found.items())
+    rows.append(Row({"model": backbone.title, "cut": "none", "complexity": first.uncut}))
+    tables = (
+        Table("theory", "Spectral complexity", THEORY_COLUMNS, tuple(rows)),
+        Table("bounds", "Bounds", BOUND_COLUMNS, tuple(bounds)),
+    )
+    return Findings(tuple(one.format(backbone.studied) for one in THEORY), tables)
+
+
+Experiment(
+    "table-theory",
+    "Spectral complexity, κ and its bounds",
+    "Section 4",
+    12,
+    _studied,
+    _theory,
 )
 
 # --- choices ----------------------------------------------------------------------------------

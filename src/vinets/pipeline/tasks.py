@@ -27,12 +27,14 @@ from vinets.pipeline.trial import (
     DimensionFacts,
     IdealFacts,
     SpeedFacts,
+    TheoryFacts,
     TrainingFacts,
     Trial,
     TrialResult,
 )
 from vinets.plain import as_plain
 from vinets.running import evaluating
+from vinets.theory import study
 from vinets.training import History, Lessons, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
@@ -126,7 +128,29 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         history=history if trial.detailed else None,
         build=report if trial.detailed else None,
     )
-    return TrialResult(training=facts)
+    return TrialResult(training=facts, theory=_theory(setup, folded) if trial.studied else None)
+
+
+def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
+    """Spectral complexity of a network and of the uncut one, and the theorem's bounds."""
+    example = setup.train.example()
+    assert isinstance(example, Tensor)  # of other inputs the theory says nothing
+    found = study(
+        setup.model,
+        network.record.cut,
+        example.to(setup.device),
+        network=network,
+        batches=lambda: setup.train.batches(CHUNK, device=setup.device),
+    )
+    assert found.network is not None  # it was given
+    bounds = found.network.head.bounds
+    return TheoryFacts(
+        found.uncut.log10_R,
+        found.network.whole.log10_R,
+        found.network.guaranteed.log10_R,
+        () if bounds is None else tuple(bounds.to_dict()["bounds"]),
+        None if found.corollary is None else found.corollary.ratio(),
+    )
 
 
 def _solve_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:

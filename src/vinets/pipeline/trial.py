@@ -59,6 +59,8 @@ class Trial(TrialSettings):
         Write them between epochs, for long trainings; they change no result.
     detailed : bool
         Keep every epoch, wrong answers and how the head was built in the result.
+    studied : bool
+        Compute the spectral complexity of the trained network and of the uncut one as well.
     seed : int
         Of everything.
     alone : bool
@@ -75,6 +77,7 @@ class Trial(TrialSettings):
     compared: tuple[tuple[str, str], ...] = ()
     checkpoints: bool = field(default=True, metadata={"result": False})
     detailed: bool = False
+    studied: bool = False
     seed: int = 0
     alone: bool = False
 
@@ -194,6 +197,22 @@ class SpeedFacts:
 
 
 @dataclass(frozen=True)
+class TheoryFacts:
+    """Decimal logarithms of spectral complexities, and the bounds of the theorem."""
+
+    uncut: float  # of the uncut network
+    network: float  # of the trained network, as the theorem counts
+    guaranteed: float  # the same where variables may leave [-1, 1]
+    bounds: tuple[dict[str, Any], ...] = ()  # of vinets.theory.bounds.Bound, for polynomials
+    ratio: float | None = None  # of the complexity terms of the corollary, at the median margins
+
+    @property
+    def kappa(self) -> float:
+        """Decimal logarithm of kappa: the complexity of the network over that of the uncut one."""
+        return self.network - self.uncut
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """What came of a trial: a section for its task.
 
@@ -211,6 +230,7 @@ class TrialResult:
     training: TrainingFacts | None = None
     dimension: DimensionFacts | None = None
     speed: SpeedFacts | None = None
+    theory: TheoryFacts | None = None
 
     @property
     def trained(self) -> TrainingFacts:
@@ -226,6 +246,11 @@ class TrialResult:
     def timed(self) -> SpeedFacts:
         """What came of measuring speed."""
         return _section(self.speed, "speed was measured")
+
+    @property
+    def complexity(self) -> TheoryFacts:
+        """What the theory says of the network that was trained."""
+        return _section(self.theory, "network was studied")
 
     @property
     def found(self) -> IdealFacts:
