@@ -1,7 +1,7 @@
 # The demo in a container, without a GPU:
 #     docker build -t vinets .
 #     docker run --rm -v "$PWD/out:/work/out" vinets
-# Any other command: docker run --rm -v "$PWD:/work" vinets vinets predict vinets/digits-cnn-best
+# Any other command: docker run --rm -v "$PWD:/work" vinets vinets predict vinets/digits-cnn-products
 
 FROM python:3.11-slim-bookworm
 

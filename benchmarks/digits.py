@@ -2,31 +2,73 @@
 
     python -m benchmarks.digits
 
-Every seed has its own split, network, ideals and training; see `vinets.demo` for the settings,
-which were chosen on other seeds. The MLP stores as many parameters as the VI head.
+Every seed has its own split, network, ideals and training; the settings were chosen on other
+seeds. The MLP stores as many parameters as the VI head.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import torch
+from torch import nn
+
 from benchmarks.record import keep
-from vinets.demo import START, run_demo
-from vinets.pipeline.comparison import NetworkResult
-from vinets.report.demo_page import DemoResult
+from vinets.data import DataSplit, digits
+from vinets.models import digits_cnn
+from vinets.pipeline.compare import OURS, compare_heads
+from vinets.pipeline.comparison import Comparison, NetworkResult
+from vinets.pipeline.trial import Trial
+from vinets.settings import Caching, Finding, Placing, Projecting, Pruning, Recipe, Timing
+from vinets.training import train_classifier
 
 SEEDS = range(100, 105)
-OURS = "VI-Net"
+CUTS = ("relu1", "relu2", "pool", "relu3")  # earliest first
+BACKBONE = Recipe(epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0)
+START = Trial(
+    finding=Finding(psi=0.03, max_degree=3),
+    projecting=Projecting(components=32, train_projection=True),
+    pruning=Pruning(keep=16),
+    placing=Placing(linear_path=8),
+    recipe=Recipe(epochs=40, batch_size=64, weight_decay=0.01),  # the digits are few
+    caching=Caching(views=8),
+    timing=Timing(batch=256, repeats=5, seconds=0.15, where="cpu"),
+    baseline_degree=3,
+)
 
 
-def gathered(runs: list[DemoResult]) -> list[dict[str, Any]]:
+def trained(seed: int) -> tuple[nn.Module, DataSplit]:
+    """Train the uncut network on a split of its own."""
+    data = digits(seed)
+    torch.manual_seed(seed)
+    model = digits_cnn()
+    recipe = replace(BACKBONE, seed=seed)
+    train_classifier(model, data.train, recipe=recipe, device="cpu", progress=None)
+    return model, data
+
+
+def compared(seed: int, folder: Path) -> list[Comparison]:
+    """Compare all heads behind every cut."""
+    model, data = trained(seed)
+    trials = [replace(START, cut=cut, seed=seed) for cut in CUTS]
+    return [
+        compare_heads(
+            model, data, one, folder / one.cut, baselines=True, device="cpu", progress=None
+        ).comparison
+        for one in trials
+    ]
+
+
+def gathered(runs: list[list[Comparison]]) -> list[dict[str, Any]]:
     """One row per cut and head, in points."""
     found: dict[tuple[str, str], list[NetworkResult]] = defaultdict(list)
     for run in runs:
-        for comparison in run.comparisons:
+        for comparison in run:
             for network in comparison.networks:
                 found[comparison.cut, network.name].append(network)
     rows = []
@@ -50,6 +92,6 @@ def gathered(runs: list[DemoResult]) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        runs = [run_demo(folder, seed=seed, progress=None) for seed in SEEDS]
-    uncut = [run.comparisons[0].uncut.accuracy for run in runs]
+        runs = [compared(seed, Path(folder) / str(seed)) for seed in SEEDS]
+    uncut = [run[0].uncut.accuracy for run in runs]
     keep("digits", gathered(runs), seeds=list(SEEDS), uncut_accuracies=uncut, trial=START.changes)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.dimension
 
-Every seed has its own split and its own network, trained as in `vinets.demo`; ideals are the
+Every seed has its own split and its own network, trained as in `benchmarks.digits`; ideals are the
 paper's, ABM with psi = 0.1 up to degree 5. One network says little: the correlation over the cuts
 changes from seed to seed, even in sign, so that it is kept for every seed and for the means. A
 class has about 107 points to fit to in 128 variables, fewer than in the paper. Also draws
@@ -12,38 +12,28 @@ class has about 107 points to fit to in 128 variables, fewer than in the paper. 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import torch
-
+from benchmarks.digits import CUTS, SEEDS, trained
 from benchmarks.record import keep
-from vinets.data import digits
-from vinets.demo import BACKBONE, DEMO_CUTS
 from vinets.latent.cut import cut_points
 from vinets.measure import dimension_correlation
-from vinets.models import digits_cnn
 from vinets.pipeline.sweep import CutFacts, sweep
 from vinets.pipeline.trial import Trial
 from vinets.plain import as_plain
 from vinets.report import Axis, Figure, Series, save_figure
-from vinets.training import train_classifier
 
-SEEDS = range(100, 105)  # those of benchmarks.digits
 MORE_CUTS = ("conv1", "bn4", "relu4", "avgpool")  # fixed before these seeds were run
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
 def measured(seed: int, folder: Path) -> list[CutFacts]:
-    """Train the demo's network and sweep its cuts, earliest first."""
-    data = digits(seed)
-    torch.manual_seed(seed)
-    model = digits_cnn()
-    recipe = replace(BACKBONE, seed=seed)
-    train_classifier(model, data.train, recipe=recipe, device="cpu", progress=None)
-    wanted = {*DEMO_CUTS, *MORE_CUTS}
+    """Train a network and sweep its cuts, earliest first."""
+    model, data = trained(seed)
+    wanted = {*CUTS, *MORE_CUTS}
     cuts = [p.name for p in cut_points(model, data.train.example()) if p.name in wanted]
     return sweep(model, data, cuts, folder, trial=Trial(seed=seed), progress=None)
 

@@ -44,6 +44,7 @@ from benchmarks import tuning
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.labels import choose_per_class, split_positions
 from vinets.models import channel_options, create_model, save_weights
+from vinets.nn.heads import ProductsHead
 from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import FOLDER, Store
 from vinets.pipeline.trial import TrainingFacts, Trial
@@ -269,10 +270,11 @@ def table(folders: list[Path]) -> str:
     ]
     for trial in sorted(found, key=_place):
         facts, recipe = found[trial], trial.recipe
+        label = ProductsHead.label if trial.head == "vi" else trial.head
         percent = [100 * one.accuracy for one in facts]
         spread = f" ± {statistics.stdev(percent):.2f}" if len(percent) > 1 else ""
         cells = (
-            *(trial.network, trial.cut, trial.head, recipe.epochs, f"{recipe.learning_rate:g}"),
+            *(trial.network, trial.cut, label, recipe.epochs, f"{recipe.learning_rate:g}"),
             *(f"{facts[0].parameters_head:,}", f"{facts[0].parameters:,}"),
             *(f"{statistics.mean(percent):.2f}{spread}", f"{100 * facts[0].uncut:.2f}"),
             len(percent),

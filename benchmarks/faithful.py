@@ -4,8 +4,8 @@
     python -m benchmarks.faithful --model resnet18 --weights W.safetensors --data cifar10:DIR \
         --cut layer2.1.bn2 --train 200 --epochs 6 --images 64 --name faithful_cifar10
 
-A VI-Net is made and trained behind the cut, and test images that it has right are explained. Area
-under the deletion curve (less is better) and the insertion curve (more is better), see
+A product head is made and trained behind the cut, and test images that it has right are explained.
+Area under the deletion curve (less is better) and the insertion curve (more is better), see
 :mod:`vinets.measure.faithfulness`, pixels replaced by the mean pixel or by the blurred image.
 Gradients are those of the same margin, with respect to pixels; ``on the grid`` sums them over the
 squares of our map, and draws them as we draw ours: then only the values differ, not the resolution.
@@ -40,7 +40,7 @@ Maps = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, answers, next class
 
 
 def trained(args: argparse.Namespace, seed: int) -> tuple[CutNetwork, Any]:
-    """A VI-Net and its data."""
+    """A network with a product head, and its data."""
     torch.manual_seed(seed)
     opened, data = open_with_data(args.model, args.data, weights=args.weights)
     model, train = opened.network, data.train
@@ -169,9 +169,9 @@ def measured(args: argparse.Namespace, seed: int) -> tuple[dict[str, dict[str, T
     ours = Ours(net, data)
     side = ours.grid(x[:1], answers[:1], nexts[:1], "pair").shape[-1]
     methods = {
-        "VI-Net, from the middle of both classes": ours.maps("pair"),
-        "VI-Net, from the mean of all classes": ours.maps("all"),
-        "VI-Net, from zero": ours.maps("zero"),
+        f"{net.head.label}, from the middle of both classes": ours.maps("pair"),
+        f"{net.head.label}, from the mean of all classes": ours.maps("all"),
+        f"{net.head.label}, from zero": ours.maps("zero"),
         "gradient × input": times_input(net),
         "integrated gradients": integrated(net),
         "gradient × input, on the grid": on_grid(times_input(net), side),

@@ -1,4 +1,4 @@
-"""What a VI head costs: images per second against a pooled linear layer on the same backbone.
+"""What polynomials cost: images per second against a pooled linear layer on the same backbone.
 
     python -m benchmarks.heads
     python -m benchmarks.heads --device cuda --batch 256 --compile --half
@@ -6,7 +6,7 @@
 
 ``of_pooled`` is the ratio of networks as they run in use, ``of_pooled_plain`` that of the same
 ones with the operations of training. ``of_pooled_floor`` is that of a pooled network which, beside
-its own work, multiplies matrices as large as those of the VI head, and does nothing with the
+its own work, multiplies matrices as large as those of the head, and does nothing with the
 results: no head that multiplies them in this precision is faster. Windows of all networks behind a
 cut take turns. On the CPU one thread runs, and only the time in which it ran counts. Speed does not
 depend on the values, so weights are random.
@@ -127,7 +127,7 @@ def _no() -> bool:
 def networks(
     name: str, cut: str, heads: Sequence[str], *, floors: bool = True
 ) -> dict[str, nn.Module]:
-    """The pooled network, those with VI heads, these as they run in training, their floors."""
+    """The pooled network, those with polynomials, these as they run in training, their floors."""
     example, reader = torch.randn(1, 3, 32, 32), LatentReader()
     backbone = truncate(create_model(name, CLASSES[name]), cut, example)
     with torch.no_grad():

@@ -45,7 +45,7 @@ from vinets.files import read_json, slug, write_json
 from vinets.ideals.choose import choose_ideal
 from vinets.measure import machine
 from vinets.nn.heads import ProductsHead
-from vinets.nn.network import CutNetwork, VINet
+from vinets.nn.network import CutNetwork
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.pipeline.build import build
 from vinets.pipeline.collect import Latents, collect
@@ -172,15 +172,15 @@ class Bench:
     # --- refit ---
 
     @cached_property
-    def tuned(self) -> VINet:
+    def tuned(self) -> CutNetwork:
         """Backbone and products after the first tuning; kept, for a GPU never repeats itself."""
         folder = self.work / "tuned"
         if not (folder / "config.json").is_file():
-            network, _ = self.context(self.trial).vinet(self.trial)
+            network, _ = self.context(self.trial).polynomials(self.trial)
             self.train(network, self.trial, "first")
             network.save_pretrained(folder)
         whole = copy.deepcopy(self.setup.model).cpu()
-        return VINet.from_pretrained(folder, backbone=whole).to(self.setup.device)
+        return CutNetwork.from_pretrained(folder, backbone=whole).to(self.setup.device)
 
     @cached_property
     def refitted(self) -> Latents:
@@ -209,7 +209,7 @@ class Bench:
 
     # --- beside ---
 
-    def products(self, latents: Latents, trial: Trial) -> VINet:
+    def products(self, latents: Latents, trial: Trial) -> CutNetwork:
         """Untrained products."""
         network, _ = build(
             latents,
@@ -252,7 +252,7 @@ class Bench:
         trial = self.trial.change(**changes, head_parameters=None)
         context = self.context(trial)
         if way == PRODUCTS:
-            parts = context.vinet(trial)[0].folded().head.parts()
+            parts = context.polynomials(trial)[0].folded().head.parts()
             trial = self.trial.change(head_parameters=sum(parts.values()))
             return self.products(context.latents, trial), trial
         prefix = "local-" if row == "local" else ""

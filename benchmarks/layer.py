@@ -20,15 +20,16 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.measure import flops, time_share
 from vinets.models import PRESETS, Preset, create_model
-from vinets.nn import PolynomialLayer, Record, VINet
+from vinets.nn import CutNetwork, PolynomialLayer, Record
 from vinets.nn.heads import LocalHead, VanishingHead
 from vinets.nn.heads.random import random_terms
+from vinets.nn.network import network_of
 
 BATCH = 256
 LOCAL = 510  # polynomials of the local heads
 
 
-def network(name: str) -> VINet:
+def network(name: str) -> CutNetwork:
     preset = PRESETS[name]
     model = create_model(preset.backbone, 10)
     images = torch.randn(1, 3, 32, 32)
@@ -37,7 +38,7 @@ def network(name: str) -> VINet:
         _, channels, positions = reader(backbone(images)).shape
     head = vanishing_head((channels, positions), 10, preset)
     record = Record(preset.cut, {"": {"shape": [3, 32, 32], "dtype": "float32"}})
-    return VINet(backbone, reader, head, record).folded()
+    return network_of(backbone, reader, head, record).folded()
 
 
 def vanishing_head(shape: tuple[int, int], classes: int, preset: Preset) -> VanishingHead:

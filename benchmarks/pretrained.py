@@ -7,21 +7,21 @@ is looked at once, at the end:
     python -m benchmarks.pretrained recipe cifar10-resnet18 --data cifar10:data --out out/uncut
     python -m benchmarks.pretrained recipe cifar100-resnet34 --data cifar100:data --out out/uncut
 
-Then the VI-Nets, of these or of other weights (a file, or a folder of ``vinets train``):
+Then the cut networks, of these or of other weights (a file, or a folder of ``vinets train``):
 
-    python -m benchmarks.pretrained network digits-cnn-best --weights out/uncut/digits-cnn-0 \\
+    python -m benchmarks.pretrained network digits-cnn-products --weights out/uncut/digits-cnn-0 \\
         --out out/vinets
-    python -m benchmarks.pretrained network resnet18-cifar10-best --data cifar10:data \\
+    python -m benchmarks.pretrained network resnet18-cifar10-products --data cifar10:data \\
         --weights out/uncut/cifar10-resnet18-0 --out out/vinets
 
 Each is stored in half precision in ``src/vinets/pretrained``, with its card and its digests. A
 training that was stopped goes on where it was. A network that was trained on another machine is
 measured and stored from its folder; its card names the machine and the command of the training:
 
-    python -m benchmarks.pretrained store resnet18-cifar10-best --data cifar10:data \\
+    python -m benchmarks.pretrained store resnet18-cifar10-products --data cifar10:data \\
         --weights out/uncut/cifar10-resnet18-0 --out out/vinets
 
-``python -m benchmarks.pretrained cards`` writes the cards anew from the registry.
+``python -m benchmarks.pretrained cards`` writes the cards anew from the facts in ``card.json``.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from vinets.measure import compare, evaluate, flops, machine, sizes
 from vinets.models import PRESETS
 from vinets.nn.files import CONFIG
 from vinets.nn.files import WEIGHTS as MODEL
+from vinets.nn.heads import HEADS
 from vinets.nn.network import CutNetwork
 from vinets.nn.uncut import WEIGHTS, read_uncut
 from vinets.pipeline.compare import UNCUT, compare_heads, head_trials
@@ -74,13 +75,24 @@ def _early(network: str, cut: str) -> Trial:
     return next(t for t in early(1) if (t.network, t.cut, t.head) == (network, cut, "vi"))
 
 
+POLYNOMIALS = {
+    "products": "products of linear forms",
+    "vanishing": "polynomials that were found as generators of the ideals of the classes",
+    "local": "generators of the ideals of the classes, at every position of the map",
+}
 CIFAR = "CIFAR is given away for research without a licence of its own"
 UCI = "the digits are those of the UCI Machine Learning Repository, CC BY 4.0"
 NETWORKS = {
-    "digits-cnn-best": Made("digits-cnn", DIGITS["relu1"], UCI),
-    "resnet18-cifar10-best": Made("cifar10-resnet18", variant(PRESETS["VI-Net18-Tiny"], 0), CIFAR),
-    "resnet18-cifar10-small": Made("cifar10-resnet18", _early("resnet18", "layer2.0.bn2"), CIFAR),
-    "resnet34-cifar100-best": Made("cifar100-resnet34", _early("resnet34", "layer2.3.bn2"), CIFAR),
+    "digits-cnn-products": Made("digits-cnn", DIGITS["relu1"], UCI),
+    "resnet18-cifar10-products": Made(
+        "cifar10-resnet18", variant(PRESETS["VI-Net18-Tiny"], 0), CIFAR
+    ),
+    "resnet18-cifar10-products-small": Made(
+        "cifar10-resnet18", _early("resnet18", "layer2.0.bn2"), CIFAR
+    ),
+    "resnet34-cifar100-products": Made(
+        "cifar100-resnet34", _early("resnet34", "layer2.3.bn2"), CIFAR
+    ),
 }
 
 
@@ -113,11 +125,11 @@ def train(name: str, data: str, out: Path, seeds: int, device: str, **changes: A
     write_json(pretrained.HERE / pretrained.RECIPES, known)
 
 
-# --- VI-Nets ----------------------------------------------------------------------------------
+# --- cut networks -----------------------------------------------------------------------------
 
 
 def make(name: str, data: str, weights: Path, out: Path, device: str, **changes: Any) -> None:
-    """Train a VI-Net, put it into the package, and measure it there."""
+    """Train a cut network, put it into the package, and measure it there."""
     made, setup = NETWORKS[name], _open(name, data, weights, device)
     trial, origin = made.trial.change(**changes), Origin(tuple(shlex.split(_command())))
     compare_heads(
@@ -148,20 +160,17 @@ def store(name: str, setup: Setup, weights: Path, trained: Path) -> None:
     network, folder = CutNetwork.from_pretrained(trained), pretrained.HERE / name
     network.half().save_pretrained(folder)
     files = [CONFIG, MODEL, *_picture(folder, setup.data, made)]
-    known = read_json(pretrained.HERE / pretrained.REGISTRY)
     digests = {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in files}
     # with digests, the network can be opened by its name, as it is measured
+    _write(folder, digests, {})
     full = pretrained.PREFIX + name
-    known[full] = {"files": digests, "facts": {}}
-    _write(known)
-    known[full]["facts"] = facts_of(full, setup, made) | facts
-    _write(known)
+    _write(folder, digests, facts_of(full, setup, made) | facts)
     write_text(folder / "README.md", card(full, pretrained.facts(full)))
 
 
-def _write(known: Mapping[str, Any]) -> None:
-    write_json(pretrained.HERE / pretrained.REGISTRY, dict(sorted(known.items())))
-    pretrained._registry.cache_clear()
+def _write(folder: Path, digests: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    write_json(folder / pretrained.CARD, {"files": digests, "facts": facts})
+    pretrained._cards.cache_clear()
 
 
 def _uncut(weights: Path, made: Made) -> dict[str, Any]:
@@ -228,6 +237,9 @@ def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
         "network": RECIPES[made.recipe].model,
         "recipe": made.recipe,
         "cut": str(made.trial.cut),
+        "head": network.head.kind,
+        "tuned": network.record.notes.get("tuned", "head"),
+        "distill": made.trial.recipe.distill,
         "epochs": made.trial.recipe.epochs,
         "seed": made.trial.seed,
         "accuracy": found.accuracy,
@@ -270,14 +282,20 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         else f"with the weights of `{given['file']}` (SHA-256 `{given['sha256']}`, not included; "
         f"{recipe} trains a network of the same kind),"
     )
+    head = HEADS[facts["head"]]
+    kind, loader = f"network with a {head.label}", "CutNetwork"
+    if head.from_ideals:
+        kind, loader = head.label, "VINet"
+    tuned = "they and the backbone were" if facts["tuned"] != "head" else "they were"
+    taught = ", with the uncut network as the teacher" if facts["distill"] else ""
     return f"""# {name}
 
-A VI-Net for {facts["data"]}: {facts["classes"]} classes, images of {shape} pixels.
+A {kind} for {facts["data"]}: {facts["classes"]} classes, images of {shape} pixels.
 
 ```python
-from vinets import VINet
+from vinets import {loader}
 
-net = VINet.from_pretrained("{name}")
+net = {loader}.from_pretrained("{name}")
 ```
 
 ```
@@ -296,8 +314,8 @@ Speeds: one thread of {timed["processor"]}, torch {timed["torch"]}, the two netw
 ratio is what counts: speeds alone depend on what else a machine does.
 
 **How it was made.** {facts["network"]}, {uncut} was cut at `{facts["cut"]}`. Behind the cut \
-stand products of linear forms; they and the backbone were tuned for {facts["epochs"]} epochs on \
-{facts["train"]:,} training images, with the uncut network as the teacher, on \
+stand {POLYNOMIALS[facts["head"]]}; {tuned} tuned for {facts["epochs"]} epochs on \
+{facts["train"]:,} training images{taught}, on \
 {trained["gpu"] or trained["processor"]} with torch \
 {trained["torch"]}, seed {facts["seed"]}. No choice was made by the test images. \
 Weights are stored in half precision ({facts["bytes"] / 1e6:.2f} MB) and computed with in single.

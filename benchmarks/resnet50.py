@@ -49,7 +49,7 @@ def write_images(folder: Path, size: int) -> str:
 
 def dry_run(model: str, weights: Path, data: str, out: Path) -> dict[str, Any]:
     """The plan that ``vinets compress --dry-run`` prints."""
-    command = [sys.executable, "-m", "vinets.cli", "compress", model, "--weights", str(weights)]
+    command = [sys.executable, "-m", "vinets", "compress", model, "--weights", str(weights)]
     command += ["--data", data, "--budget", "params=50%", "--epochs", str(EPOCHS)]
     command += ["--cuts", str(CUTS), "--limit", str(LIMIT), "--out", str(out), "--dry-run"]
     command += ["--device", "cpu", "--json"]

@@ -16,21 +16,23 @@ shows how far the choice of each search within that budget is behind the best of
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from benchmarks.record import RESULTS
 from benchmarks.tuning import NETWORKS, files
-from vinets.files import read_json, write_json
+from vinets.files import write_json
 from vinets.measure import evaluate, machine
+from vinets.nn.heads import ProductsHead
 from vinets.pipeline.setup import Origin, Setup
 from vinets.plain import as_plain, from_plain
 from vinets.progress import Lines
@@ -39,7 +41,7 @@ from vinets.search import compress, parse_budget
 from vinets.search.compressed import divided
 from vinets.search.halving import Search
 from vinets.search.result import SearchResult, Tried
-from vinets.search.signals import SIGNALS
+from vinets.search.verdict import verdict
 from vinets.settings import Searching
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def everything(setup: Setup, given: argparse.Namespace, searching: Searching, to
     search.pricing.update(search.known)
     search.store.claim([], {chosen.name: chosen.identity})
     name = f"{given.network}-everything-{index}-{count}.json"
-    known = read_json(given.keep / name)["tried"] if (given.keep / name).is_file() else []
+    known = json.loads(_read(given.keep / name))["tried"] if (given.keep / name).is_file() else []
     rows: list[dict[str, Any]] = list(known)
     done = {row["name"] for row in rows}
     # the latest cuts first: of what is left out when time is up, least is to be expected
@@ -99,14 +101,24 @@ def everything(setup: Setup, given: argparse.Namespace, searching: Searching, to
 
 def trained_to_the_end(network: str) -> dict[str, float]:
     """Accuracies of everything that was, on the examples that were held back."""
-    parts = [read_json(path) for path in sorted(FOLDER.glob(f"{network}-everything-*.json"))]
+    parts = [json.loads(_read(p)) for p in sorted(FOLDER.glob(f"{network}-everything-*.json"))]
     return {row["name"]: float(row["test"]) for part in parts for row in part["tried"]}
 
 
 def searches(budget: str) -> dict[Path, SearchResult]:
     """Searches on CIFAR with this budget, by file: networks in their order, then seeds."""
     paths = [path for name in NETWORKS for path in sorted(FOLDER.glob(f"{name}-{budget}-*.json"))]
-    return {path: from_plain(SearchResult, read_json(path), path.name) for path in paths}
+    return {path: read_search(path) for path in paths}
+
+
+def read_search(path: Path) -> SearchResult:
+    """A search with its verdict in today's words; vinets 0.2 called product heads VI-Nets."""
+    result = from_plain(SearchResult, json.loads(_read(path)), path.name)
+    return replace(result, verdict=verdict(result))
+
+
+def _read(path: Path) -> str:
+    return path.read_text().replace("VI-Net, degree", f"{ProductsHead.label}, degree")
 
 
 def _choice(result: SearchResult) -> tuple[Tried, float]:
@@ -168,25 +180,6 @@ def gap_table(found: dict[Path, SearchResult]) -> Table:
         row |= {"behind": 100 * (all_of_them[best] - tested)}
         rows.append(Row(row))
     return Table("gap", "Choices beside the best of everything", columns, tuple(rows))
-
-
-def signal_table(found: dict[Path, SearchResult]) -> Table:
-    """How well what is known of a cut early ranks what its best head reached, over all searches."""
-    from vinets.report import Column, Row, Table
-    from vinets.search.page import SIGNAL_NAMES
-
-    columns = [Column("signal", "known early")]
-    names = dict.fromkeys(path.stem.split("-")[0] for path in found)
-    columns += [Column(name, f"{name}, rank correlation", "+.2f", f"{name} std") for name in names]
-    rows = []
-    for signal in SIGNALS:
-        row: dict[str, Any] = {"signal": SIGNAL_NAMES[signal]}
-        for name in names:
-            of = [r.correlations[signal] for p, r in found.items() if p.stem.startswith(name)]
-            values = [value for value in of if value is not None]
-            row |= {name: fmean(values), f"{name} std": stdev(values)}
-        rows.append(Row(row))
-    return Table("signals", "What is known early", tuple(columns), tuple(rows))
 
 
 def main(words: Sequence[str] | None = None) -> int:

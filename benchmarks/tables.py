@@ -23,14 +23,14 @@ from benchmarks.record import RESULTS, column
 from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
-from benchmarks.search import found_table, gap_table, searches, signal_table
+from benchmarks.search import found_table, gap_table, read_search, searches
 from benchmarks.tuning import choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
+from vinets.nn.heads import ProductsHead
 from vinets.pipeline.compare import BuildResult
 from vinets.plain import from_plain
 from vinets.report import Column, ExperimentResult, Row, Table, markdown
-from vinets.search import SearchResult
 from vinets.search.page import finalists_table
 
 ROOT = Path(__file__).parents[1]
@@ -366,15 +366,6 @@ for _name in ("resnet18", "resnet34"):
         "ridge_seconds": "ridge, CPU s",
         "distances_seconds": "distances, CPU s",
     }
-COLUMNS["cascade"] = {
-    "exit": "exit",
-    "gate": "gate",
-    "allowed_points": "allowed loss, points",
-    "accuracy_points": "accuracy, %",
-    "lost_points": "lost, points",
-    "early_share": "leave early",
-    "time_share": "mean time, of the uncut network's",
-}
 for _name in ("faithful_digits", "faithful_cifar10_early", "faithful_cifar10"):
     COLUMNS[_name] = {
         "method": "map",
@@ -408,11 +399,6 @@ FILES = {"theory_sizes": "theory_complexity"}
 ADVISED = {classes * count for classes in (10, 100) for count in (128, 32, 4, 1)}
 SHOWN: dict[str, Callable[[dict[str, Any]], bool]] = {
     "theory_sizes": lambda row: "tau" in row,
-    # the gate of BranchyNet for its exits; of the others entropy and softmax hardly differ
-    "cascade": lambda row: (
-        (row["gate"] == "entropy") <= (row["exit"] != "VI-Net")
-        and (row["gate"] in ("softmax", "distance")) <= (row["exit"] == "VI-Net")
-    ),
     "theory_advice": lambda row: row["polynomials"] in ADVISED,
 }
 
@@ -438,7 +424,7 @@ SEARCHES = {  # results of `vinets compress`, by file
     "search_digits": "digits",
     "search_latency": "resnet18-latency=60%@cuda,batch=256-0",
 }
-FOUND = {"search_found", "search_gap", "search_signals"}  # of those on CIFAR
+FOUND = {"search_found", "search_gap"}  # of those on CIFAR
 # the same, by folder
 ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
 PACKAGE = {"pretrained": networks_table, "recipes": recipes_table}  # of the package itself
@@ -467,8 +453,10 @@ def render(name: str) -> str:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what is missing; tau itself, not its logarithm."""
+    """A row without what is missing, in today's words; tau itself, not its logarithm."""
     known = {key: value for key, value in row.items() if value is not None}
+    if "method" in known:  # of maps that explain a product head, which vinets 0.2 called VI-Net
+        known["method"] = known["method"].replace("VI-Net", ProductsHead.label)
     return {key: 10**v if key.startswith("log10_tau") else v for key, v in known.items()}
 
 
@@ -540,7 +528,7 @@ def render_ideals(name: str) -> str:
 def render_search(name: str) -> str:
     """Networks that a search trained to the end, and its verdict."""
     path = RESULTS / "search" / f"{SEARCHES[name]}.json"
-    result = from_plain(SearchResult, read_json(path), path.name)
+    result = read_search(path)
     more = f", {result.seconds:.0f} s"
     shown = _with_source(
         finalists_table(result), [shlex.join(result.command)], result.machine, more
@@ -555,8 +543,6 @@ def render_found(name: str) -> str:
         told = ["python -m benchmarks.search gap --budget params=10%"]
         return _with_source(gap_table(within), told, next(iter(within.values())).machine)
     found = searches("drop=0.0")
-    if name == "search_signals":
-        return markdown(signal_table(found))
     commands = dict.fromkeys(shlex.join(result.command) for result in found.values())
     first = next(iter(found.values()))
     more = f", {first.seconds:.0f} s for the first, alone on the GPU"

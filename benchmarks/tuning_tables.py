@@ -19,6 +19,9 @@ WHOLE = {  # parameters of the uncut networks
     name: sum(p.numel() for p in create_model(name, classes).parameters())
     for name, classes in (("resnet18", 10), ("resnet34", 100))
 }
+LABELS = {"uncut": "uncut"} | {
+    head: KINDS["products" if head == "vi" else head].label for head in HEADS
+}
 TITLES = {"resnet18": "ResNet-18, CIFAR-10", "resnet34": "ResNet-34, CIFAR-100"}
 
 
@@ -42,7 +45,7 @@ def early_table(folder: Path) -> tuple[Table, dict[str, Any]]:
         }
         for head, values in found.items():
             machine = values["machine"]
-            row = values | {"head": "products" if head == "vi" else KINDS[head].label}
+            row = values | {"head": LABELS[head]}
             if head != "vi" and "vi" in found:
                 ours = found["vi"]
                 row["behind"] = ours["accuracy"] - values["accuracy"]
@@ -71,9 +74,8 @@ def short_table(folder: Path) -> tuple[Table, dict[str, Any]]:
             rows[head] |= {key: values["accuracy"], f"{key} std": values["std"]}
             rows[head][f"{key} size"] = values["parameters"]
             rows["uncut"] |= {key: values["uncut"], f"{key} size": WHOLE[network]}
-    names = {"uncut": "uncut", "vi": "VI-Net"} | {k: KINDS[k].label for k in HEADS if k != "vi"}
     made = [
-        Row({"network": names[head]} | row, marked=head == "vi")
+        Row({"network": LABELS[head]} | row, marked=head == "vi")
         for head, row in rows.items()
         if row
     ]
@@ -83,7 +85,7 @@ def short_table(folder: Path) -> tuple[Table, dict[str, Any]]:
 def variant_table(folder: Path) -> tuple[Table, dict[str, Any]]:
     """Products behind the eight cuts of the paper, with its numbers, and the machine."""
     columns = (
-        Column("network"),
+        Column("network", "in place of"),
         Column("preset"),
         Column("cut"),
         Column("total", "total, M", ".2f"),

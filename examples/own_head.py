@@ -38,7 +38,7 @@ EPOCHS = 10
 # - `maps` returns its linear maps, from which the theory computes Lipschitz constants.
 #
 # `folded` and `beside` are optional. With `beside`, the head takes part as a baseline: it creates
-# an untrained head of about the same size as the VI head it is compared with.
+# an untrained head of about the same size as the polynomials it is compared with.
 
 
 # %%
@@ -90,7 +90,7 @@ class Hyperplanes(Head):
 # ## Try it
 #
 # Defining the class was enough to register it. `baselines` now includes it in the comparison with
-# every VI-Net, with about as many parameters.
+# polynomials, with about as many parameters.
 
 # %%
 data, model = digits(), digits_cnn()
@@ -101,7 +101,7 @@ beside = baselines(net, latents)
 print(", ".join(beside))
 
 # %%
-for name, network in {"VI-Net": net, **beside}.items():
+for name, network in {net.head.label: net, **beside}.items():
     fine_tune(network, data.train, epochs=EPOCHS, batch_size=64, views=2, progress=None)
     size = sum(network.head.folded().parts().values())
     print(f"{name:17s} {size:7,d} in the head {evaluate(network, data.test).accuracy:8.2%}")

@@ -94,7 +94,7 @@ print(found)
 print(markdown(found.table))
 
 # %% [markdown]
-# The verdict tells you what was gained, what was lost, and whether the polynomials were worth it:
+# The verdict tells you what was gained, what was lost, and whether a product head was worth it:
 # if a plain linear head is just as good, you get the linear head. Half of the test examples were
 # used for choosing; the table shows the accuracy on the other half.
 #

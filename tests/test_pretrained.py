@@ -14,7 +14,7 @@ from vinets.measure import evaluate, sizes
 from vinets.pipeline.opening import open_network, open_with_data
 from vinets.settings import RECIPES
 
-DIGITS = "vinets/digits-cnn-best"
+DIGITS = "vinets/digits-cnn-products"
 NAMES = pretrained.names()
 
 
@@ -24,12 +24,15 @@ def copied(tmp_path, monkeypatch):
     here = tmp_path / "pretrained"
     shutil.copytree(pretrained.HERE, here)
     monkeypatch.setattr(pretrained, "HERE", here)
-    return here
+    yield here
+    pretrained._cards.cache_clear()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_opens_by_name_and_is_what_its_card_says(name):
-    facts, net = pretrained.facts(name), VINet.from_pretrained(name)
+    facts, net = pretrained.facts(name), CutNetwork.from_pretrained(name)
+    assert facts["head"] == net.head.kind
+    assert name.rpartition("-" + ("vinet" if isinstance(net, VINet) else net.head.kind))[1]
     assert {p.dtype for p in net.parameters() if p.is_floating_point()} == {torch.float32}
     assert net.record.cut == facts["cut"]
     assert sum(sizes(net.folded()).by_part.values()) == facts["parameters"]
@@ -58,7 +61,7 @@ def test_the_picture_is_a_test_image_that_is_recognised():
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "example.png"])
 def test_a_changed_or_missing_file_is_refused(copied, file):
-    path = copied / "digits-cnn-best" / file
+    path = copied / "digits-cnn-products" / file
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ValueError, match=rf"{file} is not as {DIGITS} was published"):
@@ -70,7 +73,7 @@ def test_a_changed_or_missing_file_is_refused(copied, file):
 
 def test_unknown_names_are_told_with_those_that_there_are():
     with pytest.raises(FileNotFoundError, match=rf"Did you mean '{DIGITS}'\? There are: "):
-        VINet.from_pretrained("vinets/digits-cnn-bset")
+        CutNetwork.from_pretrained("vinets/digits-cnn-prodcuts")
     with pytest.raises(ValueError, match="has its own weights"):
         open_network(DIGITS, "weights.safetensors")
 
@@ -79,13 +82,31 @@ def test_a_folder_of_that_name_goes_before(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / DIGITS).mkdir(parents=True)
     with pytest.raises(FileNotFoundError, match="holds no saved network"):
-        VINet.from_pretrained(DIGITS)
+        CutNetwork.from_pretrained(DIGITS)
 
 
-def test_every_file_of_the_package_is_in_the_registry():
-    known = json.loads((pretrained.HERE / pretrained.REGISTRY).read_text())
+def test_every_file_of_a_folder_is_in_its_card():
     folders = [f for f in pretrained.HERE.iterdir() if f.is_dir() and f.name != "__pycache__"]
-    assert {pretrained.PREFIX + folder.name for folder in folders} == set(known)
+    assert {pretrained.PREFIX + folder.name for folder in folders} == set(NAMES)
     for folder in folders:
-        listed = {"README.md", *known[pretrained.PREFIX + folder.name]["files"]}
-        assert {file.name for file in folder.iterdir()} == listed
+        listed = json.loads((folder / pretrained.CARD).read_text())["files"]
+        assert {file.name for file in folder.iterdir()} == {"README.md", pretrained.CARD, *listed}
+
+
+def test_a_network_is_added_by_its_folder_alone(copied):
+    shutil.copytree(copied / "digits-cnn-products", copied / "digits-cnn-more")
+    pretrained._cards.cache_clear()
+    assert pretrained.names()[0] == "vinets/digits-cnn-more"
+    assert CutNetwork.from_pretrained("vinets/digits-cnn-more").record.cut == "relu1"
+
+
+def test_an_old_name_is_told_with_the_new_one():
+    assert set(pretrained.RENAMED.values()) <= set(NAMES)
+    for old, new in pretrained.RENAMED.items():
+        with pytest.raises(FileNotFoundError, match=rf"{old} is called {new} since vinets 0.3"):
+            open_network(old)
+
+
+def test_products_are_no_vi_net():
+    with pytest.raises(ValueError, match="head of kind 'products', no VINet"):
+        VINet.from_pretrained(DIGITS)

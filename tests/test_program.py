@@ -56,8 +56,28 @@ def test_so_it_is_in_imports_of_the_program_for_trials(module):
     assert done == (130, f"{STOPPED}\n")
 
 
-def test_so_it_is_in_imports_of_the_package_of_commands():
-    assert stopped_in("typer", "vinets.cli", "--version") == (130, f"{STOPPED}\n")
+@pytest.mark.parametrize(("wanted", "policy"), [(None, "passive"), ("active", "active")])
+def test_threads_sleep_while_they_wait_unless_the_user_wants_otherwise(wanted, policy):
+    """What the environment says when torch is imported, which is when its threads read it."""
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    script = (
+        "import os, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'torch': sys.exit(os.environ.get('OMP_WAIT_POLICY'))\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from vinets.__main__ import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "cuts", "digits_cnn", "--shape", "1,8,8"],
+        env=environment | ({"OMP_WAIT_POLICY": wanted} if wanted else {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == f"{policy}\n"
 
 
 def stopped_in(module: str, program: str, *words: str) -> tuple[int, str]:

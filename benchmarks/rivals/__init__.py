@@ -1,4 +1,4 @@
-"""Whole networks that stand beside VI-Nets: what they are, how well they do, how fast they run.
+"""Whole networks beside product heads: what they are, how well they do, how fast they run.
 
     python -m benchmarks.rivals train uncut classic narrow pruned --out R/test --jobs 8
     python -m benchmarks.rivals train classic narrow --epochs 100 --out R/test --jobs 8

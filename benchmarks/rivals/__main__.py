@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("given", choices=NETWORKS)
     speed.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     speed.add_argument("--weights", type=Path, help="folder of the given networks, for pruning")
-    speed.add_argument("--trials", type=Path, nargs="+", default=[], help="stores of VI-Nets")
+    speed.add_argument("--trials", type=Path, nargs="+", default=[], help="stores of product heads")
     speed.add_argument("--batch", type=int, default=256, help="images at once on the device")
     speed.add_argument("--steps", type=int, default=40, help="of training that are timed")
     speed.add_argument("--repeats", type=int, default=5, help="windows of every network")

@@ -15,8 +15,8 @@ from vinets.report import Axis, Figure, ReferenceLine, Series
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-KINDS = {  # in the order of their colours
-    "vi-net": "VI-Nets: products behind a cut",
+KINDS = {  # in the order of their colours; files call product heads "vi-net"
+    "vi-net": "product heads behind a cut",
     "other head": "other heads behind the same cuts",
     "classic": "ResNet-20, 32, 44, distilled",
     "narrow": "narrow networks, distilled",
@@ -146,7 +146,7 @@ def _short(row: Found) -> str:
 
 
 def _label(ax: Axes, own: Sequence[Found], cost: Cost) -> None:
-    """Cuts of VI-Nets and depths of other networks, where they hide least."""
+    """Cuts of product heads and depths of other networks, where they hide least."""
     low, high = ax.get_ylim()
     shown = [row for row in own if row.get(cost.key) and low <= row["accuracy"] <= high]
     to_pixels = ax.transData.transform

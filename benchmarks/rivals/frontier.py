@@ -11,7 +11,7 @@ from benchmarks.record import RESULTS
 from benchmarks.rivals.table import rows
 from benchmarks.tuning import JOINT
 from benchmarks.tuning_tables import TITLES
-from vinets.nn.heads import HEADS
+from vinets.nn.heads import HEADS, ProductsHead
 
 if TYPE_CHECKING:
     from vinets.report import Table
@@ -43,7 +43,7 @@ PUBLIC = {  # github.com/chenyaofo/pytorch-cifar-models: from scratch, 200 epoch
     "resnet44": (660_000, 94.01),
 }
 PUBLIC_EPOCHS = 200
-HEADED = ("vi-net", "other head")  # kinds that stand behind a cut
+HEADED = ("vi-net", "other head")  # kinds that stand behind a cut; "vi-net" is a product head
 CLASSIC_TITLES = {name: f"ResNet-{name.removeprefix('resnet')}" for name in PUBLIC}
 
 
@@ -75,7 +75,7 @@ def compared(paths: Iterable[Path]) -> list[Found]:
 
 
 def is_equal(row: Found) -> bool:
-    """Whether it was trained for no more epochs than a VI-Net; the uncut network is given."""
+    """Whether it was trained for no more epochs than a product head; the uncut network is given."""
     return bool(row["epochs"] <= JOINT.epochs)
 
 
@@ -127,7 +127,9 @@ def frontier_table(found: Sequence[Found]) -> Table:
                 value = row.get(cost.key)
                 values[cost.key] = value / cost.unit if value else None
             values["frontier"] = ", ".join(short for short, rows in best.items() if row in rows)
-            name = f"VI-Net, {name_of(row)}" if row["kind"] == "vi-net" else name_of(row)
+            name = name_of(row)
+            if row["kind"] == "vi-net":
+                name = f"{ProductsHead.label}, {name}"
             section = f"In place of {TITLES[given]}"
             made.append(Row(values | {"name": name}, {}, section, row["kind"] == "vi-net"))
     return Table("frontier", "Whole networks", tuple(columns), tuple(made))

@@ -1,4 +1,4 @@
-"""Images per second of rivals and VI-Nets, whose windows take turns; weights need no training."""
+"""Images per second of rivals and product heads, in turns; weights need no training."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PARTS = ("device", "cpu", "training")
 
 
 def vinet_architecture(trial: Trial) -> str:
-    """What the speed of a VI-Net, or of another head behind a cut, depends on."""
+    """What the speed of a product head, or of another head behind a cut, depends on."""
     head = trial.placing.placement if trial.head == "vi" else trial.head
     shaping = changes(replace(trial.shaping, start="random", offset=0.0))
     size = [f"{name}={value}" for name, value in shaping.items()]

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-OURS = "#c1440e"  # the VI-Net
+OURS = "#c1440e"  # heads of polynomials
+# What series of our networks begin with.
+OUR_NAMES = ("VI-Net", "product head", "network behind the cut")
 # The others, in this order.
 COLORS = ["#1f6f9f", "#4d7a1e", "#7b4fb0", "#8a6500", "#0e7c7c", "#b03a83", "#6f5546", "#4a5568"]
 GREY = "#566375"  # the uncut network, levels
@@ -31,10 +33,10 @@ STYLE: dict[Any, Any] = {
 
 
 def looks(names: Iterable[str]) -> list[int]:
-    """A number for the look of every series: 0 for the VI-Net, 1, 2, ... for the others.
+    """A number for the look of every series: 0 for our network, 1, 2, ... for the others.
 
-    Only the first VI-Net stands out. Where a figure compares several, the others need colours of
-    their own.
+    Only the first of :data:`OUR_NAMES` stands out. Where a figure compares several, the
+    others need colours of their own.
 
     Examples
     --------
@@ -43,7 +45,7 @@ def looks(names: Iterable[str]) -> list[int]:
     """
     found: list[int] = []
     for name in names:
-        is_ours = name.startswith("VI-Net") and 0 not in found
+        is_ours = name.startswith(OUR_NAMES) and 0 not in found
         found.append(0 if is_ours else sum(look > 0 for look in found) + 1)
     return found
 

@@ -70,7 +70,8 @@ def from_plain(kind: type[T], values: Any, where: str = "") -> T:
 
     Fields may be text, numbers, bools, None, other dataclasses, tuples, dicts and unions of those.
     The values are those of :func:`as_plain` or :func:`changes`: what is missing takes its default.
-    ``where`` they come from may be the name of a file.
+    ``where`` they come from may be the name of a file. Names that a class lists as ``REMOVED`` are
+    fields of older versions, and passed over.
     """
     return _converted(kind, values, where)
 
@@ -148,6 +149,7 @@ def _of_dataclass(kind: Any, values: Any, where: str) -> Any:
     if not isinstance(values, dict):
         raise _wrong(where, "an object", values)
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
+    values = {name: v for name, v in values.items() if name not in getattr(kind, "REMOVED", ())}
     for name in values:
         if name not in fields:
             place = f"{where}: " if where else ""

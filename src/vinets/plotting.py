@@ -1,4 +1,4 @@
-"""Pictures of vanishing polynomials: zero sets in two and three variables, values by class, scores.
+"""Pictures of vanishing polynomials: zero sets in two and three variables, values by class.
 
 Needs matplotlib, the extra ``plots``. What begins with ``plot`` draws on the axes ``ax`` that it is
 given, or on those of a new figure, and returns them.
@@ -179,29 +179,6 @@ def plot_class_values(
     return ax
 
 
-def plot_points(
-    points: ArrayLike, labels: ArrayLike, classes: Sequence[Any], ax: Axes | None = None
-) -> Axes:
-    """Draw the first two coordinates of points (m, n), a colour for every class.
-
-    Labels are positions in ``classes``. Latents come in order of their principal components.
-    """
-    points, labels = np.asarray(points), np.asarray(labels)
-    if points.ndim != 2 or points.shape[1] < 2:
-        raise ValueError(f"points must have two coordinates or more. Got {points.shape} instead.")
-    ax = _new_axes() if ax is None else ax
-    from matplotlib import colormaps
-
-    for k, name in enumerate(classes):
-        across, up = points[labels == k, :2].T
-        color = f"C{k}" if len(classes) <= 10 else colormaps["turbo"]((k + 0.5) / len(classes))
-        ax.scatter(across, up, s=9, color=color, linewidths=0, label=str(name), rasterized=True)
-    if len(classes) <= 20:
-        ax.legend(title="class", fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    ax.set(xlabel="first component", ylabel="second component")
-    return ax
-
-
 def plot_generators(
     means: ArrayLike, owners: ArrayLike, classes: Sequence[Any], ax: Axes | None = None
 ) -> Axes:
@@ -237,26 +214,6 @@ def plot_generators(
     ax.tick_params(length=0)
     ax.set(xlabel="class that the generators vanish on", ylabel="class of the points")
     ax.figure.colorbar(image, ax=ax, pad=0.02).set_label("mean |g|, relative")
-    return ax
-
-
-def plot_scores(
-    scores: Sequence[ArrayLike], kept: Sequence[ArrayLike], ax: Axes | None = None
-) -> Axes:
-    """Draw how pruning scores, class by class, are distributed: all of them, and those kept."""
-    ax = _new_axes() if ax is None else ax
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    every, chosen = (np.concatenate([np.ravel(s) for s in part]) for part in (scores, kept))
-    # One set of bins, so that what was kept lies on top of what was found.
-    edges = np.histogram_bin_edges(every[np.isfinite(every)], bins=40).tolist()
-    for values, color, label in ((every, color_of(1), "found"), (chosen, color_of(0), "kept")):
-        ax.hist(values, edges, color=color, alpha=0.75, label=f"{label}: {len(values):,}")
-    ax.set(xlabel="pruning score", ylabel="generators", yscale="log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # few reach the next power of ten
-    ax.yaxis.set_major_formatter("{x:,.0f}")
-    ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.legend()
     return ax
 
 

@@ -237,7 +237,9 @@ class Recipe(Options):
         "Compare logits of mean 0 and deviation 1 with the uncut network's, not their size.",
     )
     vanish: float = option(
-        0.0, real(0), "Weight of a loss that keeps products small on their class, large elsewhere."
+        0.0,
+        real(0),
+        "Weight of a loss that keeps polynomials small on their class, large elsewhere.",
     )
     label_smoothing: float = option(0.0, real(0, 1), "Label smoothing, in [0, 1).")
     seed: int = option(0, whole(0), "Seed of the order, the augmentation and the held-out part.")
@@ -309,7 +311,7 @@ RECIPES = {
     "cifar10-resnet18": UncutRecipe("resnet18", "cifar10:data", replace(_CIFAR, epochs=90)),
     "cifar100-resnet34": UncutRecipe("resnet34", "cifar100:data", replace(_CIFAR, epochs=140)),
 }
-"""The uncut networks of the demo and of the paper, by the names that ``vinets train`` takes."""
+"""The uncut networks for digits and of the paper, by the names that ``vinets train`` takes."""
 
 
 def _tuned() -> Domain:
@@ -360,6 +362,20 @@ class Tuning(Options):
 
 
 @dataclass(frozen=True)
+class VanishingOptions(Options):
+    """What is trained of a network whose polynomials were found on latents."""
+
+    panel: ClassVar[str] = "Training"
+    trained: str = option(
+        "coefficients",
+        choice("classifier", "coefficients", "backbone"),
+        "What is trained: the last linear layer alone, solved to the minimum of its loss; the "
+        "coefficients of the polynomials, too; or the backbone with both.",
+        flag="--train",
+    )
+
+
+@dataclass(frozen=True)
 class Shaping(Options):
     """Size of products of forms; other polynomials take theirs from the ideals."""
 
@@ -368,7 +384,7 @@ class Shaping(Options):
         None,
         optional(whole()),
         "Parameters that the head may store, at most.",
-        shown="those of 512 products; of a baseline, as many as the VI head",
+        shown="those of 512 products; of a baseline, as many as the polynomials",
     )
     factors: int = option(2, whole(1, 5), "Linear forms in a product, 1 to 5.")
     spatial_rank: int | None = option(
@@ -460,12 +476,6 @@ class Searching(Options):
         flag(),
         "Measure the uncut and the chosen network in int8, too, where onnxruntime is installed.",
     )
-    timings: str | Path | None = option(
-        None,
-        path(),
-        "Latencies of another device: what vinets bench --json printed of the files of --to-time.",
-        shown="measured here",
-    )
 
 
 @dataclass(frozen=True)
@@ -538,6 +548,7 @@ class TrialSettings:
     finding: Finding = Finding()
     recipe: Recipe = Recipe()
     tuning: Tuning = Tuning()
+    vanishing: VanishingOptions = VanishingOptions()
     shaping: Shaping = Shaping()
     caching: Caching = Caching()
     sampling: Sampling = Sampling()
@@ -561,3 +572,30 @@ BEST = TrialSettings(
     tuning=Tuning(tune="all"),
 )
 """What reached most: products of forms, the backbone tuned with them, distilled."""
+
+PAPER = TrialSettings(
+    collecting=Collecting(reuse=True),
+    projecting=Projecting(order="pca-tanh", scale="unit"),
+    finding=Finding(normalization="leading"),
+    recipe=Recipe(weight_decay=2e-3, validation=0.0),
+)
+"""The paper's pipeline: generators of class ideals, found on latents in [-1, 1]^n.
+
+Principal components of unit variance, tanh, ABM with leading coefficient 1, the score of the paper,
+the last epoch. Where the paper is silent or contradicts itself, docs/reproduction.md has the other
+choices and what each of them changes.
+"""
+
+PAPER_SIZES: dict[str, dict[str, Any]] = {
+    "resnet18": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
+    "resnet34": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
+    "digits_cnn": {
+        **{"components": 16, "psi": 0.01, "max_degree": 2, "keep": 32, "monomials": None},
+        **{"trained": "classifier", "augment": False, "weight_decay": 5e-4},
+    },
+}
+"""What :data:`PAPER` becomes for networks by name, where that is not the first row.
+
+Variables n, tolerance and degree as in the paper for CIFAR; on digits, of which there are 1,348 to
+train on, what suits so few.
+"""

@@ -72,8 +72,8 @@ def test_seeds_share_a_row_and_other_rates_do_not(tmp_path):
         store.write(TrialRecord(trial, TrialResult(training=facts), {}))
     assert table([tmp_path]).splitlines()[2:] == [
         "| text | blocks.0 | pooled | 3 | 0.05 | 100 | 1,000 | 51.00 ± 1.41 | 75.00 | 2 |",
-        "| text | blocks.0 | vi | 3 | 0.05 | 100 | 1,000 | 71.00 ± 1.41 | 75.00 | 2 |",
-        "| text | blocks.0 | vi | 3 | 0.5 | 100 | 1,000 | 70.00 | 75.00 | 1 |",
+        "| text | blocks.0 | product head | 3 | 0.05 | 100 | 1,000 | 71.00 ± 1.41 | 75.00 | 2 |",
+        "| text | blocks.0 | product head | 3 | 0.5 | 100 | 1,000 | 70.00 | 75.00 | 1 |",
     ]
 
 

@@ -36,7 +36,7 @@ def test_a_head_is_shown_at_the_rate_that_is_planned(tmp_path, monkeypatch):
     monkeypatch.setitem(tuning.RATES, (CUT[0], "linear"), 0.03)
     write(tmp_path, planned(), shift=0.05)
     rows = {row.values["head"]: row.values for row in early_table(tmp_path)[0].rows}
-    assert set(rows) == {"linear, flat", "products"}
+    assert set(rows) == {"linear, flat", "product head"}
     linear = rows["linear, flat"]
     assert linear["rate"] == 0.03 and linear["accuracy"] == pytest.approx(86)
     monkeypatch.delitem(tuning.RATES, (CUT[0], "linear"))
@@ -50,7 +50,8 @@ def test_leads_and_their_deviations_are_those_of_the_seeds(tmp_path):
     rows = {row.values["head"]: row.values for row in early_table(tmp_path)[0].rows}
     assert rows["linear, flat"]["behind"] == pytest.approx(10)
     assert rows["linear, flat"]["joint"] == pytest.approx(2**0.5)  # each deviates by 1
-    assert rows["products"]["delta"] == pytest.approx(91 - 93) and "behind" not in rows["products"]
+    assert rows["product head"]["delta"] == pytest.approx(91 - 93)
+    assert "behind" not in rows["product head"]
 
 
 def test_variants_stand_beside_the_papers(tmp_path):

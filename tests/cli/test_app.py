@@ -20,7 +20,6 @@ OPTIONS = {
     "cuts": "data shape match weights json",
     "build": "data cut preset out algorithm psi max-degree oracle tau placement components keep "
     "monomials per-class epochs views distill temperature baselines batch",
-    "cascade": "data weights out gate loss timed json",
     "evaluate": "data weights part json",
     "bench": "batch-sizes repeats amp compile threads",
     "predict": "top device json",
@@ -90,8 +89,18 @@ def test_the_program_imports_neither_torch_nor_numpy_before_a_command_runs():
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
+def test_a_prediction_does_not_import_the_compiler_of_torch():
+    """Heads have a kernel for compiled networks, and torch._dynamo takes seconds to import."""
+    script = (
+        "import sys, vinets.nn.heads; from vinets.cli.app import app;"
+        "app(['predict', 'vinets/digits-cnn-best', '--device', 'cpu'], standalone_mode=False);"
+        "assert 'torch' in sys.modules and 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
 def test_it_runs_as_a_module():
-    command = [sys.executable, "-m", "vinets.cli", "--version"]
+    command = [sys.executable, "-m", "vinets", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == f"vinets {vinets.__version__}\n"
 
@@ -109,7 +118,6 @@ def test_it_runs_as_a_module():
         "export",
         "ideal",
         "theory",
-        "demo",
     ],
 )
 def test_every_command_takes_the_common_options(call, name):

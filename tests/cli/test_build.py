@@ -124,7 +124,8 @@ def test_what_is_made_of_a_network_when_nothing_is_said(call, base, tmp_path):
     assert replace(kept.recipe, epochs=BEST.recipe.epochs) == BEST.recipe
     assert (kept.placing, kept.tuning, kept.shaping) == (BEST.placing, BEST.tuning, BEST.shaping)
     # not the backbone that it was given, which is left as it was
-    net = VINet.from_pretrained(tmp_path / "out")
+    net = CutNetwork.from_pretrained(tmp_path / "out")
+    assert type(net) is CutNetwork and net.head.label == "product head"
     uncut = open_with_data(base, "digits")[0].network
     mine, given = dict(net.backbone.named_parameters()), dict(uncut.named_parameters())
     changed = [name for name, weight in mine.items() if not torch.equal(weight, given[name])]
@@ -150,11 +151,15 @@ def test_a_map_and_a_vector_take_products_and_what_stands_beside_them(call, base
     assert done.code == 0, done.err
     found = read(tmp_path / "out").comparison
     assert (found.shape[1] == 1) == (cut == "avgpool")
-    assert {network.name for network in found.networks} >= {"VI-Net", "MLP", "local ReLU units"}
+    assert {network.name for network in found.networks} >= {
+        "product head",
+        "MLP",
+        "local ReLU units",
+    }
 
 
 def settings(folder) -> Trial:
-    """What the VI-Net in the folder was made by."""
+    """What the network in the folder was made by."""
     return from_plain(Trial, json.loads((folder / "store.json").read_text())["saved"]["."])
 
 

@@ -68,7 +68,7 @@ def test_a_bug_keeps_its_traceback(error):
         (["evaluate", "nothing", "--data", "digits"], "NET must be"),
         (["cuts", "nothing"], "MODEL must be"),
         (["bench", "nothing"], "NETS must be"),
-        (["export", "vinets/digits-cnn-best", "--out", "x"], "--out must be"),
+        (["export", "vinets/digits-cnn-products", "--out", "x"], "--out must be"),
     ],
 )
 def test_options_are_named_as_they_are_written(refused, words, text, tmp_path, monkeypatch):

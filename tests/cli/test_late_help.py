@@ -48,8 +48,8 @@ def others(monkeypatch):
         ("evaluate", "'idx:DIR', 'fashion-mnist:DIR'"),
         ("evaluate", "other:THING, a folder of images by class"),
         ("cuts", "digits_cnn, vit, text_transformer, FILE.py:CLASS, hf:CLASS, other:THING, timm"),
-        ("export", "onnx-int8 or openvino or other or torch"),
-        ("export", ".onnx or .xml or .other or .pt2"),
+        ("export", "onnx-int8 or other or torch"),
+        ("export", ".onnx or .other or .pt2"),
     ],
 )
 def test_the_help_names_every_entry(call, others, command, told):

@@ -60,12 +60,12 @@ def test_bad_input_to_predict_is_refused(refused, base, pictures, tmp_path):
 
 def test_a_network_of_the_package_is_used_by_its_name(call, pictures):
     """From nothing: a picture comes along, and others are taken."""
-    own = call("predict", "vinets/digits-cnn-best", "--top", 1, "--json").json()
+    own = call("predict", "vinets/digits-cnn-products", "--top", 1, "--json").json()
     assert [c["name"] for c in own["predictions"][0]["classes"]] == [
         str(int(digits().test.labels[0]))
     ]
-    assert call("predict", "vinets/digits-cnn-best", pictures / "3" / "digit.png").code == 0
-    assert "vinets/digits-cnn-best" in call("predict", "--help").out
+    assert call("predict", "vinets/digits-cnn-products", pictures / "3" / "digit.png").code == 0
+    assert "vinets/digits-cnn-products" in call("predict", "--help").out
 
 
 CIFAR = [name for name in pretrained.names() if "cifar" in name]
@@ -91,4 +91,4 @@ def test_a_picture_of_any_size_is_told_by_the_networks_of_cifar(call, tmp_path, 
 
 def test_without_a_picture_one_is_asked_for(refused, base):
     assert "comes without a picture" in refused("predict", base)
-    assert "comes without a picture" in refused("predict", "vinets/resnet18-cifar10-best")
+    assert "comes without a picture" in refused("predict", "vinets/resnet18-cifar10-products")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vinets.data import digits
-from vinets.nn import CutNetwork, VINet
+from vinets.nn import CutNetwork
 
 SHORT = ["--repeats", 2, "--batch", 16, "--quiet"]
 OPTIONS = ["--data", "digits", "--cut", "relu2", "--placement", "products", *SHORT]
@@ -28,18 +28,20 @@ def products(call, base, tmp_path_factory):
 def test_the_table_compares_heads_of_one_size(products):
     found = json.loads((products / "results.json").read_text())["comparison"]
     names = [network["name"] for network in found["networks"]]
-    assert names[0] == "VI-Net" and {"local ReLU units", "SimKD", "linear, pooled"} < set(names)
+    assert names[0] == "product head" and {"local ReLU units", "SimKD", "linear, pooled"} < set(
+        names
+    )
     sizes = {
         n["name"]: sum(n["parts"].values()) - n["parts"]["backbone"] for n in found["networks"]
     }
-    assert 7600 < sizes["VI-Net"] <= 8000
+    assert 7600 < sizes["product head"] <= 8000
     assert 7600 < sizes["local ReLU units"] <= 8000
     assert sizes["SimKD"] <= 8000
     assert "random monomials" not in names  # no polynomials were found that these could control
 
 
 def test_what_was_tuned_is_saved_and_the_network_itself_is_not_changed(call, base, products):
-    net = VINet.from_pretrained(products)
+    net = CutNetwork.from_pretrained(products)
     assert net.record.notes["tuned"] == "all" and net.head.factors == 3
     uncut = call("evaluate", base, "--data", "digits", "--json").json()
     told = json.loads((products / "results.json").read_text())["comparison"]["uncut"]
@@ -83,7 +85,9 @@ def test_the_same_command_goes_on_to_the_same_network(call, base, products, tmp_
     assert call(*command).code == 130
     monkeypatch.setattr(loop, "_epoch", whole)
     assert call(*command).code == 0
-    ours, theirs = (VINet.from_pretrained(f).state_dict() for f in (products, tmp_path / "net"))
+    ours, theirs = (
+        CutNetwork.from_pretrained(f).state_dict() for f in (products, tmp_path / "net")
+    )
     assert all(torch.equal(t, theirs[k]) for k, t in ours.items())
 
 

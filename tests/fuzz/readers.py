@@ -32,7 +32,7 @@ from vinets.latent.shards import append_latents
 from vinets.latent.store import LatentStore
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
 from vinets.models.sources import sketch
-from vinets.nn import Cascade, CutNetwork
+from vinets.nn import CutNetwork
 from vinets.nn.uncut import UncutNetwork, read_uncut, write_uncut
 from vinets.pipeline import baselines, build, collect
 from vinets.pipeline.setup import SetupFiles
@@ -43,9 +43,7 @@ from vinets.plain import as_plain, from_plain
 from vinets.report.html import html
 from vinets.report.results_page import read_results, results_page
 from vinets.search.budget import Cost
-from vinets.search.elsewhere import file_names, read_timings
 from vinets.search.halving import _Known
-from vinets.search.signals import Signals
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from vinets.training.history import Epoch
 
@@ -190,11 +188,6 @@ def _networks(top: Path) -> Iterator[Reader]:
         network = build(latents, placement=placement, **SMALL)[0]
         network.save_pretrained(folder)
         yield Reader(f"network, {placement}", folder, saved, CutNetwork.from_pretrained, share=0.5)
-    folder = top / "cascade"
-    Cascade.of(network, model).save_pretrained(folder)
-    files = {"cascade.json": m.json_file, "late.safetensors": m.tensor_file}
-    files |= {f"early/{name}": way for name, way in saved.items()}
-    yield Reader("cascade", folder, files, Cascade.from_pretrained, share=0.3)
     for kind, one in baselines(network, latents).items():
         folder = top / f"baseline {kind}"
         one.save_pretrained(folder)
@@ -285,7 +278,7 @@ def _trials(top: Path) -> Iterator[Reader]:
 
 
 def _runs(top: Path) -> Iterator[Reader]:
-    """What commands write of themselves, and what is told of another device."""
+    """What commands write of themselves."""
     options = [
         SimpleNamespace(name=name, opts=[f"--{name}"]) for name in ("data", "budget", "epochs")
     ]
@@ -299,8 +292,7 @@ def _runs(top: Path) -> Iterator[Reader]:
         lambda f: read_config(str(f / "run.toml"), "compress", options),
     )
     folder = top / "search"
-    signals = Signals(0.5, 1.5, 7, 0.1)
-    known = _Known(costs={"uncut": Cost(100, 0.5)}, signals={"a": signals}, diverged={"t": "nan"})
+    known = _Known(costs={"uncut": Cost(100, 0.5)}, diverged={"t": "nan"})
     write_json(folder / "search.json", as_plain(known))
     searched = {"search.json": m.json_file}
     yield Reader(
@@ -309,13 +301,6 @@ def _runs(top: Path) -> Iterator[Reader]:
         searched,
         lambda f: from_plain(_Known, read_json(f / "search.json"), str(f / "search.json")),
     )
-    folder = top / "timings"
-    files = file_names(["uncut", "a", "b"], "weights", torch.zeros(1, 1, 8, 8))
-    figures = [{"batch_size": 4, "latency_ms": 0.5}, {"batch_size": 1, "latency_ms": 0.2}]
-    networks = [{"name": file, "throughput": figures} for file in files.values()]
-    write_json(folder / "t.json", {"networks": networks, "machine": {"processor": "pi"}})
-    timings = {"t.json": m.json_file}
-    yield Reader("timings", folder, timings, lambda f: read_timings(f / "t.json", files, 4))
 
 
 def _exported(top: Path) -> Iterator[Reader]:

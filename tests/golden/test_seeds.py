@@ -62,9 +62,12 @@ def seeded_head(kind: str) -> dict[str, Tensor]:
         progress=None,
         **OPTIONS[kind],
     )
-    return dict(network.head.state_dict())
+    state = dict(network.head.state_dict())
+    state.pop("polynomials.leading", None)  # the release did not keep the leading terms
+    return state
 
 
+@pytest.mark.filterwarnings("ignore::vinets.ideals.base.ScaleWarning")  # silenced by the release
 @pytest.mark.parametrize("kind", list(OPTIONS))
 def test_a_seed_gives_the_weights_of_the_release(kind):
     weights = load_file(GOLDEN / "seeded.safetensors")

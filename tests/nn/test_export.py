@@ -205,7 +205,7 @@ def test_a_missing_package_is_named_with_its_extra(net, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("net.bin", {}, r"'path'.*ends in \.onnx or \.xml or \.pt2.*format='onnx'"),
+        ("net.bin", {}, r"'path'.*ends in \.onnx or \.pt2.*format='onnx'"),
         ("net.pt2", {"format": "tflite"}, r"'format'.*'onnx', .*'torch'"),
         ("net.pt2", {"opset": 18}, r"'opset'.*None unless the format is onnx"),
         ("net.onnx", {"opset": "x"}, r"'opset'.*positive integer"),
@@ -213,7 +213,6 @@ def test_a_missing_package_is_named_with_its_extra(net, tmp_path, monkeypatch):
         ("net.pt2", {"batch_sizes": (1, 0)}, r"'batch_sizes'.*positive integers"),
         ("net.pt2", {"batch_sizes": "12"}, r"'batch_sizes'"),
         ("", {"format": "torch"}, r"'path'.*name of a file"),
-        ("net.bin", {"format": "openvino"}, r"'path'.*\.bin is written beside it"),
         ("net.onnx", {"most_lost": -1}, r"'most_lost'.*0, 100"),
         ("net.onnx", {"most_lost": True}, r"'most_lost'.*0, 100"),
         ("net.onnx", {"calibration": 0}, r"'calibration'.*positive integer"),
@@ -255,9 +254,9 @@ def test_a_format_from_outside_is_written_checked_and_named(scripted, net, tmp_p
     assert (report.format, report.opset) == ("script", None)
     images = DIGITS.test.example(5)
     torch.testing.assert_close(torch.jit.load(report.path)(images), net(images), atol=1e-4, rtol=0)
-    with pytest.raises(ValueError, match=r"\.onnx or \.xml or \.ts or \.pt2.*format='script'"):
+    with pytest.raises(ValueError, match=r"\.onnx or \.ts or \.pt2.*format='script'"):
         export_network(net, tmp_path / "net.bin")
-    with pytest.raises(ValueError, match=r"one of 'onnx', .*'openvino', 'script', 'torch'"):
+    with pytest.raises(ValueError, match=r"one of 'onnx', .*'script', 'torch'"):
         export_network(net, tmp_path / "net.bin", format="bin")
 
 
@@ -406,7 +405,7 @@ def test_a_file_tells_nothing_about_the_machine_that_made_it(path):
 
 
 def test_the_plain_format_is_that_of_a_suffix():
-    assert suffixes() == {".onnx": "onnx", ".xml": "openvino", ".pt2": "torch"}
+    assert suffixes() == {".onnx": "onnx", ".pt2": "torch"}
 
 
 def test_an_opened_file_uses_the_threads_of_torch(net, path, onnxruntime, monkeypatch):
@@ -506,33 +505,3 @@ def test_a_broken_file_is_refused_in_one_sentence(tmp_path, onnxruntime, content
 def test_a_program_is_not_opened_for_it_may_hold_code(program):
     with pytest.raises(ValueError, match=r"net\.pt2 is not opened, for .* may hold code"):
         open_exported(program.path)
-
-
-def test_openvino_computes_the_same(trained, tmp_path):
-    pytest.importorskip("openvino")
-    report = export_network(trained, tmp_path / "net.xml", data=DIGITS)
-    files = [tmp_path / "net.bin", tmp_path / "net.xml"]
-    assert sorted(tmp_path.iterdir()) == files
-    assert report.size == sum(file.stat().st_size for file in files)
-    assert report.accuracy == report.network_accuracy
-    opened = open_exported(tmp_path / "net.xml")
-    images = DIGITS.test.example(9)
-    torch.testing.assert_close(opened(images), trained(images).detach(), rtol=1e-3, atol=1e-3)
-    assert opened.classes == tuple("0123456789") and opened.inputs == trained.record.inputs
-    files[0].unlink()
-    with pytest.raises(ValueError, match=r"its weights, net\.bin, are not beside it"):
-        open_exported(tmp_path / "net.xml")
-
-
-def test_openvino_says_what_to_install(net, tmp_path, monkeypatch):
-    real = importlib.import_module
-
-    def without(name, *args):
-        if name == "openvino":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return real(name, *args)
-
-    pytest.importorskip("onnx")  # it would be missed first
-    monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(ModuleNotFoundError, match=r'openvino, .*pip install "vinets\[openvino\]"'):
-        export_network(net, tmp_path / "net.xml")

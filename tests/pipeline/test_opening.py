@@ -56,6 +56,14 @@ def test_every_kind_of_argument_is_recognised(base, vinet, tmp_path):
     assert not open_network("digits_cnn").trained
 
 
+def test_a_cascade_of_0_2_is_refused_and_its_early_network_is_not(vinet, tmp_path):
+    (tmp_path / "cascade.json").write_text('{"format": "vinets.cascade", "version": 1}')
+    shutil.copytree(vinet, tmp_path / "early")
+    with pytest.raises(ValueError, match=r"is a cascade of vinets 0\.2.*Pass its early network"):
+        open_network(tmp_path)
+    assert isinstance(open_network(tmp_path / "early").network, VINet)
+
+
 def test_images_are_normalised_as_the_network_knows_it(base, tmp_path):
     source = load_data("digits").test
     np.save(tmp_path / "X.npy", source.images.numpy() // 2)  # darker, so other statistics
@@ -88,7 +96,10 @@ def test_what_is_no_network_is_refused(base, tmp_path):
         open_network(str(tmp_path))
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         open_network(str(tmp_path / "nothing"))
-    for name, meant in (("digits-cnn-best", "vinets/digits-cnn-best"), ("resnet81", "resnet18")):
+    for name, meant in (
+        ("digits-cnn-products", "vinets/digits-cnn-products"),
+        ("resnet81", "resnet18"),
+    ):
         with pytest.raises(ValueError, match=f"must be a folder .* Did you mean '{meant}'"):
             open_network(name)
     with pytest.raises(ValueError, match=r"must be a folder .* Got 'my-network' instead\.$"):

@@ -18,17 +18,38 @@ ROOT = Path(__file__).parents[2]
 GIVEN = {group.name: {} for group in fields(TrialSettings)}
 
 
-def test_without_a_preset_it_is_the_best_unless_the_papers_polynomials_are_asked_for():
-    assert start_of(None) == start_of("best") == start_of(None, placement="products")
-    assert start_of(None).settings == BEST and BEST.tuning.tune == "all"
-    for placement in ("global", "local"):
+def test_without_a_preset_it_is_the_papers_unless_products_are_asked_for():
+    assert start_of("best") == start_of(None, placement="products")
+    assert start_of("best").settings == BEST and BEST.tuning.tune == "all"
+    for placement in (None, "global", "local"):
         assert start_of(None, placement=placement) == start_of("paper", placement=placement)
 
 
 def test_the_paper_leaves_network_and_cut_open():
     start = start_of("Paper", "digits_cnn")
-    assert (start.backbone, start.cut, start.settings) == (None, None, TrialSettings())
+    assert (start.backbone, start.cut) == (None, None)
     assert start.settings.tuning.tune == "head" and start.settings.placing.placement == "global"
+
+
+@pytest.mark.parametrize("name", ["paper", *PRESETS])
+def test_there_is_one_paper_pipeline(name):
+    """Sizes and training differ between networks; variables, rule and score do not."""
+    for network in (None, "digits_cnn", "resnet18"):
+        made = start_of(name, network).settings
+        assert (made.projecting.order, made.projecting.scale) == ("pca-tanh", "unit")
+        assert (made.finding.algorithm, made.finding.normalization) == ("abm", "leading")
+        assert (made.pruning.score, made.recipe.validation) == ("separation", 0.0)
+
+
+def test_cifar_has_the_papers_numbers():
+    for name in PRESETS:
+        made = start_of(name).settings
+        assert (made.projecting.components, made.finding.psi, made.finding.max_degree) == (
+            128,
+            0.1,
+            5,
+        )
+        assert (made.pruning.keep, made.pruning.monomials) == (128, 512)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -115,7 +136,7 @@ def test_options_of_polynomials_that_are_found_are_refused_for_products(group):
     ("start", "groups", "message"),
     [
         ("paper", {"shaping": {"factors": 3}}, "--factors is .*--placement products"),
-        ("paper", {"recipe": {"vanish": 0.3}}, "--vanish is .*--placement products"),
+        ("best", {"vanishing": {"trained": "classifier"}}, "--train is .*--preset paper"),
         ("paper", {"tuning": {"norms": "frozen"}}, "--norms is .*--tune all"),
         ("best", {"caching": {"dtype": "float16"}}, "--cache is .*--tune head"),
         ("best", {"shaping": IDEAL, "pruning": {"monomials": 9}}, "--monomials is .*paper"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, make_dataclass, replace
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -110,6 +111,8 @@ def test_a_section_that_is_not_there_is_one_sentence(section):
 
 @dataclass(frozen=True)
 class _Nested:
+    REMOVED: ClassVar = ("old",)
+
     number: float | None = None
     pairs: tuple[tuple[str, int], ...] = ()
     table: dict[int, float] | None = None
@@ -119,3 +122,9 @@ def test_values_survive_json_with_their_types():
     one = _Nested(float("inf"), (("a", 1),), {3: 0.5})
     back = from_plain(_Nested, json.loads(json.dumps(as_plain(one))))
     assert back == _Nested(None, (("a", 1),), {3: 0.5})
+
+
+def test_fields_of_older_versions_are_passed_over_and_unknown_ones_are_not():
+    assert from_plain(_Nested, {"number": 1.0, "old": {"whatever": []}}) == _Nested(1.0)
+    with pytest.raises(ValueError, match="'older' is not known here"):
+        from_plain(_Nested, {"older": 1})

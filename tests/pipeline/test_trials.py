@@ -161,12 +161,12 @@ def test_a_result_holds_what_was_asked_for(setups, tmp_path, detailed):
 
 
 def test_saved_networks_are_timed_in_turns_and_answer_as_tested(setups, tmp_path):
-    heads = head_trials(SMALL, baselines=True, folder="nets")
+    heads = head_trials(SMALL, baselines=True)
     timed = speed_trial(heads)
     store = run([*heads.values(), timed], setups, tmp_path)
     speeds = store.read(timed).timed.speeds
     assert list(speeds) == ["net", *heads] and all(s.mean > 0 for s in speeds.values())
-    net = VINet.from_pretrained(tmp_path / "nets")
+    net = VINet.from_pretrained(tmp_path)
     images, labels = next(DATA.test.batches(len(DATA.test)))
     wrong = (net(images).argmax(1) != labels).nonzero()[:, 0].tolist()
     assert wrong == list(store.read(heads["VI-Net"]).trained.wrong)

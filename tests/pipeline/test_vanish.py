@@ -9,7 +9,7 @@ from vinets.data.synthetic import latent_like_classes
 from vinets.ideals.pruning import as_polynomials, prune, score
 from vinets.latent.rescale import Rescale
 from vinets.pipeline import vanish
-from vinets.pipeline.vanish import class_means, find_generators, make_layer
+from vinets.pipeline.vanish import find_generators, make_layer
 from vinets.pipeline.variables import Variables
 from vinets.settings import Pruning
 
@@ -135,10 +135,3 @@ def test_a_head_has_room_for_so_many_polynomials(monkeypatch):
     best = made(ideal, Pruning(keep=3, monomials=None))
     assert not best.capped  # a number is what was asked for
     assert [list(s) for s in capped.pruned.scores] == [list(s) for s in best.pruned.scores]
-
-
-def test_means_are_taken_class_by_class():
-    layer = torch.nn.Identity()
-    means = class_means(layer, Z, Y)
-    expected = np.stack([POINTS[k == LABELS].mean(0) for k in range(3)])
-    np.testing.assert_allclose(means, expected, rtol=1e-5, atol=1e-6)

@@ -1,27 +1,16 @@
 from __future__ import annotations
 
+from math import comb
+
 import pytest
 
 from vinets.pipeline.comparison import Comparison, NetworkResult, Speed
 from vinets.pipeline.report import BuildReport
-from vinets.report.comparisons import (
-    accuracy_figure,
-    comparison_table,
-    draw_parts,
-    remarks,
-    training_figures,
-)
+from vinets.report.comparisons import comparison_table, remarks, sign_test
 from vinets.report.formats import cell
-from vinets.training.history import Epoch, History, Recipe
 
 PARTS = {"backbone": 10, "projection": 4, "monomials": 3, "coefficients": 2, "linear": 1}
 UNCUT = NetworkResult("uncut network", {"backbone": 50}, (0.97,), speed=Speed(100.0, 1.0))
-
-
-def history(*held_out: float | None) -> History:
-    losses = zip((3.0, 1.0, 2.0), held_out, strict=True)
-    epochs = tuple(Epoch(i, loss, 0.5, v, v, 1.0) for i, (loss, v) in enumerate(losses, 1))
-    return History(epochs, 2, Recipe(epochs=3))
 
 
 def comparison(cut: str, build: BuildReport | None = None, **accuracies: float) -> Comparison:
@@ -33,7 +22,6 @@ def comparison(cut: str, build: BuildReport | None = None, **accuracies: float) 
             speed=Speed(2000.0, 10.0),
             seconds_build=1.0,
             seconds_train=0.5,
-            history=history(None, None, None),
         )
         for name, accuracy in accuracies.items()
     )
@@ -82,31 +70,26 @@ def test_what_one_would_not_want_is_said():
     assert large.startswith("VI-Net is not smaller, with 1.5 times the parameters of the uncut")
 
 
-def test_accuracy_has_a_line_for_every_head_and_a_level():
-    both = [comparison("early", VI_Net=0.9, MLP=0.8), comparison("late", VI_Net=0.95)]
-    figure = accuracy_figure(both)
-    ours, mlp = figure.series
-    assert ours.x == (0, 1) and ours.y == pytest.approx([90, 95])
-    assert mlp.x == (0,) and mlp.y == pytest.approx([80])  # not behind every cut
-    assert figure.x.names == ("early", "late")
-    assert (figure.levels[0].name, figure.levels[0].y) == ("uncut network", 97.0)
+def with_errors(*wrong: list[int]) -> NetworkResult:
+    return NetworkResult("it", {}, (0.5,), wrong=tuple(map(tuple, wrong)))
 
 
-def test_training_marks_the_epoch_that_was_kept():
-    found = comparison("pool", VI_Net=0.9)
-    (figure,) = training_figures(found)  # nothing was held out
-    assert figure.id == "loss"
-    (series,) = figure.series
-    assert (series.x, series.y, series.marks) == ((1, 2, 3), (3.0, 1.0, 2.0), (1,))
-    assert series.labels == ("", "kept", "") and figure.y.log
+def mcnemar(better: int, worse: int) -> float:
+    """Two-sided, by counting coin tosses."""
+    n = better + worse
+    tail = sum(comb(n, k) for k in range(min(better, worse) + 1)) / 2**n
+    return min(1.0, 2 * tail)
 
 
-def test_stacked_bars_end_at_the_totals():
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
+@pytest.mark.parametrize(("better", "worse"), [(0, 0), (3, 3), (1, 7), (9, 1), (12, 2)])
+def test_one_seed_is_mcnemars_exact_test(better, worse):
+    both = [900, 901]
+    ours = with_errors(both + list(range(100, 100 + worse)))
+    theirs = with_errors(both + list(range(better)))
+    assert sign_test(ours, theirs) == pytest.approx(mcnemar(better, worse))
+    assert sign_test(theirs, ours) == sign_test(ours, theirs)
 
-    ax = Figure().add_subplot()
-    draw_parts(ax, [comparison("early", VI_Net=0.9, MLP=0.8), comparison("late", VI_Net=0.95)])
-    networks = zip(*ax.containers, strict=True)
-    ends = [max(bar.get_x() + bar.get_width() for bar in bars) for bars in networks]
-    assert ends == [50, 20, 20, 20]
+
+def test_several_seeds_count_an_image_once():
+    ours, theirs = with_errors([1], [2], [3]), with_errors(*[list(range(10, 20))] * 3)
+    assert sign_test(ours, theirs) == pytest.approx(mcnemar(10, 3))  # not 30 to 3

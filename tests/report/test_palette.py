@@ -8,6 +8,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+from vinets.nn.heads import HEADS
 from vinets.palette import COLORS, GREY, INK, OURS, color_of, looks, marker_of
 
 
@@ -28,6 +29,11 @@ def test_looks_differ_until_the_colours_are_used_up():
     assert found[1] == 0 and len(set(map(color_of, found))) == len(found)
     assert color_of(1 + len(COLORS)) == color_of(1)
     assert len({marker_of(look) for look in range(8)}) == 8
+
+
+@pytest.mark.parametrize("label", sorted({h.label for h in HEADS.values() if h.placement}))
+def test_polynomials_stand_out_by_the_label_of_their_head(label):
+    assert looks(["MLP", label]) == [1, 0]
 
 
 def luminance(colour: str) -> float:

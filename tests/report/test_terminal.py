@@ -3,10 +3,9 @@ from __future__ import annotations
 import io
 
 import pytest
-import torch
 from rich.console import Console
 
-from vinets.report.terminal import _show, as_characters, print_page, print_table
+from vinets.report.terminal import _show, print_page, print_table
 from vinets.report.values import (
     Axis,
     Beside,
@@ -107,9 +106,3 @@ def test_a_page_is_printed_but_for_its_pictures(capsys):
 def test_text_is_broken_on_a_terminal():
     lines = on_a_terminal("word " * 100, 200)
     assert max(map(len, lines)) <= 100 and len(lines) > 5
-
-
-def test_characters_grow_with_the_grey_level():
-    text = as_characters(torch.arange(10.0).view(2, 5))
-    assert text == "  ..::--==\n++**##%%@@"
-    assert as_characters(torch.zeros(1, 3)) == " " * 6

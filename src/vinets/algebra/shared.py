@@ -33,6 +33,8 @@ class SharedPolynomials:
         The constant terms.
     owners : Tensor of shape (N,)
         Which of the given sets each polynomial came from.
+    leading : Tensor of shape (N,) or None
+        Position of each leading term among ``terms``; -1 where that term was dropped.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class SharedPolynomials:
     coefficients: Tensor
     constants: Tensor
     owners: Tensor
+    leading: Tensor | None = None
 
     @classmethod
     def of(cls, sets: Sequence[PolynomialSet]) -> SharedPolynomials:
@@ -68,10 +71,11 @@ class SharedPolynomials:
             start += len(polynomials)
         owners = torch.repeat_interleave(torch.tensor([len(p) for p in sets]))
         constants = matrix.new_zeros(len(matrix))
+        leading = torch.from_numpy(np.concatenate(places[1::2]))
         if len(terms.blocks[0]):  # the constant is the first of all terms
-            constants, matrix = matrix[:, 0].clone(), matrix[:, 1:]
+            constants, matrix, leading = matrix[:, 0].clone(), matrix[:, 1:], leading - 1
             terms = terms.select(np.arange(1, len(terms)))
-        return cls(terms, matrix.contiguous(), constants, owners)
+        return cls(terms, matrix.contiguous(), constants, owners, leading)
 
     def __len__(self) -> int:
         return len(self.coefficients)
@@ -86,12 +90,28 @@ class SharedPolynomials:
         """Without the terms that no polynomial uses, and without polynomials that are constant."""
         rows = (self.coefficients != 0).any(dim=1)
         columns = (self.coefficients != 0).any(dim=0)
+        chosen = self._with_terms(columns.nonzero()[:, 0])
+        kept = rows.to(self.owners.device)
+        return replace(
+            chosen,
+            coefficients=chosen.coefficients[rows],
+            constants=self.constants[rows],
+            owners=self.owners[kept],
+            leading=None if chosen.leading is None else chosen.leading[kept],
+        )
+
+    def _with_terms(self, keep: Tensor) -> SharedPolynomials:
+        """The same polynomials without all terms but those at ``keep``, sorted positions."""
+        leading = self.leading
+        if leading is not None:
+            place = leading.new_full((len(self.terms) + 1,), -1)  # the last one is for position -1
+            place[keep.to(place.device)] = torch.arange(len(keep), device=place.device)
+            leading = place[leading]
         return replace(
             self,
-            terms=self.terms.select(columns.cpu().numpy()),
-            coefficients=self.coefficients[rows][:, columns],
-            constants=self.constants[rows],
-            owners=self.owners[rows.to(self.owners.device)],
+            terms=self.terms.select(keep.cpu().numpy()),
+            coefficients=self.coefficients[:, keep],
+            leading=leading,
         )
 
     def restrict(self, count: int, spread: Tensor) -> SharedPolynomials:
@@ -105,13 +125,7 @@ class SharedPolynomials:
             return self.compact()
         influence = self.coefficients.abs().sum(0) * spread.to(self.coefficients)
         # in term order again, for degrees have to stay sorted
-        keep = influence.topk(count).indices.sort().values
-        chosen = replace(
-            self,
-            terms=self.terms.select(keep.cpu().numpy()),
-            coefficients=self.coefficients[:, keep],
-        )
-        return chosen.compact()
+        return self._with_terms(influence.topk(count).indices.sort().values).compact()
 
 
 def union_of_terms(sets: Sequence[TermSet]) -> tuple[TermSet, list[Index]]:

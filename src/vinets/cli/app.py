@@ -11,10 +11,8 @@ import typer
 
 from vinets.cli.bench import bench
 from vinets.cli.build import build
-from vinets.cli.cascade import cascade
 from vinets.cli.compress import compress
 from vinets.cli.cuts import cuts
-from vinets.cli.demo import demo
 from vinets.cli.errors import OneSentenceGroup
 from vinets.cli.evaluate import evaluate
 from vinets.cli.explain import explain
@@ -64,14 +62,12 @@ def main(
     """
 
 
-# In the order of use. Commands that need an argument show their help without one.
+# In the order of use. Without an argument, a command shows its help.
 for _panel, _commands in {
-    "Make a network": (train, compress, cuts, build, cascade),
+    "Make a network": (train, compress, cuts, build),
     "Use a network": (evaluate, bench, theory, ood, predict, explain, export),
     "Ideals of points": (ideal,),
-    "See it at work": (demo, reproduce, report),
+    "See it at work": (reproduce, report),
 }.items():
     for _command in _commands:
-        app.command(cls=LateHelp, rich_help_panel=_panel, no_args_is_help=_command is not demo)(
-            _command
-        )
+        app.command(cls=LateHelp, rich_help_panel=_panel, no_args_is_help=True)(_command)

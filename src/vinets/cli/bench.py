@@ -19,8 +19,8 @@ def bench(
         list[str],
         typer.Argument(
             metavar="NET...",
-            help="Folders of vinets build or vinets train, files of vinets export (.onnx, .xml), "
-            "folders of such files, or names: resnet18.",
+            help="Folders of vinets build or vinets train, files of vinets export (.onnx), "
+            "or names: resnet18.",
         ),
     ],
     shape: Shape = None,
@@ -40,7 +40,7 @@ def bench(
     example, and parameters by part. Exported files run on the CPU in the runtime and the precision
     that their rows name, with as many threads as torch.
 
-    Example: vinets bench out/base out/vinet vinet-int8.onnx --batch-sizes 1,256
+    Example: vinets bench out/base out/small small-int8.onnx --batch-sizes 1,256
     """
     from vinets.pipeline.opening import noise_like, open_side_by_side
     from vinets.report import print_table

@@ -1,4 +1,4 @@
-"""``vinets build``: from a classifier to a VI-Net."""
+"""``vinets build``: from a classifier to polynomials, or another head, behind a cut."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vinets.cli.options import (
 from vinets.cli.output import note, note_normalisation, print_json, recording
 from vinets.locks import locked
 from vinets.progress import tell
-from vinets.settings import BEST, Collecting, TrialSettings
+from vinets.settings import BEST, PAPER, TrialSettings
 
 if TYPE_CHECKING:
     from vinets.pipeline.trial import Trial
@@ -41,23 +41,19 @@ Baselines = Annotated[
 ]
 
 
-# where latents count, the few that tell their shape are not enough
-DEFAULTS = replace(BEST, collecting=replace(BEST.collecting, per_class=Collecting().per_class))
-
-
 def _words(name: str) -> str | None:
-    """The defaults of a field, where best and the paper differ."""
+    """The defaults of a field, where the paper and products of forms differ."""
     for group in fields(TrialSettings):
-        best, paper = getattr(DEFAULTS, group.name), getattr(TrialSettings(), group.name)
-        for one in fields(best):
-            ours, theirs = getattr(best, one.name), getattr(paper, one.name)
+        paper, best = getattr(PAPER, group.name), getattr(BEST, group.name)
+        for one in fields(paper):
+            ours, theirs = getattr(paper, one.name), getattr(best, one.name)
             if one.name == name and ours != theirs:
-                return f"{told(one, ours)}; {told(one, theirs)} with --preset paper"
+                return f"{told(one, ours)}; {told(one, theirs)} with --placement products"
     return None
 
 
 # the recipe has the seed of the command, and all of the data is used
-@takes(("seed", "train", "test"), {"settings": _words}, settings=DEFAULTS)
+@takes(("seed", "train", "test"), {"settings": _words}, settings=PAPER)
 @takes(reading=TrainingData, common=Filling)
 def build(
     *,
@@ -70,25 +66,25 @@ def build(
     ] = None,
     reading: TrainingData,
     cut: Annotated[str | None, option(DATA, CUT)] = None,
-    out: Annotated[Path, option(OUTPUT, "Folder for the VI-Net and its results.")],
+    out: Annotated[Path, option(OUTPUT, "Folder for the network and its results.")],
     settings: dict[str, dict[str, Any]],
     preset: Annotated[
         str | None,
         option(
             RUNNING,
-            "best: products of forms, the backbone tuned with them; best-tiny to best-large: that "
-            "behind the paper's cuts of a resnet18 or resnet34; paper: polynomials found on the "
-            "latents, the backbone as it is; VI-Net18-Tiny to VI-Net34-Large: that with the "
-            "network, cut and sizes of a VI-Net of the paper. Other options override it.",
-            show_default="paper with --placement global or local, else best",
+            "paper: polynomials found on the latents, the backbone as it is; VI-Net18-Tiny to "
+            "VI-Net34-Large: that with the network, cut and sizes of a VI-Net of the paper; best: "
+            "products of forms, the backbone tuned with them; best-tiny to best-large: that behind "
+            "the paper's cuts of a resnet18 or resnet34. Other options override it.",
+            show_default="best with --placement products, else paper",
         ),
     ] = None,
     head: Annotated[
         str,
         option(
             RUNNING,
-            "Head behind the cut: vi for polynomials, or a plain head to compare with, "
-            "trained in the same way: {heads}.",
+            "Head behind the cut: vi for the polynomials of --placement, or a plain head to "
+            "compare with, trained in the same way: {heads}.",
         ),
     ] = "vi",
     limit: Limit = None,
@@ -97,20 +93,19 @@ def build(
 ) -> None:
     """Cut a network, put polynomials behind the cut, and train what is left.
 
-    The polynomials are products of linear forms at every position of the map; they are trained
-    together with the backbone, and the uncut network teaches them. The result is compared with
-    the uncut network: accuracy on the test part, parameters, images per second. The VI-Net is
-    saved in the folder, with results.json. The same command goes on where it was interrupted.
+    Polynomials that nearly vanish on one class each are found on latents of the training data:
+    generators of the ideals of the classes. Those that are large on other classes are kept, and a
+    linear layer on their absolute values is trained. The result, a VI-Net, is compared with the
+    uncut network: accuracy on the test part, parameters, images per second. It is saved in the
+    folder, with results.json. The same command goes on where it was interrupted.
 
-    Example: vinets build out/base --data digits --cut pool --out out/vinet
+    Example: vinets build out/base --data digits --cut pool --out out/small
 
-    With --preset paper, polynomials that vanish on the classes are found on latents of the
-    training data, and trained while the backbone stays as it is; --placement global or local
-    without a preset means the same. Options that are for one of these ways are refused in the
-    other.
+    With --placement products, products of linear forms stand at every position of the map instead.
+    They start at random, are trained together with the backbone, and the uncut network teaches
+    them. Options that are for one of these ways are refused in the other.
 
-    Example: vinets build out/base --data digits --cut pool --preset paper --components 32 --keep 16
-    --out out/paper
+    Example: vinets build out/base --data digits --cut pool --placement products --out out/products
 
     With --head, another head is trained in their place, in the same way. With --epochs 0 nothing
     is trained: the head is the best in closed form, and the command says which that is and why.
@@ -177,9 +172,8 @@ def _chosen(
     from vinets.pipeline.trial import Trial
 
     architecture = model
-    # only these cuts depend on what is in the folder, which is otherwise opened when all is checked
-    sized = name is not None and name.lower().startswith("best-")
-    if sized and model is not None and Path(model).is_dir():
+    # the sizes of a VI-Net, and the cuts of some presets, depend on the network in the folder
+    if model is not None and Path(model).is_dir():
         architecture = open_network(model).architecture
     start = start_of(name, architecture, given["placing"].get("placement"))
     cut, model = cut or start.cut, model or start.backbone

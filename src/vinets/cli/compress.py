@@ -51,14 +51,6 @@ def compress(
     dry_run: Annotated[
         bool, option(RUNNING, "Say what would be tried, and how long it would take.", "--dry-run")
     ] = False,
-    to_time: Annotated[
-        Path | None,
-        option(
-            RUNNING,
-            "Train nothing, and write into this folder the networks whose latency has to be "
-            "measured on another device, as ONNX files.",
-        ),
-    ] = None,
     workers: Workers,
     common: Filling,
 ) -> None:
@@ -75,14 +67,10 @@ def compress(
 
     Example: vinets compress out/resnet18 --data cifar10:data --budget params=10% --budget
     latency=50%@cpu --out out/small
-
-    Latency on another device is measured there, and read from a file: write the networks with
-    --to-time FOLDER, run vinets bench FOLDER --batch-sizes 1 --json > timings.json on that device,
-    and pass --timings timings.json with the same budget.
     """
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
-    from vinets.search import Written, parse_budget, write_to_time
+    from vinets.search import Written, parse_budget
     from vinets.search import compress as search_for
     from vinets.search.compressed import divided
     from vinets.search.halving import Search
@@ -94,12 +82,6 @@ def compress(
     note_normalisation(opened, split, common.quiet)
     network = opened.network
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
-    if to_time is not None:
-        with watching(common.quiet) as progress:
-            options = chosen | {"searching": searching, "progress": progress}
-            files = write_to_time(network, split, wanted, to_time, **options)
-        _say_what_to_time(files, to_time, wanted.batch, common)
-        return
     if dry_run:
         with watching(common.quiet) as progress:
             setup, _ = divided(network, split, searching.limit, **chosen)
@@ -138,20 +120,6 @@ def compress(
     # not evaluate, which would test on the examples that were used to choose, too
     next_one = f"vinets export {shlex.quote(opened_again(out, model))} --out small.onnx"
     note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
-
-
-def _say_what_to_time(files: list[Path], folder: Path, batch: int, common: Filling) -> None:
-    if common.json:
-        print_json({"files": files, "batch": batch})
-        return
-    for file in files:
-        typer.echo(str(file))
-    note(
-        f"Take {folder} to the other device, and run there: vinets bench {folder.name} "
-        f"--batch-sizes {batch} --device cpu --json > timings.json. Then run this command with "
-        "--timings timings.json in place of --to-time.",
-        common.quiet,
-    )
 
 
 def _show_plan(plan: SearchPlan, common: Filling) -> None:

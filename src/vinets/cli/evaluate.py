@@ -30,11 +30,11 @@ def evaluate(
 
     With --json the confusion matrix comes along: a row per label, a column per prediction.
 
-    Example: vinets evaluate out/vinet --data digits
+    Example: vinets evaluate out/small --data digits
 
     A network of your own is named again, for opening a folder runs no file.
 
-    Example: vinets evaluate out/vinet@net.py:MyNet --data digits
+    Example: vinets evaluate out/small@net.py:MyNet --data digits
     """
     from vinets.checks import one_of
     from vinets.pipeline.low_accuracy import warn_of_low_accuracy

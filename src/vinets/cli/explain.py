@@ -1,4 +1,4 @@
-"""``vinets explain``: why a VI-Net says what it says of an image."""
+"""``vinets explain``: why a network of polynomials says what it says of an image."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def explain(
     out: Annotated[Path | None, option(OUTPUT, "The page, such as why.html.")] = None,
     common: Common,
 ) -> None:
-    """Tell why a VI-Net gave its answer: the polynomials that decided, where, nearest examples.
+    """Tell why a network gave its answer: polynomials that decided, where, nearest examples.
 
     The margin between the answer and the next class is taken apart into what every polynomial adds
     to it, and every position of the map. Each polynomial is shown beside its values on training
     examples.
 
-    Example: vinets explain out/vinet digit.png --out why.html
+    Example: vinets explain out/small digit.png --out why.html
     """
     from vinets.data.formats import UnknownData
     from vinets.files import write_text

@@ -38,13 +38,14 @@ def export(
     reading: Reading,
     common: Common,
 ) -> None:
-    """Write a network, cut or whole, for other runtimes: ONNX, OpenVINO or torch.export.
+    """Write a network, cut or whole, for other runtimes: ONNX or torch.export.
 
     The file takes batches of any size. It is run on the CPU and compared with the network, on
     the device, before it is put into place: its logits, and with --data its accuracy. A file that
-    loses more than --most-lost is not written. ONNX needs the extra 'onnx', OpenVINO 'openvino'.
+    loses more than --most-lost is not written. ONNX, which OpenVINO reads as well, needs the extra
+    'onnx'.
 
-    Example: vinets export out/vinet --out vinet.onnx --format onnx-int8 --data digits
+    Example: vinets export out/small --out small.onnx --format onnx-int8 --data digits
     """
     from vinets.nn.export import export_network
     from vinets.pipeline.opening import open_to_export

@@ -28,7 +28,7 @@ LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 
 # Options with which a command prepares a run, and fills no folder.
-PLANS = ("dry_run", "plan", "to_time")
+PLANS = ("dry_run", "plan")
 
 
 class LateHelp(TyperCommand):

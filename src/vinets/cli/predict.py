@@ -37,9 +37,9 @@ def predict(
 
     Images are resized and normalised as the network knows it from its training.
 
-    Example: vinets predict out/vinet holiday.png --top 5
+    Example: vinets predict out/small holiday.png --top 5
 
-    Example: vinets predict vinets/digits-cnn-best
+    Example: vinets predict vinets/digits-cnn-products
     """
     from vinets import pretrained
     from vinets.data.folders import image_files

@@ -1,6 +1,6 @@
 """Cut a network and look at what flows through the cut."""
 
-from vinets.latent.cut import CutPoint, StoppedNetwork, cut_points, remainder, truncate
+from vinets.latent.cut import CutPoint, StoppedNetwork, cut_points, truncate
 from vinets.latent.pca import PCA, Projection, fit_pca
 from vinets.latent.reader import LatentReader, LatentShape
 from vinets.latent.rescale import Rescale, moments
@@ -19,6 +19,5 @@ __all__ = [
     "cut_points",
     "fit_pca",
     "moments",
-    "remainder",
     "truncate",
 ]

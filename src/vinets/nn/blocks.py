@@ -32,6 +32,7 @@ class BlockPolynomialLayer(MonomialLayer):
     """
 
     activation = "abs"
+    counts: tuple[int, ...]
     leading: Tensor
     columns: Tensor
     filled: Tensor
@@ -122,7 +123,11 @@ class BlockPolynomialLayer(MonomialLayer):
         return tails + self.lead * m.index_select(-1, self.leading) + self.bias
 
     def forward(self, z: Tensor) -> Tensor:
-        return self.values(z).abs()
+        return self.watch(self.values(z).abs())
+
+    def leading_coefficients(self) -> Tensor:
+        """Coefficients (N,) of the leading terms, in float64."""
+        return self.folded().lead.double()
 
     @torch.no_grad()
     def folded(self) -> BlockPolynomialLayer:
@@ -152,7 +157,7 @@ class BlockPolynomialLayer(MonomialLayer):
 
     def parts(self) -> dict[str, int]:
         """Integer indices of monomials and blocks, and coefficients."""
-        indices = self.indices() + len(self.leading) + sum(self.sizes)
+        indices = self.indices() + sum(self.sizes)
         blocks = sum(block.numel() for block in self.blocks)
         count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.monomials.terms)
         return {"monomials": indices, "coefficients": count}

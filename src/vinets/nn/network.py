@@ -1,4 +1,4 @@
-"""A truncated backbone with a head: the VI-Net, and its baselines under the same interface."""
+"""A truncated backbone with a head: the VI-Net, and others under the same interface."""
 
 from __future__ import annotations
 
@@ -47,7 +47,13 @@ class CutNetwork(nn.Module):
         self, backbone: nn.Module, reader: LatentReader, head: Head, record: Record
     ) -> None:
         super().__init__()
-        self.backbone = _frozen(backbone)
+        # Weights are shared with the network that was cut, flags such as requires_grad are not.
+        # deepcopy takes what its memo holds for copied already.
+        shared: dict[int, Any] = {
+            id(p): nn.Parameter(p.detach(), requires_grad=False) for p in backbone.parameters()
+        }
+        shared |= {id(b): b for b in backbone.buffers()}
+        self.backbone = copy.deepcopy(backbone, shared).eval()
         self.reader = reader
         self.head = head
         self.record = record
@@ -103,15 +109,6 @@ class CutNetwork(nn.Module):
         They belong to the head of a network that was built without training, or were given to
         the network by :func:`vinets.attach_distances`.
         """
-        return self.distance_of(self.latents(x, **named))
-
-    @property
-    def has_distances(self) -> bool:
-        """Whether :meth:`distance` can be computed."""
-        return self.distances is not None or isinstance(self.head, DistanceHead)
-
-    def distance_of(self, latents: Tensor) -> Tensor:
-        """:meth:`distance` of latents (B, C, P)."""
         distances = self.distances
         if distances is None and isinstance(self.head, DistanceHead):
             distances = self.head.distances
@@ -120,7 +117,7 @@ class CutNetwork(nn.Module):
                 "This network knows no distances to its classes. Fit them with "
                 "vinets.attach_distances(network, train_data)."
             )
-        found: Tensor = distances(latents.mean(-1))
+        found: Tensor = distances(self.latents(x, **named).mean(-1))
         return found
 
     def folded(self) -> Self:
@@ -156,8 +153,9 @@ class CutNetwork(nn.Module):
 
         Examples
         --------
-        >>> VINet.from_pretrained("vinets/digits-cnn-best")(torch.zeros(2, 1, 8, 8)).shape
-        torch.Size([2, 10])
+        >>> net = CutNetwork.from_pretrained("vinets/digits-cnn-products")
+        >>> net.head.label, net(torch.zeros(2, 1, 8, 8)).shape
+        ('product head', torch.Size([2, 10]))
         """
         from vinets.nn.files import load_network
 
@@ -173,7 +171,8 @@ class CutNetwork(nn.Module):
 class VINet(CutNetwork):
     """Truncated backbone, polynomials that vanish on the classes, linear layer.
 
-    Made by :func:`vinets.build`, trained by :func:`vinets.fine_tune`.
+    The polynomials were found as generators of class ideals: heads of kind ``vanishing`` and
+    ``local``. Made by :func:`vinets.build`, trained by :func:`vinets.fine_tune`.
     """
 
 
@@ -191,22 +190,9 @@ def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
     return list(called.items())
 
 
-def _frozen(backbone: nn.Module) -> nn.Module:
-    """The backbone in eval mode and without gradients.
-
-    Weights are shared with the network that was cut; its flags are its own.
-    """
-    # deepcopy takes what its memo holds for copied already
-    shared: dict[int, Any] = {
-        id(p): nn.Parameter(p.detach(), requires_grad=False) for p in backbone.parameters()
-    }
-    shared |= {id(b): b for b in backbone.buffers()}
-    return copy.deepcopy(backbone, shared).eval()
-
-
 def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
-    """A :class:`VINet` if the head has vanishing polynomials, else a plain :class:`CutNetwork`."""
-    return (VINet if head.placement else CutNetwork)(backbone, reader, head, record)
+    """A :class:`VINet` if the polynomials come from class ideals, else a :class:`CutNetwork`."""
+    return (VINet if head.from_ideals else CutNetwork)(backbone, reader, head, record)
 
 
 def input_fields(inputs: Inputs) -> dict[str, Any]:

@@ -7,7 +7,7 @@ norm. Both are linear, so they fold into plain coefficients and a bias when trai
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -101,10 +101,14 @@ class MonomialLayer(nn.Module):
 
     shift: Tensor | None
     scale: Tensor | None
+    counts: tuple[int, ...] | None  # polynomials of every class, which stand class by class
+    leading: Tensor | None  # positions (N,) of the leading terms; -1 where a term was dropped
 
     def __init__(self, terms: TermSet, *, standardized: bool = True) -> None:
         super().__init__()
         self.monomials = Monomials(terms)
+        self.watched = False  # whether the loss of training asks how large the polynomials are
+        self.seen: list[Tensor] = []  # absolute values on the last batch, where watched
         self.register_buffer("shift", torch.zeros(len(terms)) if standardized else None)
         self.register_buffer("scale", torch.ones(len(terms)) if standardized else None)
 
@@ -133,8 +137,46 @@ class MonomialLayer(nn.Module):
         return m.to(next(self.parameters()).dtype)  # which may be half, outside of autocast
 
     def indices(self) -> int:
-        """How many integers the monomials take."""
-        return sum(block.size for block in self.monomials.terms.blocks)
+        """How many integers the monomials take, and the leading terms where they are known."""
+        leading = 0 if self.leading is None else len(self.leading)
+        return leading + sum(block.size for block in self.monomials.terms.blocks)
+
+    @property
+    def owners(self) -> Tensor | None:
+        """The class (N,) whose ideal each polynomial is a generator of; None without ideals."""
+        if self.counts is None:
+            return None
+        return torch.repeat_interleave(torch.tensor(self.counts)).to(next(self.parameters()).device)
+
+    def watch(self, y: Tensor) -> Tensor:
+        """Keep the absolute values (B, ..., N) of a batch where training asks for them."""
+        if self.watched and self.training:
+            self.seen.append(y)
+        return y
+
+    def vanishing_loss(self, labels: Tensor) -> Tensor:
+        """Mean square of polynomials on their own class, as a share of that on the others.
+
+        The values are those of the last forward pass in training, which are forgotten.
+        """
+        squares = torch.cat(self.seen).float().square()
+        self.seen = []
+        assert self.owners is not None
+        squares = squares.reshape(len(squares), -1, squares.shape[-1]).mean(1)  # over positions
+        return own_share(squares, labels, self.owners)
+
+
+def own_share(sizes: Tensor, labels: Tensor, owners: Tensor) -> Tensor:
+    """Mean of ``sizes`` (B, N) on the class of each column, as a share of that on other classes.
+
+    The result is a mean over the columns whose class, one of ``owners`` (N,), is among the
+    ``labels`` (B,) of the batch.
+    """
+    own = (labels[:, None] == owners).to(sizes)  # (B, N)
+    inside = (sizes * own).sum(0) / own.sum(0).clamp_min(1)
+    outside = (sizes * (1 - own)).sum(0) / (1 - own).sum(0).clamp_min(1)
+    met = own.any(0)  # a class that the batch does not hold says nothing
+    return ((inside / (outside + 1e-6)) * met).sum() / met.sum().clamp_min(1)
 
 
 class PolynomialLayer(MonomialLayer):
@@ -154,6 +196,10 @@ class PolynomialLayer(MonomialLayer):
         Batch normalisation before the absolute value, folded like the rest.
     activation : {"abs", "relu", "none"}, default="abs"
         What is applied to the values. ReLU is the control without vanishing semantics.
+    counts : sequence of int or None, default=None
+        How many of the polynomials are generators of each class, where they are any.
+    leading : bool, default=False
+        Hold the positions of the leading terms of generators.
 
     Examples
     --------
@@ -172,8 +218,12 @@ class PolynomialLayer(MonomialLayer):
         masked: bool = False,
         normalized: bool = False,
         activation: str = "abs",
+        counts: Sequence[int] | None = None,
+        leading: bool = False,
     ) -> None:
         super().__init__(terms, standardized=standardized)
+        self.counts = None if counts is None else tuple(map(int, counts))
+        self.register_buffer("leading", torch.zeros(count, dtype=torch.int64) if leading else None)
         self.activation = one_of("PolynomialLayer", "activation", activation, tuple(ACTIVATIONS))
         size = len(terms)
         self.weight = nn.Parameter(torch.randn(count, size) / size**0.5)
@@ -188,6 +238,7 @@ class PolynomialLayer(MonomialLayer):
         polynomials: SharedPolynomials,
         moments: tuple[Tensor, Tensor],
         *,
+        classes: int | None = None,
         sparse: bool = False,
         normalized: bool = False,
         activation: str = "abs",
@@ -195,8 +246,9 @@ class PolynomialLayer(MonomialLayer):
         """Start from given polynomials, up to a positive factor each.
 
         ``moments`` are mean and standard deviation of every term, each (S,); see
-        :func:`vinets.algebra.shared.term_moments`. Where ``sparse``, coefficients that are zero
-        now stay zero.
+        :func:`vinets.algebra.shared.term_moments`. Where they are generators of that many
+        ``classes``, the layer remembers which is of which. Where ``sparse``, coefficients that are
+        zero now stay zero.
         """
         layer = cls(
             polynomials.terms,
@@ -204,7 +256,12 @@ class PolynomialLayer(MonomialLayer):
             masked=sparse,
             normalized=normalized,
             activation=activation,
+            leading=polynomials.leading is not None,
         )
+        if classes is not None:
+            layer.counts = tuple(torch.bincount(polynomials.owners, minlength=classes).tolist())
+        if layer.leading is not None and polynomials.leading is not None:
+            layer.leading.copy_(polynomials.leading)
         mean, std = (m.double().cpu() for m in moments)
         plain = polynomials.coefficients.double().cpu()
         weight = plain * std
@@ -269,7 +326,15 @@ class PolynomialLayer(MonomialLayer):
         return self.values_on(self.scaled(z))
 
     def forward(self, z: Tensor) -> Tensor:
-        return self.activated(self.values(z))
+        return self.watch(self.activated(self.values(z)))
+
+    def leading_coefficients(self) -> Tensor | None:
+        """Coefficients (N,) of the leading terms, 0 where such a term was dropped; in float64."""
+        if self.leading is None:
+            return None
+        plain = self.folded().weight.double()
+        found = plain.gather(1, self.leading.clamp_min(0)[:, None])[:, 0]
+        return found * (self.leading >= 0)
 
     @property
     def slope(self) -> float:
@@ -316,6 +381,8 @@ class PolynomialLayer(MonomialLayer):
             "masked": self.mask is not None,
             "normalized": self.norm is not None,
             "activation": self.activation,
+            **({} if self.counts is None else {"counts": list(self.counts)}),
+            **({} if self.leading is None else {"leading": True}),
         }
 
 

@@ -1,4 +1,4 @@
-r"""A VI head as the sum that its logits are.
+r"""A head of polynomials as the sum that its logits are.
 
 .. math:: \ell_k = b_k + \sum_p \Bigl(\sum_j W_{kj}\, v_{jp} + S_{kp}\Bigr)
 
@@ -63,8 +63,8 @@ def head_sum(head: Head) -> HeadSum:
     if isinstance(head, PolynomialHead):
         return _Polynomials(head)
     raise ValueError(
-        f"A head of kind {head.kind!r} is no sum of polynomials. Pass a VI-Net: one with "
-        "placement 'global', 'local' or 'products'."
+        f"A head of kind {head.kind!r} is no sum of polynomials. Pass a VI-Net, or a "
+        "network with a product head."
     )
 
 

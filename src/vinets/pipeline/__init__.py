@@ -1,4 +1,4 @@
-"""From a classifier to a VI-Net."""
+"""From a classifier to a network with polynomials behind a cut."""
 
 from vinets.pipeline.baselines import baseline, baselines
 from vinets.pipeline.build import build

@@ -1,4 +1,4 @@
-"""The networks that a VI-Net is compared with, on the same backbone and of like size."""
+"""The networks that polynomials are compared with, on the same backbone and of like size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vinets.nn.classifier import classifier_of, sees_negative
 from vinets.nn.heads import HEADS, PLACEMENTS, Head, PolynomialHead, Reference
-from vinets.nn.network import CutNetwork, VINet, example_inputs, network_of
+from vinets.nn.network import CutNetwork, example_inputs, network_of
 from vinets.pipeline.build import seeded
 from vinets.pipeline.collect import Latents
 from vinets.running import Inputs, device_of
@@ -26,7 +26,7 @@ INHERITED = getattr_static(Head, "beside")
 
 
 def baselines(
-    network: VINet,
+    network: CutNetwork,
     latents: Latents,
     *,
     model: nn.Module | None = None,
@@ -37,8 +37,8 @@ def baselines(
 
     Parameters
     ----------
-    network : VINet
-        The network to compare with; its backbone is shared.
+    network : CutNetwork
+        A VI-Net, or a network with a product head; its backbone is shared.
     latents : Latents
         What it was built on.
     model : Module or None, default=None
@@ -54,13 +54,14 @@ def baselines(
         Label to network, for every head that offers itself beside this one; see
         :meth:`vinets.nn.heads.Head.beside`. Of those in vinets: linear heads on the flat and on the
         pooled map, and for the global placement on the components that the polynomials see; an
-        MLP of about as many parameters as the VI head; the same head with random monomials,
+        MLP of about as many parameters as the polynomial head; the same head with random monomials,
         of any degree up to ``max_degree`` and of the same degrees; for the local placement also
         with ReLU. Products have ReLU units and the projector of SimKD beside them instead.
     """
     if not network.head.placement:
         raise ValueError(
-            f"baselines are made for a VI-Net. Got a head of kind {network.head.kind!r} instead."
+            "baselines are made for a VI-Net or a product head. "
+            f"Got a head of kind {network.head.kind!r} instead."
         )
     reference = reference_to(
         latents,
@@ -89,7 +90,7 @@ def reference_to(
     shaping: Shaping = SHAPING,
     model: nn.Module | None = None,
 ) -> Reference:
-    """What baselines of a VI head are made from; the head is made when one of them needs it."""
+    """What baselines of polynomials are made from; the head is made when one of them needs it."""
     made = cache(head)
 
     @torch.no_grad()
@@ -124,7 +125,7 @@ def reference_to(
 
 
 def kinds_beside(placement: str) -> list[str]:
-    """Kinds of the heads that offer themselves beside a VI head of that placement, by rank."""
+    """Kinds of the heads that offer themselves beside polynomials of that placement, by rank."""
     # a head that leaves beside() as it is makes no baseline
     return [
         head.kind
@@ -134,7 +135,7 @@ def kinds_beside(placement: str) -> list[str]:
 
 
 def kinds() -> list[str]:
-    """Kinds of all heads that a VI head of some placement is compared with, by rank."""
+    """Kinds of all heads that polynomials of some placement are compared with, by rank."""
     found = {kind for placement in PLACEMENTS for kind in kinds_beside(placement)}
     return [head.kind for head in _ranked() if head.kind in found]
 
@@ -168,7 +169,7 @@ def _draw(reference: Reference, last: type[Head] | None = None) -> list[Head]:
     before it have to be drawn as well; heads of a higher rank, which anybody may add, change none.
     """
     made: list[Head] = []
-    # a head of a given size is made without a VI head, which those before it may ask for
+    # a head of a given size is made without the polynomials, which those before it may ask for
     alone = last is not None and reference.shaping.head_parameters is not None
     with seeded(reference.seed):
         for kind in _ranked():

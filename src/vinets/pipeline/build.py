@@ -18,29 +18,24 @@ from vinets.algebra.terms import TermSet
 from vinets.checks import parameter_error
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.choose import choose_ideal
+from vinets.measure.vanishing import class_means, measure_vanishing
 from vinets.nn.heads import LinearPath, LocalHead, ProductsHead, VanishingHead
-from vinets.nn.network import CutNetwork, VINet
+from vinets.nn.network import CutNetwork, network_of
 from vinets.nn.polynomial import PolynomialLayer
 from vinets.options import flat
 from vinets.pipeline.closed_form import build_closed_form
 from vinets.pipeline.collect import Latents, collect
 from vinets.pipeline.factored import factored_generators
 from vinets.pipeline.report import BuildReport, Pictures
-from vinets.pipeline.vanish import (
-    ClassGenerators,
-    PrunedLayer,
-    class_means,
-    find_generators,
-    make_layer,
-)
+from vinets.pipeline.vanish import ClassGenerators, PrunedLayer, find_generators, make_layer
 from vinets.pipeline.variables import Variables, find_variables
 from vinets.progress import Notes, Progress, progress_of
-from vinets.settings import Collecting, Finding, Placing, Projecting, Pruning, Shaping
+from vinets.settings import PAPER, Collecting, Finding, Placing, Projecting, Pruning, Shaping
 
 
 @dataclass(frozen=True)
 class Design:
-    """What a VI head is made of: where it stands, its variables, its polynomials."""
+    """What a head of polynomials is made of: where it stands, its variables, its polynomials."""
 
     placing: Placing = Placing()
     projecting: Projecting = Projecting()
@@ -56,6 +51,7 @@ class Design:
     collecting=Collecting,
     placing=Placing,
     projecting=Projecting,
+    finding=Finding,
     pruning=Pruning,
     shaping=Shaping,
 )
@@ -65,20 +61,21 @@ def build(
     cut: str | int | None = None,
     *,
     ideal: VanishingIdeal | None = None,
-    collecting: Collecting,
+    collecting: Collecting = PAPER.collecting,
     placing: Placing,
-    projecting: Projecting,
-    pruning: Pruning,
+    projecting: Projecting = PAPER.projecting,
+    finding: Finding = PAPER.finding,
+    pruning: Pruning = PAPER.pruning,
     shaping: Shaping,
     epochs: int | None = None,
     device: torch.device | str = "cpu",
     seed: int = 0,
     progress: Progress | str | None = "auto",
 ) -> tuple[CutNetwork, BuildReport]:
-    """Turn a classifier into a VI-Net; fine-tuning it is the next step.
+    """Cut a classifier and put polynomials behind the cut; fine-tuning them is the next step.
 
-    The defaults are the paper's: polynomials that are found on the latents. What ``vinets build``
-    does unless it is told otherwise is in :data:`vinets.settings.BEST`::
+    The defaults are those of the paper, :data:`vinets.settings.PAPER`. Products of linear forms,
+    tuned together with the backbone, are in :data:`vinets.settings.BEST`::
 
         net, report = build(model, data, cut, collecting=BEST.collecting, placing=BEST.placing)
         fine_tune(net, data, recipe=BEST.recipe, tuning=BEST.tuning, teacher=model)
@@ -93,11 +90,11 @@ def build(
     cut : str or int
         A module name, an index into :func:`cut_points`, or a share such as ``"50%"``.
     ideal : ABM, OAVI, VCA or None, default=None
-        The algorithm; None is the paper's ``ABM(psi=0.1, max_degree=5)``; in the local placement
-        the degree is 2, or 1 where the channels are the variables.
-    collecting, placing, projecting, pruning, shaping
+        The algorithm, in place of ``finding``. The largest degree is 5 where nothing is said; in
+        the local placement 2, or 1 where the channels are the variables.
+    collecting, placing, projecting, finding, pruning, shaping
         See :mod:`vinets.settings`; or their fields as keywords: ``per_class=512``,
-        ``placement="local"``, ``components=32``, ``keep=16``, ``monomials=64``, ...
+        ``placement="local"``, ``components=32``, ``psi=0.01``, ``keep=16``, ``monomials=64``, ...
     epochs : 0 or None, default=None
         With 0, the head is one in closed form that needs no training; see
         :mod:`vinets.pipeline.closed_form`.
@@ -109,7 +106,8 @@ def build(
     Returns
     -------
     CutNetwork, BuildReport
-        The network is a :class:`vinets.VINet`, unless a head in closed form has no polynomials.
+        The network is a :class:`vinets.VINet` where the polynomials were found as generators of
+        class ideals; a product head and most heads in closed form make a plain one.
 
     Examples
     --------
@@ -140,7 +138,7 @@ def build(
     if epochs == 0:
         return build_closed_form(latents, seed=seed)
     design = Design(placing, projecting, pruning)
-    algorithm = choose_ideal(Finding(), placing, projecting) if ideal is None else ideal
+    algorithm = choose_ideal(finding, placing, projecting) if ideal is None else ideal
     if placing.placement == "products":
         return build_products(latents, shaping, design, algorithm, seed)
     watch = progress_of(progress)
@@ -161,31 +159,68 @@ def assemble(
     design: Design,
     ideal: VanishingIdeal,
     seed: int,
-) -> tuple[VINet, BuildReport]:
+) -> tuple[CutNetwork, BuildReport]:
     """Prune the generators, make a head of them and put it behind the cut."""
     begin = time.perf_counter()
     masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
     points = torch.cat([variables.points[mask] for mask in masks])  # they scale the monomials
     # everything below that draws is in here, in this order: a seed stands for one head
     with seeded(seed):
-        layer = make_layer(generators, points, design.pruning, local=design.local)
-        head = _head(latents, variables, layer, design, seed)
+        found = make_layer(generators, points, design.pruning, local=design.local)
+        head = _head(latents, variables, found, design, seed)
     if head.projection is not None:
         head.projection.requires_grad_(design.projecting.train_projection)
     notes = {"placement": design.placing.placement, "ideal": repr(ideal), "seed": seed}
     record = replace(latents.record, notes=notes)
-    net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
+    net = network_of(latents.backbone, latents.reader, head, record).to(latents.device).eval()
     seconds = {
         "latents": latents.seconds,
         "projection": variables.seconds,
         "polynomials": generators.seconds + time.perf_counter() - begin,
     }
-    return net, _report(net, latents, variables, generators, layer, seconds)
+    # The layer is part of the network already: it is moved to the points, and back again.
+    layer = found.layer.to(variables.points.device)
+    terms = layer.monomials.terms
+    fit = latents.fit.to(variables.points.device)
+    means, _, _ = class_means(layer, [(variables.points, variables.labels)])
+    vanishing = measure_vanishing(
+        layer, [(variables.points[fit], variables.labels[fit])], ideal.psi
+    )
+    layer.to(latents.device)
+    pictures = Pictures(
+        variables.points.cpu().double().numpy(),
+        variables.labels.cpu().numpy(),
+        means.cpu().numpy(),
+        found.owners.numpy(),
+        generators.scores.values,
+        found.pruned.scores,
+    )
+    blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
+    return net, BuildReport(
+        cut=latents.record.cut,
+        placement=net.record.notes["placement"],
+        latent_shape=latents.shape,
+        examples=len(latents.store),
+        explained_variance=variables.explained,
+        generators_found=found.pruned.n_generators,
+        generators_kept=len(layer.bias),
+        monomials_found=generators.monomials,
+        monomials_kept=len(terms),
+        coefficients_found=found.pruned.n_generators * generators.monomials,
+        coefficients_kept=sum(block.numel() for block in blocks),
+        degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
+        capped=found.capped,
+        vanishing=vanishing,
+        parts=net.folded().parts(),
+        original_parameters=latents.original_parameters,
+        seconds=seconds,
+        pictures=pictures,
+    )
 
 
 def build_products(
     latents: Latents, shaping: Shaping, design: Design, ideal: VanishingIdeal, seed: int
-) -> tuple[VINet, BuildReport]:
+) -> tuple[CutNetwork, BuildReport]:
     """Put products of forms behind the cut, at random or as far as they go from generators.
 
     See :mod:`vinets.nn.heads.products`, and :func:`vinets.pipeline.factored.factored_generators`.
@@ -203,7 +238,7 @@ def build_products(
         seconds["projection"] = start.seconds_projection
     notes = {"placement": "products", "start": shaping.start, "seed": seed}
     record = replace(latents.record, notes=notes)
-    net = VINet(latents.backbone, latents.reader, head, record).to(latents.device).eval()
+    net = network_of(latents.backbone, latents.reader, head, record).to(latents.device).eval()
     expanded = [comb(latents.shape[0] + d - 1, d) for d in range(1, head.factors + 1)]
     parts, took = net.folded().parts(), time.perf_counter() - begin
     return net, BuildReport(
@@ -236,7 +271,7 @@ def seeded(seed: int) -> Iterator[None]:
 def _head(
     latents: Latents, variables: Variables, layer: PrunedLayer, design: Design, seed: int
 ) -> VanishingHead | LocalHead:
-    """An untrained VI head; draws from torch's own generator, see :func:`seeded`."""
+    """An untrained head of generators; draws from torch's own generator, see :func:`seeded`."""
     classes, (channels, positions) = latents.n_classes, latents.shape
     # the variables may be used for other heads, while this one trains its projection
     rescale, projection = variables.rescale, copy.deepcopy(variables.projection)
@@ -270,8 +305,15 @@ def with_channels(layer: PolynomialLayer, channels: int, seed: int) -> Polynomia
     blocks = [old.blocks[0], first, *(block + channels for block in old.blocks[2:])]
     terms = TermSet(old.n_variables + channels, tuple(blocks))
     wide = PolynomialLayer(
-        terms, len(layer.bias), masked=layer.mask is not None, normalized=layer.norm is not None
+        terms,
+        len(layer.bias),
+        masked=layer.mask is not None,
+        normalized=layer.norm is not None,
+        counts=layer.counts,
+        leading=layer.leading is not None,
     )
+    if wide.leading is not None and layer.leading is not None:
+        wide.leading.copy_(torch.where(layer.leading < 0, -1, layer.leading + channels))
     wide.draw(torch.Generator().manual_seed(seed))
     linear = wide.weight[:, :channels]
     linear /= linear.norm(dim=1, keepdim=True)  # a view: this changes the layer
@@ -294,47 +336,3 @@ def _path(latents: Latents, width: int) -> LinearPath | None:
     size = (min(width, channels) * positions / 64) ** 0.5
     scale = max(size, 1.0) * float(values.std().clamp_min(1e-12))
     return LinearPath(channels, positions, width, latents.n_classes, scale=scale)
-
-
-def _report(
-    net: VINet,
-    latents: Latents,
-    variables: Variables,
-    generators: ClassGenerators,
-    found: PrunedLayer,
-    seconds: dict[str, float],
-) -> BuildReport:
-    """What came of it, with points and values to draw."""
-    # The layer is part of the network already: it is moved to the points, and back again.
-    layer = found.layer
-    terms = layer.monomials.terms
-    means = class_means(layer.to(variables.points.device), variables.points, variables.labels)
-    layer.to(latents.device)
-    pictures = Pictures(
-        variables.points.cpu().double().numpy(),
-        variables.labels.cpu().numpy(),
-        means,
-        found.owners.numpy(),
-        generators.scores.values,
-        found.pruned.scores,
-    )
-    blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
-    return BuildReport(
-        cut=latents.record.cut,
-        placement=net.record.notes["placement"],
-        latent_shape=latents.shape,
-        examples=len(latents.store),
-        explained_variance=variables.explained,
-        generators_found=found.pruned.n_generators,
-        generators_kept=len(layer.bias),
-        monomials_found=generators.monomials,
-        monomials_kept=len(terms),
-        coefficients_found=found.pruned.n_generators * generators.monomials,
-        coefficients_kept=sum(block.numel() for block in blocks),
-        degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
-        capped=found.capped,
-        parts=net.folded().parts(),
-        original_parameters=latents.original_parameters,
-        seconds=seconds,
-        pictures=pictures,
-    )

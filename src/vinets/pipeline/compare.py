@@ -1,8 +1,8 @@
-"""Build a VI-Net, train it, and compare it with the uncut network and with baselines."""
+"""Put a head behind a cut, train it, and compare it with the uncut network and with baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,17 @@ from vinets.latent.cut import resolve_cut
 from vinets.measure import machine
 from vinets.nn.heads import HEADS
 from vinets.pipeline.baselines import kinds_beside
-from vinets.pipeline.comparison import Comparison, NetworkResult, Speed
+from vinets.pipeline.comparison import Comparison, NetworkResult
 from vinets.pipeline.setup import Origin, Setup
 from vinets.pipeline.store import Store
-from vinets.pipeline.trial import TrainingFacts, Trial, TrialResult
+from vinets.pipeline.trial import Trial
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.running import each, resolve_device
 from vinets.settings import Caching
 
-UNCUT, OURS, CLOSED = "uncut", "VI-Net", "closed form"
+UNCUT, CLOSED = "uncut", "closed form"
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ def compare_heads(
     origin: Origin = Origin(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
 ) -> BuildResult:
-    """Build a VI-Net, train it, and compare it with the uncut network.
+    """Put a head behind a cut, train it, and compare it with the uncut network.
 
-    The folded VI-Net is saved in ``out`` with ``results.json``, baselines below ``out/baselines``.
+    The folded network is saved in ``out`` with ``results.json``, baselines below ``out/baselines``.
     The same call goes on where it was interrupted. Other settings, weights or data in the same
     folder are refused.
 
@@ -66,11 +66,11 @@ def compare_heads(
         What to train and what to test on.
     trial : Trial
         Where to cut, and every setting; ``Trial(cut="relu2")`` takes the paper's. Its head may be
-        another than ``"vi"``, which then stands in place of the VI-Net.
+        another than ``"vi"``, which then stands in place of the polynomials.
     out : path
         Folder for the results.
     baselines : bool, default=False
-        Train and measure the other heads on the same latents as well; for a VI-Net.
+        Train and measure the other heads on the same latents as well; for polynomials.
     device : str or torch.device, default="auto"
         Where to work.
     origin : Origin
@@ -82,18 +82,41 @@ def compare_heads(
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
-    found = {name: [store.read(one)] for name, one in heads.items()}
+    speeds = store.read(timed).timed.speeds
+    networks = []
+    for name, one in heads.items():
+        found = store.read(one).trained
+        seconds = None if found.build is None else sum(found.build.seconds.values())
+        wrong = (found.wrong or (),)
+        networks.append(
+            NetworkResult(
+                name,
+                found.parts,
+                (found.accuracy,),
+                wrong,
+                speeds[name],
+                seconds,
+                found.seconds,
+                found.history,
+            )
+        )
+    uncut = NetworkResult(
+        UNCUT, {"backbone": setup.parameters}, (setup.accuracy,), (setup.wrong,), speeds[UNCUT]
+    )
+    ours = store.read(next(iter(heads.values())))  # of the VI-Net, or of the head in its place
+    report = ours.trained.build
     cut = resolve_cut(model, trial.cut, each(setup.train.example(), lambda t: t.to(on)))
-    comparison = comparison_of(found, store.read(timed), [setup], cut)
+    assert ours.shape is not None  # of a trial with a cut
+    comparison = Comparison(cut, ours.shape, uncut, tuple(networks), report)
     result = BuildResult(origin.command, machine(on), data.name, trial.seed, comparison)
     write_json(store.folder / "results.json", as_plain(result))
     return result
 
 
-def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str, Trial]:
-    """The trial of a head, and of every baseline beside a VI head, by the label of the head."""
+def head_trials(trial: Trial, *, baselines: bool) -> dict[str, Trial]:
+    """The trial of a head, and of every baseline next to polynomials, by the label of the head."""
     # an empty save means none, and "." is the folder of the store itself
-    mine = replace(trial, detailed=True, save=folder or ".")
+    mine = replace(trial, detailed=True, save=".")
     if mine.recipe.epochs == 0:
         if mine.head != "vi" or baselines:
             raise ValueError(
@@ -107,18 +130,20 @@ def head_trials(trial: Trial, *, baselines: bool, folder: str = "") -> dict[str,
             accepted = f"'vi', or one that stands beside these polynomials: {', '.join(kinds)}"
             raise parameter_error("build", "head", accepted, mine.head)
         if baselines:
-            raise ValueError("Baselines stand beside a VI-Net. Leave out the head, or them.")
+            raise ValueError("Baselines stand beside polynomials. Leave out the head, or them.")
         return {HEADS[mine.head].label: mine}
-    trials = {OURS: mine}
+    ours = next(head for head in HEADS.values() if head.placement == mine.placing.placement)
+    trials = {ours.label: mine}
     if baselines:
         for kind in kinds:
             label = HEADS[kind].label
             if label in trials:  # heads from elsewhere may bring a label that is taken
                 label = f"{label} ({kind})"
-            save = f"{folder}/baselines/{slug(label)}".lstrip("/")
             # what the uncut network's classifier sees is not in the cache
             caching = Caching() if HEADS[kind].matches_features else mine.caching
-            trials[label] = replace(mine, head=kind, save=save, caching=caching)
+            trials[label] = replace(
+                mine, head=kind, save=f"baselines/{slug(label)}", caching=caching
+            )
     return trials
 
 
@@ -133,51 +158,4 @@ def speed_trial(heads: Mapping[str, Trial]) -> Trial:
         sampling=first.sampling,
         compared=compared,
         alone=True,
-    )
-
-
-def comparison_of(
-    found: Mapping[str, Sequence[TrialResult]],
-    timed: TrialResult,
-    setups: Sequence[Setup],
-    cut: str = "",
-) -> Comparison:
-    """Put results of heads side by side.
-
-    By the label of the head, the VI-Net first, ``found`` has a result for every seed; ``setups``
-    are the uncut networks of these seeds. The speeds are those of the first one. The ``cut`` is
-    named where no VI-Net tells it.
-    """
-    first = setups[0]
-    speeds = timed.timed.speeds
-    uncut = NetworkResult(
-        UNCUT,
-        {"backbone": first.parameters},
-        tuple(setup.accuracy for setup in setups),
-        tuple(setup.wrong for setup in setups),
-        speeds[first.name],
-        seconds_train=None if first.history is None else first.history.seconds,
-        history=first.history,
-    )
-    ours = next(iter(found.values()))[0]
-    networks = tuple(
-        _network(name, [one.trained for one in results], speeds[name])
-        for name, results in found.items()
-    )
-    assert ours.shape is not None  # of a trial with a cut
-    report = ours.trained.build
-    return Comparison(report.cut if report else cut, ours.shape, uncut, networks, report)
-
-
-def _network(name: str, results: Sequence[TrainingFacts], speed: Speed) -> NetworkResult:
-    first = results[0]
-    return NetworkResult(
-        name,
-        first.parts,
-        tuple(one.accuracy for one in results),
-        tuple(one.wrong or () for one in results),
-        speed,
-        sum(first.build.seconds.values()) if first.build is not None else None,
-        first.seconds,
-        first.history,
     )

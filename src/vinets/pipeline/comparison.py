@@ -1,4 +1,4 @@
-"""Networks side by side: the uncut one, the VI-Net behind a cut, and the baselines there."""
+"""Networks side by side: the uncut one, polynomials behind a cut, and the baselines there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Speed:
 class NetworkResult:
     """What is known of one network of a comparison."""
 
-    name: str  # as in tables: "uncut", "VI-Net", "linear, flat"
+    name: str  # as in tables: "uncut", "product head", "linear, flat"
     parts: dict[str, int]  # parameters of each part, folded; "backbone" among them
     accuracies: tuple[float, ...]  # on the test images, in [0, 1], one for every seed
     wrong: tuple[tuple[int, ...], ...] = ()  # for every seed, the test images it gets wrong
@@ -58,5 +58,5 @@ class Comparison:
     cut: str  # where the network was cut
     shape: tuple[int, int]  # channels and positions of the latents
     uncut: NetworkResult  # the network that was given
-    networks: tuple[NetworkResult, ...]  # the VI-Net first, then the baselines; or another head
-    build: BuildReport | None = None  # of the VI-Net of the first seed
+    networks: tuple[NetworkResult, ...]  # polynomials first, then the baselines; or another head
+    build: BuildReport | None = None  # of the polynomials of the first seed

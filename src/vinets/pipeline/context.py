@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vinets.ideals.choose import choose_ideal
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
-from vinets.nn.network import CutNetwork, VINet, network_of
+from vinets.nn.network import CutNetwork, network_of
 from vinets.pipeline.baselines import baseline, reference_to
 from vinets.pipeline.build import assemble, build_products
 from vinets.pipeline.collect import Latents, collect
@@ -96,8 +96,8 @@ class CutContext:
             self._generators = key, found
         return self._generators[1]
 
-    def vinet(self, trial: Trial) -> tuple[VINet, BuildReport]:
-        """The untrained VI-Net that a trial describes, and how it was built."""
+    def polynomials(self, trial: Trial) -> tuple[CutNetwork, BuildReport]:
+        """The untrained network with polynomials that a trial describes, and how it was built."""
         ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
         if trial.placing.placement == "products":
             return build_products(self.latents, trial.shaping, trial.design, ideal, trial.seed)
@@ -106,13 +106,13 @@ class CutContext:
         return assemble(self.latents, variables, generators, trial.design, ideal, trial.seed)
 
     def network(self, trial: Trial) -> tuple[CutNetwork, BuildReport | None]:
-        """The untrained network of a trial; the report of a VI-Net."""
+        """The untrained network of a trial; the report of one with polynomials."""
         if trial.head == "vi":
-            return self.vinet(trial)
+            return self.polynomials(trial)
         latents = self.latents
         reference = reference_to(
             latents,
-            lambda: self.vinet(trial)[0].head,
+            lambda: self.polynomials(trial)[0].head,
             max_degree=trial.baseline_degree,
             seed=trial.seed,
             placement=trial.placing.placement,
@@ -150,7 +150,8 @@ class CutContext:
         decay = trial.recipe.weight_decay
         if decay is None:
             decay = 2e-3 if trial.design.local else 5e-4
-        vanish = trial.recipe.vanish if trial.head == "vi" else 0.0  # a baseline has no products
+        # polynomials of a baseline have no class to vanish on
+        vanish = trial.recipe.vanish if trial.head == "vi" else 0.0
         return replace(trial.recipe, seed=trial.seed, weight_decay=decay, vanish=vanish)
 
     @cached_property

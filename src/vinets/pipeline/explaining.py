@@ -1,4 +1,4 @@
-r"""Why a VI-Net says what it says: the polynomials that decided, where, and beside which examples.
+r"""Why a network says what it says: the polynomials that decided, where, and beside which examples.
 
 The margin between the answer and the next class is a sum over polynomials and positions, see
 :mod:`vinets.nn.sums`. It is compared with the margin of the *middle* of the two classes, the mean
@@ -128,11 +128,11 @@ def explain(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Explanation:
-    """Tell which polynomials of a VI-Net decided for its answer, and where on the map.
+    """Tell which polynomials of a network decided for its answer, and where on the map.
 
     Parameters
     ----------
-    net : VINet
+    net : CutNetwork
         The network, where it lies.
     image : Tensor, mapping or path
         One input, with or without a batch of one, as the network takes it; or an image file.

@@ -26,7 +26,6 @@ from vinets.models import (
 )
 from vinets.models.libraries.file import UnnamedFile
 from vinets.models.weights import refuse_pickled
-from vinets.nn.cascade import FACTS, Cascade
 from vinets.nn.export import ExportedNetwork, Network, WholeNetwork, open_exported, suffixes
 from vinets.nn.files import CONFIG
 from vinets.nn.network import CutNetwork, Record, example_inputs, input_fields
@@ -52,7 +51,7 @@ class Opened:
     """A network in eval mode on the CPU, and what is known about it."""
 
     name: str  # for tables
-    network: nn.Module  # folded CutNetwork or Cascade, an uncut network, or an ExportedNetwork
+    network: nn.Module  # a folded CutNetwork, an uncut network, or an ExportedNetwork
     architecture: str | None = None  # of the uncut network, as for create_model
     inputs: Mapping[str, Any] | None = None  # their shapes and dtypes
     classes: tuple[str, ...] = ()  # empty where their names are not known
@@ -166,8 +165,11 @@ def _open_folder(folder: Path) -> Opened:
     name = folder.resolve().name
     if (folder / CONFIG).is_file():
         return _opened(name, CutNetwork.from_pretrained(folder))
-    if (folder / FACTS).is_file():
-        return _opened(name, Cascade.from_pretrained(folder))
+    if (folder / "cascade.json").is_file():
+        raise ValueError(
+            f"{folder} is a cascade of vinets 0.2, which later releases do not open. Pass its "
+            f"early network, {folder / 'early'}."
+        )
     if (folder / DESCRIPTION).is_file():
         uncut = read_uncut(folder)
         test = uncut.training.get("test")
@@ -182,7 +184,7 @@ def _open_folder(folder: Path) -> Opened:
         )
     raise FileNotFoundError(
         f"{folder} holds no network: neither {DESCRIPTION} of vinets train nor {CONFIG} of "
-        f"vinets build nor {FACTS} of vinets cascade is there."
+        "vinets build is there."
     )
 
 
@@ -197,14 +199,13 @@ def _open_renamed(folder: Path, file: str, record: str) -> Opened:
         ) from None
 
 
-def _opened(name: str, network: CutNetwork | Cascade) -> Opened:
+def _opened(name: str, network: CutNetwork) -> Opened:
     record, given = network.record, network.record.preprocessing
     preprocessing = None if given is None else Preprocessing.from_dict(given)
     known = None if record.source is None else spec_of(record.source)
     facts = record.inputs, record.classes, preprocessing
-    # notes are those of the early network alone
-    accuracy = None if isinstance(network, Cascade) else record.notes.get("accuracy")
-    return Opened(name, network.folded(), known, *facts, stated=_share(accuracy))
+    stated = _share(record.notes.get("accuracy"))
+    return Opened(name, network.folded(), known, *facts, stated=stated)
 
 
 def _share(value: Any) -> float | None:
@@ -317,8 +318,6 @@ def open_uncut(
     opened, example, split = _open(spec, data, shape, weights, reading)
     if isinstance(opened.network, CutNetwork):
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
-    if isinstance(opened.network, Cascade):
-        raise ValueError(f"{spec} is a cascade. Pass the network that it was made from.")
     if isinstance(opened.network, ExportedNetwork):
         raise ValueError(f"{spec} is exported. Pass the network that it was made from.")
     return opened, example, split
@@ -340,7 +339,7 @@ def open_to_export(
     require_weights(opened, None if data is None else str(data))
     if isinstance(opened.network, ExportedNetwork):
         raise ValueError(f"{spec} is exported already. Pass the network that it was made from.")
-    if isinstance(opened.network, CutNetwork | Cascade):
+    if isinstance(opened.network, CutNetwork):
         return opened.network, split
     classes = opened.classes or (() if split is None else split.test.classes)
     known = opened.preprocessing
@@ -383,19 +382,11 @@ def open_side_by_side(
     """Open networks that take the same inputs, with an example of these.
 
     The ``shape`` is that of one input; None takes that of the first network that knows its own.
-    The networks are told by name, or by the whole of ``specs`` where names are the same. A folder
-    of exported files stands for all of them.
+    The networks are told by name, or by the whole of ``specs`` where names are the same.
     """
-    specs = [one for spec in specs for one in _files_in(spec)]
     if len(set(specs)) < len(specs):
         raise ValueError("The same network is given twice. Pass each one once.")
     opened = [open_network(spec) for spec in specs]
-    for one in opened:
-        if isinstance(one.network, Cascade):
-            raise ValueError(
-                f"How fast {one.name} is depends on its images, because it is a cascade. Pass its "
-                "early network; vinets cascade measures time on data."
-            )
     knowing = [network for network in opened if network.inputs is not None]
     example = example_for((knowing or opened)[0], shape)
     for network in opened:
@@ -403,16 +394,6 @@ def open_side_by_side(
     names = [network.name for network in opened]
     keys = names if len(set(names)) == len(names) else specs
     return dict(zip(keys, opened, strict=True)), example
-
-
-def _files_in(spec: str) -> list[str]:
-    """The exported files of a folder that holds no network itself, by name; else what is given."""
-    folder = Path(spec).expanduser()
-    own = (CONFIG, DESCRIPTION, FACTS)
-    if not folder.is_dir() or any((folder / file).is_file() for file in own):
-        return [spec]
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in suffixes())
-    return [str(file) for file in files] or [spec]
 
 
 def channel_count(example: Inputs) -> int | None:

@@ -7,8 +7,8 @@ from dataclasses import Field, dataclass, fields, replace
 from typing import Any
 
 from vinets.models.presets import PRESETS, preset
-from vinets.options import flag_of
-from vinets.settings import BEST, Collecting, Projecting, Pruning, Shaping, TrialSettings
+from vinets.options import flag_of, gather
+from vinets.settings import BEST, PAPER, PAPER_SIZES, Collecting, Shaping, TrialSettings
 
 SIZES = ("tiny", "small", "medium", "large")
 HEAD_PARAMETERS = 180_000
@@ -42,36 +42,47 @@ def start_of(
 ) -> Start:
     """What the preset of that name starts from.
 
-    Without a name that is ``best``, or ``paper`` where a placement of the paper's polynomials is
-    asked for. A size of ``best`` is behind the cut of the paper's VI-Net of that size, of networks
-    of that architecture. The sizes of the paper's VI-Nets are for polynomials of one vector an
-    example.
+    Without a name that is ``paper``, or ``best`` where products of forms are asked for. A size of
+    ``best`` is behind the cut of the paper's VI-Net of that size, of networks of that architecture.
+    The sizes of the paper's VI-Nets are for polynomials of one vector an example.
 
     Examples
     --------
     >>> start_of("best-tiny", "resnet18").cut, start_of("VI-Net18-Tiny").settings.pruning.keep
     ('layer2.1.bn2', 128)
-    >>> start_of(None).settings.tuning.tune, start_of(None, placement="local").settings.tuning.tune
-    ('all', 'head')
+    >>> start_of(None).settings.tuning.tune, start_of(None, None, "products").settings.tuning.tune
+    ('head', 'all')
     """
     if name is None:
-        name = "best" if placement in (None, "products") else "paper"
+        name = "best" if placement == "products" else "paper"
     if name.lower() not in map(str.lower, NAMES):
         raise ValueError(f"There is no preset {name!r}. There are {', '.join(NAMES)}.")
     first, _, size = name.lower().partition("-")
     if first == "best":
         return _size_of_best(size, architecture) if size else Start(BEST)
     if first == "paper":
-        return Start(TrialSettings())
+        return Start(paper_settings(architecture, placement))
     chosen = preset(name)
-    settings = TrialSettings()
-    if placement in (None, "global"):
-        settings = replace(
-            settings,
-            projecting=Projecting(components=chosen.components),
-            pruning=Pruning(keep=chosen.generators_per_class, monomials=chosen.monomials),
-        )
-    return Start(settings, chosen.backbone, chosen.cut)
+    return Start(paper_settings(chosen.backbone, placement), chosen.backbone, chosen.cut)
+
+
+def paper_settings(
+    architecture: str | None = None, placement: str | None = None, **changes: Any
+) -> TrialSettings:
+    """The paper's pipeline for a network of that architecture, with changes to single options.
+
+    Examples
+    --------
+    >>> paper_settings("digits_cnn").projecting.components, paper_settings(psi=0.03).finding.psi
+    (16, 0.03)
+    """
+    if placement == "local":  # the paper has no polynomials at every position
+        start, own = TrialSettings(), {}
+    else:
+        start, own = PAPER, PAPER_SIZES.get(architecture or "", PAPER_SIZES["resnet18"])
+    groups = {one.name: type(getattr(start, one.name)) for one in fields(start)}
+    made: dict[str, Any] = {**gather("paper_settings", groups, own | changes, vars(start))}
+    return TrialSettings(**made)
 
 
 def _size_of_best(size: str, architecture: str | None) -> Start:
@@ -127,7 +138,6 @@ def _without_effect(settings: TrialSettings, given: Given) -> Iterator[tuple[str
     if settings.placing.placement != "products":
         reason = "is for products of forms. Leave it out, or pass --placement products."
         yield from _of(settings, "shaping", reason, but=("head_parameters",))  # of baselines, too
-        yield from _of(settings, "recipe", reason, only=("vanish",))
     else:
         asked = "placement" in given.get("placing", {})
         other = "another --placement" if asked else "--preset paper"
@@ -136,6 +146,7 @@ def _without_effect(settings: TrialSettings, given: Given) -> Iterator[tuple[str
             f"Leave it out, or pass {other}."
         )
         yield from _of(settings, "placing", reason, only=("linear_path",))
+        yield from _of(settings, "vanishing", reason)
         ideal = settings.shaping.start == "ideal"  # generators are found, to start from
         yield from _of(settings, "projecting", reason, but=("components", "pca") if ideal else ())
         yield from _of(settings, "pruning", reason, but=("keep", "score") if ideal else ())

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from vinets.measure.vanishing import Vanishing
+
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
@@ -57,7 +59,7 @@ class ClosedForms:
 
 @dataclass(frozen=True)
 class BuildReport:
-    """How a VI-Net was built.
+    """How a network with polynomials was built.
 
     Attributes
     ----------
@@ -85,6 +87,9 @@ class BuildReport:
         Wall-clock time of every step.
     capped : bool
         Whether generators were left out because there was no room for more.
+    vanishing : Vanishing or None
+        How the generators that were kept vanish on the examples that they were found on; None of
+        heads without generators.
     closed : ClosedForms or None
         Of a head in closed form: which was taken, and why.
     pictures : Pictures or None
@@ -107,6 +112,7 @@ class BuildReport:
     original_parameters: int
     seconds: dict[str, float]
     capped: bool = False
+    vanishing: Vanishing | None = None
     closed: ClosedForms | None = None
     pictures: Pictures | None = field(
         default=None, repr=False, compare=False, metadata={"plain": False}
@@ -130,6 +136,7 @@ class BuildReport:
             f"generators: {self.generators_found:,} found, {self.generators_kept:,} kept",
             f"monomials:  {self.monomials_found:,} found, {self.monomials_kept:,} kept "
             f"(coefficients {self.coefficients_found:,} to {self.coefficients_kept:,})",
+            *([] if self.vanishing is None else [f"vanishing:  {self.vanishing}"]),
         ]
 
     def __str__(self) -> str:

@@ -23,7 +23,6 @@ from vinets.pipeline.low_accuracy import warn_of_low_accuracy
 from vinets.progress import Progress, progress_of
 from vinets.running import call, evaluating, logits_of
 from vinets.settings import Sampling
-from vinets.training.history import History
 from vinets.training.lessons import Lessons
 
 CHUNK = 2_000  # examples at once where nothing is trained
@@ -82,19 +81,12 @@ class Setup:
     """An uncut network and its data on a device; ``name`` is that by which trials name it.
 
     The network is moved to ``device`` and set to eval mode. Images lie on the device, too, where
-    they are augmented. The ``history`` is that of its training, where that is known.
+    they are augmented.
     """
 
-    def __init__(
-        self,
-        name: str,
-        model: nn.Module,
-        data: DataSplit,
-        device: torch.device,
-        history: History | None = None,
-    ) -> None:
+    def __init__(self, name: str, model: nn.Module, data: DataSplit, device: torch.device) -> None:
         require_split("Setup", data)
-        self.name, self.data, self.device, self.history = name, data, device, history
+        self.name, self.data, self.device = name, data, device
         self.model = model.to(device).eval()
         self.train, self.test = (
             part.to(device) if isinstance(part, ImageSource) else part

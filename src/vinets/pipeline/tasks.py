@@ -17,7 +17,9 @@ from vinets.following import following
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
-from vinets.nn.heads import Head
+from vinets.measure.vanishing import Vanishing, measure_vanishing
+from vinets.nn.heads import Head, LastLayer, PolynomialHead
+from vinets.nn.heads.pieces import TrainedTail
 from vinets.nn.network import CutNetwork
 from vinets.pipeline.closed_form import build_closed_form, loss_and_accuracy
 from vinets.pipeline.comparison import Speed
@@ -33,11 +35,12 @@ from vinets.pipeline.trial import (
     TrialResult,
 )
 from vinets.plain import as_plain
-from vinets.running import evaluating
+from vinets.running import call, evaluating
 from vinets.theory import study
 from vinets.training import History, Lessons, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
+from vinets.training.tune import criterion_of, solve_on_views
 
 RATIOS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
 """Shares of the polynomials that are pruned, to count the monomials that are left."""
@@ -101,18 +104,22 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     if trial.recipe.epochs == 0:
         return _solve_head(context, trial, folder)
     network, report = context.network(trial)
+    built = _vanishing(context, trial, network)
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
     # variables of local heads are as many as the latents: too many to keep for all trials
     split = network.head.split() if _projected(trial) and not trial.design.local else None
     if split is not None:
-        history, wrong = _train_behind(context, trial, *split, checkpoints)
+        history, wrong = _train_behind(context, trial, network.head, *split, checkpoints)
         folded = network.folded()
     else:
         history = _train(context, trial, network, checkpoints)
         folded = network.folded()
         wrong = _tested(context, trial, folded)
     kept, parts = history.kept, folded.parts()
-    setup = context.setup
+    setup, trained = context.setup, _vanishing(context, trial, folded)
+    if trained is not None:
+        notes = folded.record.notes | {"vanishing": as_plain(trained)}
+        folded.record = replace(folded.record, notes=notes)
     accuracy = _tested_and_saved(context, trial, folded, wrong, folder)
     facts = TrainingFacts(
         accuracy=accuracy,
@@ -124,6 +131,8 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         best_epoch=history.best,
         **_size(network.head),
         capped=None if report is None else report.capped,
+        vanishing_built=built,
+        vanishing=trained,
         **(_outcomes(setup, wrong) if trial.detailed else {}),
         history=history if trial.detailed else None,
         build=report if trial.detailed else None,
@@ -209,6 +218,7 @@ def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path 
         context.views(trial) if cached else context.setup.train,
         recipe=recipe,
         tuning=trial.tuning,
+        vanishing=trial.vanishing,
         teacher=teacher,
         directory=folder,
         progress=context.progress,
@@ -218,6 +228,7 @@ def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path 
 def _train_behind(
     context: CutContext,
     trial: Trial,
+    head: Head,
     front: Callable[[Tensor], Tensor],
     module: nn.Module,
     folder: Path | None,
@@ -228,10 +239,16 @@ def _train_behind(
     """
     views, test = context.projected(trial, front)
     recipe = context.recipe(trial)
+    if trial.vanishing.trained == "classifier" and isinstance(module, TrainedTail):
+        features = module.features if module.features is not None else nn.Identity()
+        last = LastLayer(features.eval(), module.norm, module.linear)
+        history = solve_on_views(last, views, recipe)
+        return history, _wrong(module, test, context.setup.test.labels)
     history = fit(
         module,
         ViewFeed(views, seed=recipe.seed),
         recipe,
+        criterion=criterion_of(head, recipe),
         directory=folder,
         device=context.setup.device,
         stage=f"training {trial.head}",
@@ -253,6 +270,27 @@ def _tested(context: CutContext, trial: Trial, network: CutNetwork) -> tuple[int
         setup = context.setup
         return wrong_answers(network, setup.test, setup.device, progress=context.progress)
     return _wrong(network.head, context.test_latents, context.setup.test.labels)
+
+
+def _vanishing(context: CutContext, trial: Trial, network: CutNetwork) -> Vanishing | None:
+    """How the polynomials of a VI-Net vanish on the test images; None of other networks."""
+    head, setup = network.head, context.setup
+    if not (isinstance(head, PolynomialHead) and head.from_ideals):
+        return None
+    if head.polynomials.counts is None:  # a head of an earlier release does not know its classes
+        return None
+    psi = trial.finding.psi
+    if trial.tuning.tune == "head" and trial.vanishing.trained != "backbone":
+        parts = zip(
+            context.test_latents.split(CHUNK // 4), setup.test.labels.split(CHUNK // 4), strict=True
+        )
+        return measure_vanishing(
+            head.polynomials, ((head.variables(z.float()), y) for z, y in parts), psi
+        )
+    with evaluating(network):
+        batches = setup.test.batches(CHUNK // 4, device=setup.device)
+        seen = ((head.variables(call(network.latents, x)), y) for x, y in batches)
+        return measure_vanishing(head.polynomials, seen, psi)
 
 
 def _size(head: Head) -> dict[str, Any]:

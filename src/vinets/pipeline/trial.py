@@ -1,8 +1,8 @@
 """A trial: one cut, one head, one training, one measurement; and what came of it.
 
-Everything that is computed more than once, by ``vinets build``, the demo, the experiments of the
-paper, is a list of trials. A trial is identified by those of its fields that differ from their
-defaults, so that a field added later orphans no result.
+Everything that is computed more than once, by ``vinets build`` and the experiments of the paper,
+is a list of trials. A trial is identified by those of its fields that differ from their defaults,
+so that a field added later orphans no result.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from vinets.checks import one_of
 from vinets.files import slug
+from vinets.measure.vanishing import Vanishing
 from vinets.options import gather
 from vinets.pipeline.build import Design
 from vinets.pipeline.comparison import Speed
@@ -42,8 +43,8 @@ class Trial(TrialSettings):
         Train and test a head; find the generators and count them; estimate the intrinsic dimension
         of the latents; measure saved networks and the uncut one in turns.
     head : str
-        A kind of :data:`vinets.nn.heads.HEADS`, or ``"vi"`` for the VI head of the placement. A
-        baseline is made for the VI head that the other fields describe.
+        A kind of :data:`vinets.nn.heads.HEADS`, or ``"vi"`` for the polynomials of the placement. A
+        baseline is made for the polynomials that the other fields describe.
     finding, collecting, placing, projecting, pruning, recipe, caching, sampling, timing
         See :mod:`vinets.settings`. The seed of the recipe is that of the trial.
     counting : {"all", "paper", "layers"}
@@ -100,7 +101,7 @@ class Trial(TrialSettings):
 
     @property
     def design(self) -> Design:
-        """What the VI head is made of."""
+        """What the polynomials are made of."""
         return Design(self.placing, self.projecting, self.pruning)
 
     @property
@@ -160,11 +161,13 @@ class TrainingFacts:
     monomials: int | None = None
     capped: bool | None = None  # whether there was no room for more polynomials
     best_epoch: int | None = None  # the one that was kept
+    vanishing_built: Vanishing | None = None  # of a VI-Net on the test images, before training
+    vanishing: Vanishing | None = None  # the same afterwards
     wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
     uncut_wrong: tuple[int, ...] | None = None  # those that the uncut network gets wrong
     tested: int | None = None  # how many test examples there are
     history: History | None = None  # every epoch
-    build: BuildReport | None = None  # how the VI head was built
+    build: BuildReport | None = None  # how the polynomials were built
 
     @property
     def parameters(self) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from vinets import ranks
 from vinets.algebra.shared import SharedPolynomials, count_monomials, term_moments
-from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning, VanishingIdeal
+from vinets.ideals.base import NoGeneratorsWarning, VanishingIdeal
 from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
 from vinets.ideals.pruning import PrunedIdeals, PruningScores, as_polynomials, prune, score
 from vinets.measure.running import Clock
@@ -77,7 +76,6 @@ def timed_ideals(
     clock.wait()  # what the device was doing before is not the time of the fits
     begin = clock.mark()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScaleWarning)  # unit variance is the scale meant here
         warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller tells
         ideals = _class_ideals(points, labels, ideal, progress)
     end = clock.mark()
@@ -127,7 +125,11 @@ def make_layer(
         _, spread = term_moments(shared.terms, points)
         shared = shared.restrict(most, spread)
     layer = PolynomialLayer.from_polynomials(
-        shared, term_moments(shared.terms, points), sparse=pruning.sparse, normalized=local
+        shared,
+        term_moments(shared.terms, points),
+        classes=len(generators.ideals.ideals),
+        sparse=pruning.sparse,
+        normalized=local,
     )
     return PrunedLayer(layer, pruned, shared.owners, capped)
 
@@ -138,11 +140,3 @@ def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:
         return False
     own = sum(len(p) * (len(p.terms) + 1) for p in sets)
     return own < len(pruned) * count_monomials(sets)
-
-
-@torch.no_grad()
-def class_means(layer: torch.nn.Module, points: Tensor, labels: Tensor) -> np.ndarray:
-    """Mean output of a layer on the points of every class: (K, N)."""
-    layer.eval()
-    groups = [points[labels == k].float() for k in labels.unique().tolist()]
-    return np.stack([layer(group).mean(0).cpu().double().numpy() for group in groups])

@@ -1,8 +1,9 @@
 """Networks that come with the package: ``vinets/NAME``, found without a download.
 
-Each one is a folder here, of :meth:`vinets.CutNetwork.save_pretrained` in half precision, with a
-card. ``registry.json`` has the digests of its files and the facts of its card; what recipes of
-uncut networks reached is in ``recipes.json``. ``python -m benchmarks.pretrained`` writes all of it.
+Each one is a folder here, of :meth:`vinets.CutNetwork.save_pretrained` in half precision, named by
+its uncut network, its data and its head. In the folder, ``card.json`` has the digests of the files
+and the facts of the card, ``README.md``. What recipes of uncut networks reached is in
+``recipes.json``. ``python -m benchmarks.pretrained`` writes all of it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,14 @@ from vinets.plain import nearest
 
 PREFIX = "vinets/"
 HERE = Path(__file__).parent
-REGISTRY, RECIPES, EXAMPLE = "registry.json", "recipes.json", "example.png"
+CARD, RECIPES, EXAMPLE = "card.json", "recipes.json", "example.png"
 MOST = 32 << 20  # bytes of a file
+RENAMED = {  # names of vinets 0.2
+    "vinets/digits-cnn-best": "vinets/digits-cnn-products",
+    "vinets/resnet18-cifar10-best": "vinets/resnet18-cifar10-products",
+    "vinets/resnet18-cifar10-small": "vinets/resnet18-cifar10-products-small",
+    "vinets/resnet34-cifar100-best": "vinets/resnet34-cifar100-products",
+}
 
 
 def names() -> tuple[str, ...]:
@@ -27,10 +34,10 @@ def names() -> tuple[str, ...]:
 
     Examples
     --------
-    >>> "vinets/digits-cnn-best" in names()
+    >>> "vinets/digits-cnn-products" in names()
     True
     """
-    return tuple(_registry())
+    return tuple(_cards())
 
 
 def is_name(spec: str | Path) -> bool:
@@ -39,12 +46,12 @@ def is_name(spec: str | Path) -> bool:
 
 
 def facts(name: str) -> Mapping[str, Any]:
-    """What the card of a network tells: data, accuracy, parameters, speed, how it was made.
+    """What the card of a network tells: data, head, accuracy, parameters, speed, how it was made.
 
     Examples
     --------
-    >>> facts("vinets/digits-cnn-best")["data"]
-    'digits'
+    >>> facts("vinets/digits-cnn-products")["head"]
+    'products'
     """
     return dict(_entry(name)["facts"])
 
@@ -73,7 +80,9 @@ def expected(recipe: str) -> Mapping[str, Any] | None:
 
 
 def _entry(name: str) -> Mapping[str, Any]:
-    known = _registry()
+    known = _cards()
+    if name in RENAMED:
+        raise FileNotFoundError(f"{name} is called {RENAMED[name]} since vinets 0.3.")
     if name not in known:
         raise FileNotFoundError(
             f"No folder is called {name}, and no network of the package is.{nearest(name, known)} "
@@ -83,5 +92,5 @@ def _entry(name: str) -> Mapping[str, Any]:
 
 
 @cache
-def _registry() -> dict[str, dict[str, Any]]:
-    return dict(read_json(HERE / REGISTRY))
+def _cards() -> dict[str, dict[str, Any]]:
+    return {PREFIX + card.parent.name: read_json(card) for card in sorted(HERE.glob(f"*/{CARD}"))}

@@ -1,12 +1,11 @@
 """Results as tables, figures and pages, and three ways to show them: terminal, Markdown, HTML."""
 
 from vinets.report.comparisons import comparison_table
-from vinets.report.demo_page import demo_page
 from vinets.report.explain_page import explain_page
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html
 from vinets.report.results_page import read_results, result_in_short, results_page
-from vinets.report.terminal import as_characters, markdown, print_page, print_table
+from vinets.report.terminal import markdown, print_page, print_table
 from vinets.report.theory_page import theory_page
 from vinets.report.values import (
     Axis,
@@ -28,10 +27,8 @@ __all__ = [
     "Row",
     "Series",
     "Table",
-    "as_characters",
     "can_draw",
     "comparison_table",
-    "demo_page",
     "explain_page",
     "html",
     "markdown",

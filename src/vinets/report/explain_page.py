@@ -1,4 +1,4 @@
-"""The page that tells why a VI-Net gave its answer."""
+"""The page that tells why a network of polynomials gave its answer."""
 
 from __future__ import annotations
 

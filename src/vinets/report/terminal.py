@@ -6,8 +6,6 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from vinets.report.formats import both, number
 from vinets.report.values import (
     Axis,
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as Grid
 
-SHADES = " .:-=+*#%@"
 SYMBOLS = "ox@*+#%"
 WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
 TEXT_WIDTH = 100  # longer lines are hard to read
@@ -140,21 +137,6 @@ def _grid(table: Table, tight: bool) -> Grid:
             cells = (both(column, row) for column in table.columns)
             grid.add_row(*cells, style="bold" if row.marked else None)
     return grid
-
-
-def as_characters(image: Tensor) -> str:
-    """A grey image (H, W) as lines of characters, two for every pixel; bright is dense.
-
-    Examples
-    --------
-    >>> import torch
-    >>> print(as_characters(torch.tensor([[9.0, 1.0], [0.0, 9.0]])))
-    @@..
-      @@
-    """
-    low, high = image.min(), image.max()
-    levels = (image - low) / (high - low).clamp_min(1e-9) * (len(SHADES) - 1)
-    return "\n".join("".join(2 * SHADES[v] for v in row) for row in levels.round().int().tolist())
 
 
 def as_plot(figure: Figure, width: int = 64, height: int = 12) -> str:

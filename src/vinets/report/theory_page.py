@@ -62,6 +62,7 @@ BOUND_COLUMNS = (
     Column("ratio", "", ".2g"),
     Column("holds", better="yes"),
 )
+BEHIND = "network behind the cut"
 MEANING = (
     "The spectral complexity R of a network is the product of the spectral norms ‖W‖₂ of its "
     "layers and of the Lipschitz constants ρ behind them, times (Σ(‖Wᵀ‖₂,₁ / ‖W‖₂)^⅔)^(3/2). "
@@ -98,7 +99,7 @@ def theory_page(study: Study, title: str, command: str, machine: Mapping[str, ob
         sections.append(_bounds(study, network))
     sections.append(_advice(advice))
     if study.corollary is not None and network is not None:
-        sections.append(_corollary(study.corollary, _name(network)))
+        sections.append(_corollary(study.corollary))
     machines = facts_table("machine", "Versions and machine", machine.items())
     sections.append(Section("How to repeat it", (Code(command), machines)))
     lead = (MEANING, Facts(tuple(facts)))
@@ -158,8 +159,8 @@ def _by_layer(study: Study) -> Section:
     sides = {"uncut network": (study.uncut, GREY)}
     others = {}
     if study.network is not None:
-        sides["network behind the cut"] = (study.network.whole, OURS)
-        others = {_name(study.network): study.network.whole}
+        sides[BEHIND] = (study.network.whole, OURS)
+        others = {BEHIND: study.network.whole}
     tables, shares = [], []
     for name, (found, color) in sides.items():
         tables.append(_layers(name, study, found))
@@ -252,8 +253,8 @@ def _advice_table(advice: Advice) -> Table:
     return Table.from_rows("advice", caption, columns, rows)
 
 
-def _corollary(corollary: Corollary, name: str) -> Section:
-    sides = {"uncut network": corollary.uncut, "network behind the cut": corollary.network}
+def _corollary(corollary: Corollary) -> Section:
+    sides = {"uncut network": corollary.uncut, BEHIND: corollary.network}
     count = number(len(corollary.uncut.distribution), ",")
     quantiles = [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
     rows: list[Sequence[Value]] = []
@@ -266,12 +267,8 @@ def _corollary(corollary: Corollary, name: str) -> Section:
         ["network", Column("error", format=".2%"), *quantiles],
         rows,
     )
-    blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary, name))
+    blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary, BEHIND))
     return Section("Margins and the corollary", blocks)
-
-
-def _name(network: CutComplexity) -> str:
-    return "network behind the cut" if network.head.bounds is None else "VI-Net"
 
 
 # --- charts -----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The best small network within a budget."""
 
 from vinets.search.budget import Budget, parse_budget
-from vinets.search.compressed import Compressed, compress, write_to_time
+from vinets.search.compressed import Compressed, compress
 from vinets.search.repeat import Written
 from vinets.search.result import SearchResult
 
@@ -12,5 +12,4 @@ __all__ = [
     "Written",
     "compress",
     "parse_budget",
-    "write_to_time",
 ]

@@ -120,8 +120,7 @@ def compress(
     searching : Searching
         Or its fields as keywords: ``epochs`` of the last round, 36; how many ``cuts`` are tried at
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
-        are measured in ``int8``, too; ``timings``, a file with latencies of another device, see
-        :func:`write_to_time`.
+        are measured in ``int8``, too.
     jobs : int or str, default=1
         Trainings of a round side by side, in processes that share the device; or the address of a
         cluster, see :func:`vinets.cluster.open_cluster`, whose workers have to see ``out``.
@@ -170,9 +169,7 @@ def compress(
             int8=found.int8,
             batch=found.batch,
             recorded=found.recorded,
-            elsewhere=_elsewhere(search),
             notes=(*found.notes, *_of_few(wanted, len(search.setup.test))),
-            correlations=search.correlations(tried),
             seconds=time.perf_counter() - begin,
             command=origin.command,
             machine=machine(search.setup.device),
@@ -197,13 +194,6 @@ def _of_few(budget: Budget, validation: int) -> tuple[str, ...]:
     )
 
 
-def _elsewhere(search: Search) -> dict[str, object]:
-    """What is known of the device that latencies were read for."""
-    if search.pricing.timings is None:
-        return {}
-    return {"timings": search.pricing.timings.name, **search.known.machine}
-
-
 def with_commands(
     search: Search, tried: Sequence[Tried], written: Written, limit: int | None
 ) -> list[Tried]:
@@ -221,26 +211,3 @@ def with_commands(
         )
         for one in tried
     ]
-
-
-@flat(searching=Searching)
-def write_to_time(
-    model: nn.Module,
-    data: DataSplit,
-    budget: str | Iterable[str] | Budget,
-    folder: str | Path,
-    *,
-    searching: Searching,
-    seed: int = 0,
-    device: torch.device | str = "auto",
-    progress: Progress | str | None = "auto",
-) -> list[Path]:
-    """Write networks whose latency on another device decides a search, untrained, as ONNX files.
-
-    ``vinets bench FOLDER --json`` prints there what :func:`compress` takes as ``timings``. The
-    arguments are those of that call; its budget names the batch size.
-    """
-    wanted = parse_budget(budget)
-    setup, _ = divided(model, data, searching.limit, seed=seed, device=device)
-    search = Search(setup, wanted, Path(folder), searching, seed, progress=progress)
-    return search.pricing.write_files(Path(folder), searching.int8)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +18,6 @@ from vinets.pipeline.trial import Trial
 from vinets.progress import Progress, progress_of
 from vinets.running import Inputs, RecordingError, resolve_device
 from vinets.search.budget import Budget, Cost
-from vinets.search.elsewhere import UNCUT_INT8, file_names, read_timings, write_files
 from vinets.search.space import Candidate
 
 NEAREST = 6  # to the limits, where nothing is within
@@ -34,8 +31,7 @@ class Priced:
     """What is known of costs."""
 
     costs: dict[str, Cost] = field(default_factory=dict)  # by the name of a candidate, or "uncut"
-    timed: str = ""  # device and batch of the latencies among them, or the file they are from
-    machine: dict[str, Any] = field(default_factory=dict)  # of these, if that is another one
+    timed: str = ""  # device and batch of the latencies among them
 
 
 class Pricing:
@@ -47,54 +43,36 @@ class Pricing:
         start: Trial,
         candidates: Sequence[Candidate],
         budget: Budget,
-        timings: str | Path | None,
         progress: Progress,
     ) -> None:
-        """Latencies are measured, or read from the file of ``timings``."""
         self.setup, self.start, self.candidates = setup, start, candidates
         self.budget, self.watch = budget, progress
-        self.timings = None if timings is None else Path(timings)
-        if timings is not None and not budget.latency:
-            raise ValueError(
-                "Timings are for a budget on latency. Pass one, such as latency=2ms@pi,batch=1, or "
-                "leave them out."
-            )
 
     @property
     def where(self) -> torch.device | str:
-        """Where networks are timed on this machine."""
-        told = "" if self.timings else self.budget.where  # which may be any name then
-        return told or self.setup.device
+        """Where networks are timed."""
+        return self.budget.where or self.setup.device
 
     def update(self, known: Priced) -> bool:
         """Add what is missing; whether anything was."""
         wanted = self._wanted()
         if not wanted:  # latencies of another budget say nothing here
             known.costs = {k: replace(cost, latency=None) for k, cost in known.costs.items()}
-            known.timed, known.machine = "", {}
+            known.timed = ""
         if all(one.name in known.costs for one in self.candidates):
             timed = [known.costs[name].latency for name in self._names(known.costs)]
             if not wanted or (wanted == known.timed and None not in timed):
                 return False
         networks, known.costs = self._untrained()
-        known.machine = {}
         if wanted:
             names = self._names(known.costs)
-            if self.timings:
-                needed = {*names, UNCUT_INT8}
-                files = {name: file for name, file in self._files().items() if name in needed}
-                told = read_timings(self.timings, files, self.budget.batch)
-                seconds, known.machine = told.seconds, dict(told.machine)
-                known.costs[UNCUT_INT8] = known.costs["uncut"]
-            else:
-                seconds = self._timed({name: networks[name] for name in names})
-            for name in seconds:
-                known.costs[name] = replace(known.costs[name], latency=seconds[name])
+            for name, seconds in self._timed({name: networks[name] for name in names}).items():
+                known.costs[name] = replace(known.costs[name], latency=seconds)
         known.timed = wanted
         return True
 
     def _timed(self, networks: Mapping[str, nn.Module]) -> dict[str, float]:
-        """Seconds of a forward pass on this machine.
+        """Seconds of a forward pass.
 
         A few short windows do not tell on which side of a limit a network is that is close to it:
         those are timed once more, for longer, beside the uncut one.
@@ -112,38 +90,17 @@ class Pricing:
         again = in_turns(those, example, batch, self.where, self.watch, LONGER)
         return seconds | {name: one.latency_ms / 1e3 for name, one in again.items()}
 
-    def write_files(self, folder: Path, int8: bool) -> list[Path]:
-        """Write what another device has to time for the budget; nothing is trained.
-
-        With ``int8``, the uncut network is written in int8 as well, where that is possible.
-        """
-        if not self.budget.latency:
-            raise ValueError(
-                "Nothing has to be timed without a budget on latency. Pass one, such as "
-                "latency=2ms@pi,batch=1."
-            )
-        networks, costs = self._untrained()
-        files, those = self._files(), {name: networks[name] for name in self._names(costs)}
-        if int8:
-            those[UNCUT_INT8] = self.setup.model
-        return write_files(folder, those, files, self.setup.data, self.budget.batch, self.watch)
-
     def _wanted(self) -> str:
-        """Where the latencies come from; empty if no budget asks for them."""
+        """Device and batch of the latencies; empty if no budget asks for them."""
         if not self.budget.latency:
             return ""
-        if self.timings:
-            where = hashlib.sha256(self.timings.read_bytes()).hexdigest()
-        else:
-            where = str(self.where)
-            try:
-                resolve_device("compress", where)
-            except ValueError:
-                raise ValueError(
-                    f"There is no device {where!r} here to measure the latency on. Pass cpu or "
-                    "cuda, or --timings with figures of that device; --to-time writes what is to "
-                    "be measured there."
-                ) from None
+        where = str(self.where)
+        try:
+            resolve_device("compress", where)
+        except ValueError:
+            raise ValueError(
+                f"There is no device {where!r} here to measure the latency on. Pass cpu or cuda."
+            ) from None
         return f"{where}, batch {self.budget.batch}"
 
     def _untrained(self) -> tuple[dict[str, nn.Module], dict[str, Cost]]:
@@ -161,11 +118,6 @@ class Pricing:
         """Networks whose latency counts: the uncut one, and those within the other limits."""
         others = within(replace(self.budget, latency=None), self.candidates, costs)
         return ["uncut", *(one.name for one in others)]
-
-    def _files(self) -> dict[str, str]:
-        """What the files for another device are called."""
-        names = ["uncut", *(one.name for one in self.candidates), UNCUT_INT8]
-        return file_names(names, self.setup.identity.weights, self.setup.test.example())
 
 
 def untrained(

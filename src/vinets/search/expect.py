@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,11 @@ from vinets.progress import Progress, progress_of
 from vinets.search.space import Candidate
 from vinets.training import fine_tune
 
+try:
+    import resource
+except ImportError:  # Windows does not have it: there, plans do not say the memory of the CPU
+    resource = None  # type: ignore[assignment]
+
 STEPS = 6  # of training that are timed behind a cut
 PLACES = 3  # cuts that are timed
 
@@ -29,11 +33,11 @@ def expected(
     macs: Mapping[str, int],
     rounds: Sequence[tuple[int, int]],
     progress: Progress,
-) -> tuple[float, int]:
+) -> tuple[float, int | None]:
     """Seconds and bytes, from a few steps of training behind some cuts.
 
-    What lies between these cuts is interpolated by the operations ``macs`` of each. The
-    ``rounds`` are how many are trained for how many epochs.
+    Bytes are None where the system does not tell. What lies between these cuts is interpolated by
+    the operations ``macs`` of each. The ``rounds`` are how many are trained for how many epochs.
     """
     cuts = sorted(macs, key=lambda cut: macs[cut])
     last = len(cuts) - 1
@@ -71,8 +75,10 @@ def _seconds_an_example(
     return took / count
 
 
-def _memory(device: torch.device) -> int:
+def _memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    if resource is None:
+        return None
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else 1024 * used

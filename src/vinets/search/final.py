@@ -17,7 +17,7 @@ from vinets.running import resolve_device
 from vinets.search.costs import LONGER, WINDOWS, in_turns
 from vinets.search.halving import Search
 from vinets.search.repeat import Written
-from vinets.search.result import INT8, Quantised, Tried, Uncut, in_int8
+from vinets.search.result import INT8, Quantised, Tried, Uncut
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,12 @@ def finish(
     everything = dict(networks)
     where = resolve_device("compress", search.pricing.where)
     if where.type == "cpu":  # where the files run
-        everything |= {in_int8(name): file for name, (file, _) in found.items()}
+        everything |= {f"{name} in int8": file for name, (file, _) in found.items()}
     example = search.setup.test.example(batch)
     windows = LONGER if search.budget.latency else WINDOWS
     timed = in_turns(everything, example, batch, where, search.watch, windows)
 
     def latency(name: str) -> float | None:
-        if search.pricing.timings:
-            return search.known.costs[name].latency if name in search.known.costs else None
         return timed[name].latency_ms / 1e3 if name in timed else None
 
     finished = tuple(
@@ -94,7 +92,7 @@ def finish(
     )
     quantised = []
     for name, (_, one) in found.items():
-        key = in_int8(name)
+        key = f"{name} in int8"
         speed = timed[key].median if key in timed else None
         quantised.append(replace(one, speed=speed, latency=latency(key)))
     recorded = timed["uncut"].recorded

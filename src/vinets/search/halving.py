@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
+from typing import ClassVar
 
 from vinets.cluster import Cluster
 from vinets.files import read_json, write_json
@@ -23,7 +24,6 @@ from vinets.search.budget import Budget
 from vinets.search.costs import Priced, Pricing, within
 from vinets.search.expect import expected
 from vinets.search.result import SearchPlan, Tried, frontier, layers_of
-from vinets.search.signals import SIGNALS, Signals, look_at, rank_correlation
 from vinets.search.space import Candidate, candidates_at, choose_cuts, start_trial
 from vinets.settings import Searching
 from vinets.training.loop import DivergedError
@@ -40,7 +40,7 @@ RATES = (0.1, 0.02)  # of learning, of which the better one in a short training 
 class _Known(Priced):
     """What the folder keeps beside the trials, so that a search that goes on decides alike."""
 
-    signals: dict[str, Signals] = field(default_factory=dict)
+    REMOVED: ClassVar = ("signals", "machine")
     diverged: dict[str, str] = field(default_factory=dict)  # trials by name, and what they said
 
 
@@ -79,28 +79,19 @@ class Search:
             for candidate in candidates_at(point, setup.parameters, len(setup.train.classes))
         ]
         self.known = _Known()
-        self.pricing = Pricing(
-            setup, self.start, self.candidates, budget, searching.timings, self.watch
-        )
+        self.pricing = Pricing(setup, self.start, self.candidates, budget, self.watch)
         rungs = {max(1, round(share * self.epochs)) for share in ROUNDS}
         self.rungs = sorted(rungs - {self.epochs})
 
     # --- what is known before anything is trained ---------------------------------------------
 
     def prepare(self) -> None:
-        """Costs of all candidates and signals of all cuts, measured or read back."""
+        """Measure the costs of all candidates, or read them back."""
         self.store.claim([], {self.setup.name: self.setup.identity})
         if self._path.is_file():
             self.known = from_plain(_Known, read_json(self._path), str(self._path))
         if self.pricing.update(self.known):
             self._remember()
-        unknown = [one.name for one in self.cuts if one.name not in self.known.signals]
-        if unknown:
-            self.watch.start("cuts looked at", len(unknown))
-        for name in unknown:
-            self.known.signals[name] = look_at(self.setup, name, self.seed)
-            self._remember()
-            self.watch.advance(1, name)
 
     @property
     def _path(self) -> Path:
@@ -336,20 +327,3 @@ class Search:
         whole = self.setup.model  # whose class may be the user's own
         made = CutNetwork.from_pretrained(folder, backbone=whole)
         return made.to(self.setup.device).folded().eval()
-
-    def correlations(self, tried: Sequence[Tried]) -> dict[str, float | None]:
-        """How well signals of a cut rank what its best head reached in the first round."""
-        rung = self.rungs[0] if self.rungs else self.epochs
-        reached: dict[str, float] = {}
-        for one in tried:
-            if rung in one.accuracies:
-                cut = one.candidate.cut
-                reached[cut] = max(reached.get(cut, 0.0), one.accuracies[rung])
-        cuts = list(reached)
-        return {
-            name: rank_correlation(
-                [getattr(self.known.signals[cut], name) for cut in cuts],
-                [reached[cut] for cut in cuts],
-            )
-            for name in SIGNALS
-        }

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from vinets.checks import counted
-from vinets.report.formats import number
+from vinets.nn.heads import ProductsHead
 from vinets.report.values import (
     Axis,
     Block,
-    Bullets,
     Code,
     Column,
     Figure,
@@ -30,12 +29,6 @@ from vinets.search.result import SearchPlan, SearchResult, Tried, Uncut, frontie
 
 T = TypeVar("T")
 
-SIGNAL_NAMES = {
-    "ridge": "accuracy of a ridge classifier on the means of the channels",
-    "separation": "how far generators of a class are from vanishing on others",
-    "generators": "number of generators",
-}
-
 
 def finalists_table(result: SearchResult) -> Table:
     """The uncut network and those that were trained to the end, on the test examples.
@@ -43,9 +36,7 @@ def finalists_table(result: SearchResult) -> Table:
     A row has the ``command`` that makes its network again, which is no column.
     """
     caption = f"Trained to the end, on {result.tested:,} test examples not used for choosing"
-    if result.elsewhere:
-        caption += "; latency as it was measured elsewhere"
-    elif result.recorded:
+    if result.recorded:
         caption += "; passes timed as CUDA graphs"
     columns = [
         Column("network"),
@@ -191,8 +182,7 @@ def latency_figure(result: SearchResult) -> Figure | None:
     points = [(1e3 * seconds, one) for seconds, one in timed if seconds is not None]
     if own is None or not points:
         return None
-    place = "on the other device" if result.elsewhere else "on this machine"
-    axis = Axis(f"ms of a pass of {result.batch} {place}", log=True, format=".3g")
+    axis = Axis(f"ms of a pass of {result.batch} on this machine", log=True, format=".3g")
     title = "Accuracy against measured latency"
     return _against("latency", title, axis, result, points, 1e3 * own)
 
@@ -215,7 +205,7 @@ def _against(
     both = chosen is not None and chosen is knee
     groups = {
         "chosen, at the knee" if both else "chosen": [chosen] if chosen else [],
-        "VI-Net": [one for one in plain if one.candidate.head == "vi"],
+        ProductsHead.label: [one for one in plain if one.candidate.head == "vi"],
         "other heads": [one for one in plain if one.candidate.head != "vi"],
         "knee": [knee] if knee and not both else [],
     }
@@ -278,15 +268,6 @@ def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
     return front[best][2] if above[best] > 1e-9 else None
 
 
-def signal_sentences(result: SearchResult) -> tuple[str, ...]:
-    """How well figures that cost seconds ranked the cuts."""
-    return tuple(
-        f"{SIGNAL_NAMES.get(name, name)}: {number(value, '+.2f')}"
-        for name, value in result.correlations.items()
-        if value is not None
-    )
-
-
 def search_page(result: SearchResult) -> Page:
     """Everything on one page."""
     lead: tuple[Block, ...] = (
@@ -303,20 +284,10 @@ def search_page(result: SearchResult) -> Page:
     ]
     if result.uncut.command:
         sections.append(_repeating(result))
-    signals = signal_sentences(result)
-    if signals:
-        text = (
-            "Rank correlation of figures that cost seconds with what the best head behind a cut "
-            "reached in the first round:"
-        )
-        sections.append(Section("What was known early", (text, Bullets(signals)), "signals"))
     about = facts_table(
         "about", "How it was run", [("seconds", round(result.seconds, 1)), *result.machine.items()]
     )
     how: list[Block] = [about]
-    if result.elsewhere:
-        there = facts_table("elsewhere", "Where latencies were measured", result.elsewhere.items())
-        how.append(there)
     if result.command:
         how.insert(0, Code(shlex.join(result.command)))
     sections.append(Section("How it was run", (Folded("Command and machine", tuple(how)),)))

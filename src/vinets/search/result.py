@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from vinets.checks import format_bytes
 from vinets.search.budget import Budget, Cost
@@ -29,7 +29,7 @@ class Tried:
     speed : float or None
         Examples per second, measured in turns with the others that were trained to the end.
     latency : float or None
-        Seconds of a forward pass, measured like the speed, or as it was told for another device.
+        Seconds of a forward pass, measured like the speed.
     seconds : float
         Of all its trainings.
     command : tuple of str
@@ -72,11 +72,6 @@ class Uncut:
 INT8 = "onnx-int8"  # the format
 
 
-def in_int8(name: str) -> str:
-    """What a network is called once it is in int8."""
-    return f"{name} in int8"
-
-
 @dataclass(frozen=True)
 class Quantised:
     """A network in int8, in a file of ONNX that onnxruntime runs on the CPU."""
@@ -97,15 +92,16 @@ class SearchPlan:
     candidates: tuple[Tried, ...]  # with their costs alone
     rounds: tuple[tuple[int, int], ...]  # how many are trained for how many epochs
     seconds: float  # about
-    memory: int  # bytes, on the device, about
+    memory: int | None  # bytes, on the device, about; None where the system does not tell
     unmet: str = ""  # the budget, where no candidate is within its limits
 
     def __str__(self) -> str:
         rounds = ", then ".join(f"{count} for {epochs}" for count, epochs in self.rounds)
         near = f"Nothing is within the budget, {self.unmet}: these come nearest. "
+        memory = "" if self.memory is None else f" and {format_bytes(self.memory)}"
         return (
             f"{near if self.unmet else ''}Trained in rounds: {rounds} epochs. This will take about "
-            f"{duration(self.seconds)} and {format_bytes(self.memory)}."
+            f"{duration(self.seconds)}{memory}."
         )
 
 
@@ -132,14 +128,11 @@ class SearchResult:
         Examples in a forward pass, where speed and latency were measured.
     recorded : bool
         Whether passes were recorded as CUDA graphs for that, as they are on a GPU if possible.
-    elsewhere : dict of str to object
-        The machine that latencies were measured on, if it was another; its name in the budget.
     notes : tuple of str
         What could not be measured, and why.
-    correlations : dict of str to float
-        Rank correlation of what was known of a cut early with the accuracy of its best head after
-        the second round.
     """
+
+    REMOVED: ClassVar = ("correlations", "elsewhere")
 
     data: str
     budget: Budget
@@ -153,9 +146,7 @@ class SearchResult:
     int8: tuple[Quantised, ...] = ()
     batch: int = 0
     recorded: bool = False
-    elsewhere: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    correlations: Mapping[str, float | None] = field(default_factory=dict)
     seconds: float = 0.0
     command: tuple[str, ...] = ()
     machine: Mapping[str, object] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import log
 
 from vinets.latent.cut import CutPoint
-from vinets.nn.heads import HEADS
+from vinets.nn.heads import HEADS, ProductsHead
 from vinets.pipeline.trial import Trial
 from vinets.settings import BEST
 
@@ -25,7 +25,7 @@ class Candidate:
     """A head behind a cut."""
 
     cut: str
-    head: str  # a kind of vinets.nn.heads.HEADS, or "vi"
+    head: str  # a kind of vinets.nn.heads.HEADS, or "vi" for products
     budget: int  # parameters that the head may store, as far as its kind allows it
     factors: int = 2  # of products
 
@@ -34,7 +34,7 @@ class Candidate:
         """For tables."""
         if self.head != "vi":
             return HEADS[self.head].label
-        return f"VI-Net, degree {self.factors}"
+        return f"{ProductsHead.label}, degree {self.factors}"
 
     @property
     def name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vinets.checks import counted, format_bytes
+from vinets.nn.heads import ProductsHead
 from vinets.search.result import Quantised, SearchResult, Tried
 
 CLOSE = 0.2  # points, below which two networks are called level
@@ -13,7 +14,7 @@ TOLERATED = 0.05  # of a latency, above the budget without a word
 
 
 def verdict(result: SearchResult) -> str:
-    """Which network it is, what it gains and loses, whether polynomials earned their place.
+    """Which network it is, what it gains and loses, whether a product head earned its place.
 
     And whether the uncut network in int8 would do better.
     """
@@ -106,7 +107,7 @@ def _choice(result: SearchResult, chosen: Tried) -> str:
 
 
 def _other_kind(tried: Sequence[Tried], chosen: Tried) -> Tried | None:
-    """The best of the other kind, plain or polynomial, that is no larger and as long trained."""
+    """The best of the other kind, plain or product head, that is no larger and as long trained."""
     ours = chosen.candidate.head == "vi"
     others = [
         one
@@ -129,9 +130,10 @@ def _against(chosen: Tried, rival: Tried) -> str:
     gain = 100 * (chosen.accuracies[epochs] - rival.accuracies[epochs])
     name = f"{rival.candidate.label} behind {rival.candidate.cut}, {rival.cost.parameters:,}"
     after = f"after {counted(epochs, 'epoch')} on the validation examples"
+    ours = f"The {ProductsHead.label}"
     if abs(gain) < CLOSE:
-        return f"Polynomials make no difference here: {name} parameters, is level {after}."
+        return f"{ours} makes no difference here: {name} parameters, is level {after}."
     earned = (gain > 0) == (chosen.candidate.head == "vi")
-    word = "earned their place" if earned else "did not earn a place"
+    word = "earned its place" if earned else "did not earn a place"
     apart = f"{abs(gain):.2f} points {'behind' if gain > 0 else 'ahead'}"
-    return f"Polynomials {word}: {name} parameters, is {apart} {after}."
+    return f"{ours} {word}: {name} parameters, is {apart} {after}."

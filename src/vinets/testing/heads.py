@@ -137,7 +137,7 @@ class HeadContract:
         record = Record("relu", input_fields(images))
         cut = truncate(uncut, "relu", images[:1])
         network = network_of(cut, LatentReader(), head, record).eval()
-        assert isinstance(network, VINet) == bool(head.placement)
+        assert isinstance(network, VINet) == head.from_ideals
         network.save_pretrained(tmp_path)
         again = CutNetwork.from_pretrained(tmp_path, backbone=uncut)
         assert type(again) is type(network) and type(again.head) is type(head)

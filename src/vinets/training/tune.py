@@ -13,22 +13,30 @@ from torch import Tensor, nn
 from vinets import ranks
 from vinets.checks import one_of
 from vinets.fingerprint import digest
-from vinets.nn.heads import Head, ProductsHead
+from vinets.nn.heads import Head, LastLayer, ProductsHead
 from vinets.nn.network import CutNetwork
 from vinets.nn.seen import remember_examples
 from vinets.options import flat
 from vinets.progress import Progress
 from vinets.running import device_of
-from vinets.settings import BACKBONE, LAYOUTS, Caching, Recipe, Tuning
-from vinets.training.feed import Feed, InputFeed, LatentViews, ViewFeed, cache_latents
-from vinets.training.history import History
+from vinets.settings import BACKBONE, LAYOUTS, Caching, Recipe, Tuning, VanishingOptions
+from vinets.training.classifier import solve_classifier
+from vinets.training.feed import (
+    LATENT_BATCH,
+    Feed,
+    InputFeed,
+    LatentViews,
+    ViewFeed,
+    cache_latents,
+)
+from vinets.training.history import Epoch, History
 from vinets.training.lessons import Lessons
 from vinets.training.loop import Criterion, Group, distilled, fit
 
 ROOM = 4 << 30  # bytes of cached latents beside which there is room for variables made of them
 
 
-@flat(recipe=Recipe, caching=Caching, tuning=Tuning)
+@flat(recipe=Recipe, caching=Caching, tuning=Tuning, vanishing=VanishingOptions)
 def fine_tune(
     network: CutNetwork,
     data: Any,
@@ -36,6 +44,7 @@ def fine_tune(
     recipe: Recipe,
     caching: Caching,
     tuning: Tuning,
+    vanishing: VanishingOptions,
     teacher: nn.Module | Lessons | None = None,
     directory: str | Path | None = None,
     device: torch.device | str | None = None,
@@ -46,16 +55,18 @@ def fine_tune(
     Parameters
     ----------
     network : CutNetwork
-        A :class:`VINet` or one of its baselines; it is trained in place, moved to ``device``. The
+        A VI-Net or one with another head; it is trained in place, moved to ``device``. The
         uncut network that it was made from never changes.
     data : data source or LatentViews
         The training data: a pair of tensors, a DataLoader, a source of :mod:`vinets.data`; or
         latents that :func:`cache_latents` collected, for a backbone that stays as it is. A part of
         it is held out to choose the best epoch.
-    recipe, caching, tuning : Recipe, Caching, Tuning
-        Or their fields as keywords, such as ``epochs=5``, ``views=3`` or ``tune="all"``. The
-        defaults are the paper's: the backbone stays as it is, 20 epochs of SGD, learning rate 0.05,
-        momentum 0.9, crops and flips.
+    recipe, caching, tuning, vanishing : Recipe, Caching, Tuning, VanishingOptions
+        Or their fields as keywords, such as ``epochs=5``, ``views=3`` or ``tune="all"``. By
+        default the backbone stays as it is, and the head is trained for 20 epochs of SGD, learning
+        rate 0.05, momentum 0.9, crops and flips. With ``trained="classifier"`` polynomials stay as
+        they were found: only the linear layer is trained, see :mod:`vinets.training.classifier`,
+        which takes ``weight_decay`` from the recipe. ``trained="backbone"`` is ``tune="all"``.
     teacher : Module, Lessons or None, default=None
         The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given. As
         :class:`Lessons`, it is asked once for several networks that are trained on the same steps.
@@ -64,6 +75,8 @@ def fine_tune(
     device : str or None, default=None
         None is where the network lies.
     """
+    if vanishing.trained == "backbone" and tuning.tune == "head":
+        tuning = replace(tuning, tune="all")
     cached = isinstance(data, LatentViews)
     taught = bool(data.teacher_logits) if cached else teacher is not None
     recipe = _distilling(recipe, teacher, taught)
@@ -95,6 +108,15 @@ def fine_tune(
         )
     feed: Feed
     trained: nn.Module = network.head
+    last = network.head.last_layer() if vanishing.trained == "classifier" else None
+    if last is not None:
+        if not isinstance(data, LatentViews):
+            data = cache_latents(
+                network, data, recipe=recipe, views=1, device=device, progress=progress
+            )
+        history = solve_on_views(last, data, recipe)
+        network.eval()
+        return history
     if isinstance(data, LatentViews):
         split = network.head.split() if data.nbytes <= ROOM else None
         if split is not None:
@@ -107,12 +129,25 @@ def fine_tune(
             data, recipe, device=device, network=network, teacher=teacher, features=matches
         )
     groups = [Group(network.head.trained_parameters())]
-    criterion = _criterion(network.head, recipe)
+    criterion = criterion_of(network.head, recipe)
     if isinstance(feed, InputFeed):
         remember_examples(network, feed.source)
     history = fit(trained, feed, recipe, groups=groups, criterion=criterion, **options)
     network.eval()
     return history
+
+
+def solve_on_views(last: LastLayer, views: LatentViews, recipe: Recipe) -> History:
+    """Solve for the classifier of a head on cached latents, all views together."""
+    parts = [
+        (part.float(), labels)
+        for view in views.views
+        for part, labels in zip(
+            view.split(LATENT_BATCH), views.labels.split(LATENT_BATCH), strict=True
+        )
+    ]
+    loss, accuracy, seconds = solve_classifier(last, parts, recipe.decay)
+    return History((Epoch(1, loss, accuracy, None, None, seconds),), 1, recipe)
 
 
 def _distilling(recipe: Recipe, teacher: nn.Module | Lessons | None, taught: bool) -> Recipe:
@@ -152,7 +187,7 @@ def _tune_backbone(
             teacher=teacher,
             features=network.head.matches_features,
             groups=groups,
-            criterion=_criterion(network.head, recipe),
+            criterion=criterion_of(network.head, recipe),
             compiled=tuning.compiled,
             **options,
         )
@@ -192,25 +227,26 @@ def _fit_whole(
         _lay_out(network, torch.contiguous_format)
 
 
-def _criterion(head: Head, recipe: Recipe) -> Criterion | None:
+def criterion_of(head: Head, recipe: Recipe) -> Criterion | None:
     """The loss of a head; None is the usual one."""
     if not recipe.vanish:
         return head.criterion
-    if not isinstance(head, ProductsHead):
+    watched = head if isinstance(head, ProductsHead) else getattr(head, "polynomials", None)
+    if not (head.from_ideals or watched is head) or watched is None:
         raise ValueError(
-            f"vanish={recipe.vanish:g} is for products, each of which has a class to vanish on. A "
-            f"head of kind {head.kind!r} has none: leave it out."
+            f"vanish={recipe.vanish:g} is for polynomials that have a class to vanish on. Those of "
+            f"a head of kind {head.kind!r} have none: leave it out."
         )
     if ranks.size() > 1:
         raise ValueError(
             "vanish compares classes within a batch, of which each process has a part. Leave it "
             "out, or train in one process."
         )
-    head.watched = True
+    watched.watched = True
 
     def both(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
         usual = distilled(logits, labels, taught, recipe)
-        return usual + recipe.vanish * head.vanishing_loss(labels)
+        return usual + recipe.vanish * watched.vanishing_loss(labels)
 
     return both
 
@@ -252,7 +288,7 @@ def train_classifier(
     """
     one_of("train_classifier", "memory_format", memory_format, LAYOUTS)
     if recipe.vanish:
-        raise ValueError("vanish is for heads of products: leave it out of train_classifier.")
+        raise ValueError("vanish is for heads of polynomials: leave it out of train_classifier.")
     model.to(device)
     return _fit_whole(
         model,

@@ -33,6 +33,13 @@ def test_the_table_of_heads_has_a_row_a_class():
     assert labels["linear"] == "linear, flat" and labels["local"] == "VI-Net"
     ours = {kind: head.placement for kind, head in HEADS.items() if head.placement}
     assert ours == {"vanishing": "global", "local": "local", "products": "products"}
+    assert labels["products"] == "product head"
+
+
+def test_a_head_is_called_a_vi_net_if_its_polynomials_come_from_class_ideals():
+    found = {kind for kind, head in HEADS.items() if head.from_ideals}
+    assert found == {"vanishing", "local"}
+    assert found == {kind for kind, head in HEADS.items() if head.label == "VI-Net"}
 
 
 def test_a_head_that_lacks_something_cannot_be_made():

@@ -1,4 +1,4 @@
-"""Networks for other runtimes, one file a format: ONNX, OpenVINO, :mod:`torch.export`."""
+"""Networks for other runtimes, one file a format: ONNX, :mod:`torch.export`."""
 
 from vinets.nn.export.checked import ExportReport, export_network
 from vinets.nn.export.formats import EXPORT_FORMATS, ExportFormat, Network, WholeNetwork, suffixes

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from torch import Tensor, nn
 from vinets.checks import one_of, parameter_error
 from vinets.data import DataSplit, ImageSource, Source
 from vinets.files import check_name
-from vinets.nn.cascade import Cascade
 from vinets.nn.export.formats import (
     EXPORT_FORMATS,
     ExportFormat,
@@ -49,7 +47,7 @@ class ExportReport:
     path: Path
     format: str  # a key of EXPORT_FORMATS
     precision: str  # of its numbers: float32, float16, int8
-    size: int  # in bytes, with the files beside it
+    size: int  # in bytes
     largest_difference: float  # of the logits, relative to the largest logit
     batch_sizes: tuple[int, ...]  # that were compared
     opset: int | None  # version of the operators, where the format has versions
@@ -91,9 +89,9 @@ def export_network(
         A network of :func:`vinets.build`, or any other with ``data`` or an ``example``.
     exporting : Exporting
         Or its fields as keywords. ``format``, a name of :data:`EXPORT_FORMATS`: ``"onnx"``,
-        ``"onnx-float16"``, ``"onnx-int8"``, ``"openvino"``, or ``"torch"`` for
+        ``"onnx-float16"``, ``"onnx-int8"``, or ``"torch"`` for
         :func:`torch.export.load`, whose program takes its inputs by position; None goes by the
-        suffix, ``.onnx``, ``.xml`` or ``.pt2``. ``opset``, the version of the ONNX operators.
+        suffix, ``.onnx`` or ``.pt2``. ``opset``, the version of the ONNX operators.
         ``most_lost``, points of accuracy that the file may lose, 1. ``calibration``, how many
         training examples, drawn by ``seed``, ``"onnx-int8"`` takes the ranges of values from, 256.
     data : DataSplit or None, default=None
@@ -115,12 +113,6 @@ def export_network(
         accepted = "a sequence of positive integers"
         raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
     _check(target, kind, exporting, data)
-    if isinstance(known, Cascade) and not kind.cascades:
-        some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.cascades))
-        raise ValueError(
-            f"A cascade cannot be exported to {kind.title}, where all images go the same way. "
-            f"Pass the format {some}, or export its early network alone."
-        )
     kind.require()
     if kind.calibrated and data is not None:
         kind.examples = _drawn(data.train, exporting.calibration, seed)
@@ -141,8 +133,6 @@ def export_network(
                 for size in sizes
             )
             difference = max(_difference(reference, run, batch, device) for batch in batches)
-            if isinstance(reference, Cascade):
-                difference = max(difference, *_both_ways(reference, run, sizes[-1], seed, device))
             tested = (0, None, None) if data is None else _tested(reference, run, data.test, device)
         except Exception as error:  # exporters raise whatever comes to their minds
             raise _failed(kind, error) from error
@@ -152,7 +142,8 @@ def export_network(
                 f"logit, more than {TOLERANCE:g}. Nothing was written."
             )
         _refuse_loss(kind, exporting.most_lost, *tested[1:])
-        size = _put(made, target, kind)
+        size = made.stat().st_size
+        os.replace(made, target)
     calibrated = sum(len(batch[0]) for batch in kind.examples)
     return ExportReport(
         target, kind.name, kind.precision, size, difference, sizes, version, calibrated, *tested
@@ -173,9 +164,6 @@ def _check(target: Path, kind: ExportFormat, exporting: Exporting, data: DataSpl
         )
     if target.is_dir():
         raise parameter_error("export_network", "path", "the name of a file", str(target))
-    if target.suffix.lower() in kind.beside:
-        accepted = f"a name that ends otherwise, for {target.suffix} is written beside it"
-        raise parameter_error("export_network", "path", accepted, str(target))
 
 
 def _refuse_loss(
@@ -193,18 +181,9 @@ def _refuse_loss(
         )
 
 
-def _put(made: Path, target: Path, kind: ExportFormat) -> int:
-    """Move what was made into place; its bytes."""
-    files = [made, *(made.with_suffix(suffix) for suffix in kind.beside)]
-    size = sum(file.stat().st_size for file in files)
-    for file in reversed(files):  # the one that is opened comes last
-        os.replace(file, target if file is made else target.with_suffix(file.suffix))
-    return size
-
-
 def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None) -> Network:
     """The network with what is known about it."""
-    if isinstance(network, CutNetwork | WholeNetwork | Cascade):
+    if isinstance(network, CutNetwork | WholeNetwork):
         return network
     given = example if data is None else data.test.example()
     if not isinstance(network, nn.Module) or given is None:
@@ -266,23 +245,6 @@ def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.dev
         raise ValueError(f"its logits have shape {tuple(got.shape)}, not {tuple(expected.shape)}")
     scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
     return float((got - expected).abs().max() / scale)
-
-
-def _both_ways(
-    cascade: Cascade, run: Runner, size: int, seed: int, device: torch.device | str
-) -> list[float]:
-    """Differences where all images leave early, and where none does."""
-    batch, found = _random(cascade, size, seed), []
-    for threshold in (-torch.inf, torch.inf):
-        network = copy.copy(cascade)
-        network.threshold = threshold
-        forced = partial(_forced, run, torch.tensor(threshold))
-        found.append(_difference(network, forced, batch, device))
-    return found
-
-
-def _forced(run: Runner, threshold: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-    return run((*inputs, threshold))
 
 
 def _format(path: Path, format: str | None) -> ExportFormat:

@@ -14,7 +14,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from vinets.latent.cut import StoppedNetwork
 from vinets.latent.reader import first_tensor
 from vinets.models.libraries.base import imported
-from vinets.nn.cascade import Cascade
 from vinets.nn.network import CutNetwork, Record, example_inputs
 from vinets.registry import Registry
 from vinets.running import logits_of, tensors_of
@@ -39,7 +38,7 @@ class WholeNetwork(nn.Module):
         return logits_of(self.model(**named) if x is None else self.model(x))
 
 
-Network: TypeAlias = CutNetwork | WholeNetwork | Cascade
+Network: TypeAlias = CutNetwork | WholeNetwork
 """What can be exported."""
 
 
@@ -53,13 +52,11 @@ class ExportFormat(ABC):
     name: ClassVar[str]
     title: ClassVar[str]  # in a sentence
     suffix: ClassVar[str]  # of its files, with the dot
-    beside: ClassVar[tuple[str, ...]] = ()  # suffixes of further files that belong to it
     packages: ClassVar[tuple[str, ...]] = ()  # that have to be installed,
     extra: ClassVar[str] = ""  # and the extra of this package that installs them
     takes_opset: ClassVar[bool] = False  # whether its operators have versions to choose from
     precision: ClassVar[str] = "float32"  # others are judged by their accuracy on test data
     calibrated: ClassVar[bool] = False  # whether it needs examples to choose its ranges
-    cascades: ClassVar[bool] = False  # whether it can decide on every image how far that goes
 
     examples: Sequence[tuple[Tensor, ...]] = ()  # batches of training inputs, to calibrate on
 

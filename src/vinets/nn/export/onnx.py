@@ -6,17 +6,14 @@ import importlib
 import json
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vinets.files import read_bytes
-from vinets.nn.cascade import Cascade
 from vinets.nn.export.formats import ExportFormat, Network, Runner, metadata_of, program_of
-from vinets.nn.export.onnx_cascade import cascade_model
 from vinets.nn.export.opened import ExportedNetwork, broken
 
 BATCH = "batch"
@@ -32,16 +29,23 @@ class Onnx(ExportFormat):
     packages = ("onnx", "onnxscript", "onnxruntime")
     extra = "onnx"
     takes_opset = True
-    cascades = True
 
     def write(self, network: Network, path: Path, opset: int | None) -> int:
         onnx = importlib.import_module("onnx")
-        if isinstance(network, Cascade):
-            model = cascade_model(network, partial(_graph_of, opset=opset))
-        else:
-            names = [name or "input" for name in network.record.inputs]
-            shapes = (tuple({0: BATCH} for _ in names),)  # only names, the graph is made
-            model = _made(program_of(network), names, ["logits"], shapes, opset)
+        names = [name or "input" for name in network.record.inputs]
+        made = torch.onnx.export(
+            program_of(network),
+            input_names=names,
+            output_names=["logits"],
+            dynamic_shapes=(tuple({0: BATCH} for _ in names),),  # only names, the graph is made
+            opset_version=opset,
+            dynamo=True,
+            verbose=False,
+        )
+        assert made is not None  # only the old exporter returns nothing
+        model = made.model_proto
+        _name_batch(model.graph)
+        _forget_origin(model)
         told = {key: json.dumps(value) for key, value in metadata_of(network).items()}
         onnx.helper.set_model_props(model, told)
         onnx.save(model, str(path))
@@ -71,33 +75,6 @@ class Onnx(ExportFormat):
             raise broken(path, error) from None
 
 
-def _made(program: Any, inputs: list[str], outputs: list[str], shapes: Any, opset: Any) -> Any:
-    """The model of a program."""
-    made = torch.onnx.export(
-        program,
-        input_names=inputs,
-        output_names=outputs,
-        dynamic_shapes=shapes,
-        opset_version=opset,
-        dynamo=True,
-        verbose=False,
-    )
-    assert made is not None  # only the old exporter returns nothing
-    model = made.model_proto
-    _name_batch(model.graph)
-    _forget_origin(model)
-    return model
-
-
-def _graph_of(
-    module: nn.Module, example: Tensor, inputs: list[str], outputs: list[str], opset: int | None
-) -> Any:
-    """The model of a module that takes one tensor."""
-    shapes = ({0: torch.export.Dim(BATCH)},)
-    program = torch.export.export(module.eval(), (example,), dynamic_shapes=shapes, strict=False)
-    return _made(program, inputs, outputs, ({0: BATCH},), opset)
-
-
 def _session(content: bytes, threads: int) -> Runner:
     runtime = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
@@ -105,12 +82,10 @@ def _session(content: bytes, threads: int) -> Runner:
     options.log_severity_level = 3  # errors alone; those are raised as well
     session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     required = [given.name for given in session.get_inputs()]
-    more = [given.name for given in session.get_overridable_initializers()]
     first = session.get_outputs()[0].name
 
     def run(inputs: tuple[Tensor, ...]) -> Tensor:
-        names = [*required, *more][: max(len(required), len(inputs))]
-        values = {name: t.numpy() for name, t in zip(names, inputs, strict=True)}
+        values = {name: t.numpy() for name, t in zip(required, inputs, strict=True)}
         try:
             return torch.from_numpy(session.run([first], values)[0])
         except Exception as error:  # its errors are of no common class

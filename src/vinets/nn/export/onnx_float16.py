@@ -15,7 +15,6 @@ class OnnxFloat16(Onnx):
     name = "onnx-float16"
     title = "ONNX in float16"
     precision = "float16"
-    cascades = False
 
     def write(self, network: Network, path: Path, opset: int | None) -> int:
         version = super().write(network, path, opset)

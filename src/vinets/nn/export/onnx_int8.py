@@ -22,7 +22,6 @@ class OnnxInt8(Onnx):
     name = "onnx-int8"
     title = "ONNX in int8"
     precision = "int8"
-    cascades = False
     calibrated = True
 
     def write(self, network: Network, path: Path, opset: int | None) -> int:

@@ -30,7 +30,7 @@ class ExportedNetwork(nn.Module):
         JSON that the file holds about its ``classes``, its ``preprocessing`` and the ``data`` that
         it was trained on.
     size : int
-        Bytes of the file, or of its files.
+        Bytes of the file.
     start : function
         From a number of threads to a runner.
     """

@@ -1,6 +1,6 @@
 """What replaces the layers behind the cut: polynomials, and what they are compared with."""
 
-from vinets.nn.heads.base import HEADS, PLACEMENTS, Head, Reference
+from vinets.nn.heads.base import HEADS, PLACEMENTS, Head, LastLayer, Reference
 from vinets.nn.heads.distance import DistanceHead
 from vinets.nn.heads.linear import ComponentsHead, LinearHead, PooledHead
 from vinets.nn.heads.local import LocalHead, LocalPolynomials, LocalReLUHead
@@ -27,6 +27,7 @@ __all__ = [
     "GlobalPolynomials",
     "Head",
     "HeadMaps",
+    "LastLayer",
     "LinearHead",
     "LinearMap",
     "LinearPath",

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -26,19 +26,29 @@ HEADS: Registry[type[Head]] = Registry("head", "vinets.nn.heads")
 PLACEMENTS = ("global", "local", "products")
 
 
+class LastLayer(NamedTuple):
+    """What a head ends with: features of latents, normalisation if there is any, linear layer."""
+
+    features: Callable[[Tensor], Tensor]  # latents (B, C, P) to (B, F)
+    norm: nn.BatchNorm1d | None
+    linear: nn.Linear
+
+
 class Head(nn.Module, ABC):
     """Base of all heads: latents (B, C, P) to logits (B, K).
 
     A subclass with a ``kind`` of its own is a head that all of vinets knows from then on: files,
-    tables, theory, and, where it has :meth:`beside`, the baselines of a VI-Net.
+    tables, theory, and, where it has :meth:`beside`, the baselines of polynomial heads.
     """
 
     kind: ClassVar[str]  # one word, in files and on the command line
     label: ClassVar[str]  # in tables; the kind, unless the class says otherwise
-    placement: ClassVar[str] = ""  # how its polynomials stand, if with it a network is a VI-Net
+    placement: ClassVar[str] = ""  # the setting that builds it; "" for a baseline
+    # Whether its polynomials were found as generators of class ideals: the network is a VI-Net.
+    from_ideals: ClassVar[bool] = False
     rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
     matches_features: ClassVar[bool] = False  # learns what the uncut network's classifier sees
-    stands_beside: ClassVar[tuple[str, ...]] = PLACEMENTS  # of VI heads that it is a baseline of
+    stands_beside: ClassVar[tuple[str, ...]] = PLACEMENTS  # of the heads it is a baseline of
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -70,7 +80,7 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def beside(cls, reference: Reference) -> Self | None:
-        """An untrained head to compare with a VI head, or None where it does not apply."""
+        """An untrained head to compare with polynomials, or None where it does not apply."""
         return None
 
     def folded(self) -> Self:
@@ -81,6 +91,13 @@ class Head(nn.Module, ABC):
         """What training never changes, latents to variables, and the module behind it.
 
         None where there is nothing of the kind. With it, the first part can be computed once.
+        """
+        return None
+
+    def last_layer(self) -> LastLayer | None:
+        """The linear layer behind features that stay as they are, to be trained alone.
+
+        None where a head has no such layer.
         """
         return None
 
@@ -96,7 +113,7 @@ class Head(nn.Module, ABC):
 
 @dataclass(eq=False)
 class Reference:
-    """The VI head that a baseline stands beside.
+    """The head of polynomials that a baseline stands beside.
 
     That head may take minutes to make, and a linear baseline does without it, so it is made when
     it is first asked for.
@@ -108,10 +125,10 @@ class Reference:
     make_points: Callable[[], Tensor]  # variables (m, n) on training data, to standardise others
     max_degree: int = 5  # of random monomials
     seed: int = 0  # of random monomials and initial weights
-    shaping: Shaping = Shaping()  # sizes, where they are not those of the VI head
+    shaping: Shaping = Shaping()  # sizes, where they are not those of the head
     make_classifier: Callable[[], nn.Linear] | None = None  # of the uncut network
     signed: Callable[[], bool] = lambda: False  # whether that classifier sees negative values
-    placement: str = "global"  # of the VI head
+    placement: str = "global"  # of the head
 
     @property
     def channels(self) -> int:
@@ -123,7 +140,7 @@ class Reference:
 
     @cached_property
     def head(self) -> Head:
-        """The VI head."""
+        """The head of polynomials."""
         # Baselines draw one after another from one generator. Whoever asks first must not find it
         # moved on by what making this head drew.
         with torch.random.fork_rng(devices=[]):
@@ -131,12 +148,12 @@ class Reference:
 
     @cached_property
     def points(self) -> Tensor:
-        """Variables (m, n) of the polynomials of the VI head."""
+        """Variables (m, n) of the polynomials of the head."""
         return self.make_points()
 
     @cached_property
     def parameters(self) -> int:
-        """How many parameters a folded head may store: those of the VI head, if nothing is said."""
+        """How many parameters a folded head may store: by default those of :attr:`head`."""
         if self.shaping.head_parameters is not None:
             return self.shaping.head_parameters
         return sum(self.head.folded().parts().values())

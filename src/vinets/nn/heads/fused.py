@@ -175,10 +175,14 @@ def _tf32() -> bool:
         return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _works(device: torch.device) -> bool:
     """Whether the kernel runs there; a compiler asks once, and does not look inside."""
     return _tried(device)
+
+
+# The mark that torch.compiler.assume_constant_result sets. That decorator would import the compiler
+# (torch._dynamo), which takes every process a second or two, and few of them compile anything.
+_works._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache

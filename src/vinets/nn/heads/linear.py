@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vinets.checks import one_of
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-from vinets.nn.heads.base import Head, Reference
+from vinets.nn.heads.base import Head, LastLayer, Reference
 from vinets.nn.heads.maps import HeadMaps, LinearMap
 from vinets.nn.heads.pieces import (
     TrainedTail,
@@ -40,6 +40,9 @@ class _LinearOn(Head):
     def forward(self, latents: Tensor) -> Tensor:
         z = self.variables(latents)
         return self.linear(z if self.norm is None else self.norm(z))
+
+    def last_layer(self) -> LastLayer:
+        return LastLayer(self.variables, self.norm, self.linear)
 
     @torch.no_grad()
     def folded(self) -> Self:
@@ -92,9 +95,9 @@ class PooledHead(_LinearOn):
 
 
 class ComponentsHead(_LinearOn):
-    """A linear layer on the variables of a VI head: its polynomials left out.
+    """A linear layer on the variables of a vanishing head: its polynomials left out.
 
-    ``rescale``, ``projection`` and their ``order`` are those of the VI head.
+    ``rescale``, ``projection`` and their ``order`` are those of that head.
     """
 
     kind, label, rank = "components", "linear, components", 60

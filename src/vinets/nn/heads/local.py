@@ -156,6 +156,8 @@ class _Sums(nn.Module):
 def _summed(layer: PolynomialLayer, spatial: SpatialSum, m: Tensor) -> Tensor:
     """Sums of polynomials for a batch of monomials (B, P, S) that they learn from."""
     m, size = m.contiguous(), spatial.weight.numel()
+    if layer.watched:
+        return spatial(layer.watch(layer.activated(layer.values_on(m))))
     affine = layer.affine(m)  # statistics are those of the whole batch
     if affine is None:
         return spatial(layer.activated(layer.values_on(m)))
@@ -168,6 +170,7 @@ class LocalHead(LocalPolynomials):
     """The local head whose polynomials vanish on the classes."""
 
     kind, label, rank = "local", "VI-Net", 0
+    from_ideals = True
     placement = "local"
 
 

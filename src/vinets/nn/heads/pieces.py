@@ -124,7 +124,7 @@ class TrainedTail(nn.Module):
     """
 
     def __init__(
-        self, features: nn.Module | None, norm: nn.Module | None, linear: nn.Module
+        self, features: nn.Module | None, norm: nn.BatchNorm1d | None, linear: nn.Linear
     ) -> None:
         super().__init__()
         self.features, self.norm, self.linear = features, norm, linear

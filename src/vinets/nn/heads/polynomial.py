@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.nn.blocks import BlockPolynomialLayer
-from vinets.nn.heads.base import Head
+from vinets.nn.heads.base import Head, LastLayer
 from vinets.nn.heads.maps import HeadMaps, LinearMap, PolynomialMap
 from vinets.nn.heads.pieces import (
     LinearPath,
@@ -73,6 +73,11 @@ class PolynomialHead(Head):
             y = self.norm(y)
         logits = self.linear(y)
         return logits if self.path is None else logits + self.path(latents)
+
+    def last_layer(self) -> LastLayer | None:
+        if self.path is not None:
+            return None
+        return LastLayer(self.features, self.norm, self.linear)
 
     @classmethod
     def like(

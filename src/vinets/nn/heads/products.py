@@ -20,6 +20,7 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.checks import parameter_error
 from vinets.nn.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
+from vinets.nn.polynomial import own_share
 from vinets.settings import Shaping
 
 COUNT = 512  # products, where nothing is said
@@ -40,7 +41,7 @@ class ProductsHead(UnitsHead):
         the first form alone.
     """
 
-    kind, label, rank = "products", "VI-Net", 0
+    kind, label, rank = "products", "product head", 0
     placement = "products"
     rectified = False
 
@@ -132,12 +133,7 @@ class ProductsHead(UnitsHead):
         """Mean size of products on their class, as a share of that on the others in the batch."""
         seen, self._sizes = self.sizes, []
         assert seen is not None
-        sizes = seen.float()
-        own = (labels[:, None] == self.owners).to(sizes)  # (B, N)
-        inside = (sizes * own).sum(0) / own.sum(0).clamp_min(1)
-        outside = (sizes * (1 - own)).sum(0) / (1 - own).sum(0).clamp_min(1)
-        met = own.any(0)  # a class that the batch does not hold says nothing
-        return ((inside / (outside + 1e-6)) * met).sum() / met.sum().clamp_min(1)
+        return own_share(seen.float(), labels, self.owners)
 
     @property
     def lipschitz(self) -> float:

@@ -20,7 +20,7 @@ from vinets.nn.polynomial import PolynomialLayer
 
 
 class _Drawn(PolynomialHead):
-    """As many monomials and polynomials as the VI head has, drawn; everything else alike."""
+    """As many monomials and polynomials as the generators have, drawn; everything else alike."""
 
     same_degrees: ClassVar[bool] = False
 
@@ -44,14 +44,14 @@ class _Drawn(PolynomialHead):
 
 
 class RandomMonomials(_Drawn, GlobalPolynomials):
-    """Monomials of random degrees, with random coefficients, in the variables of the VI head."""
+    """Monomials of random degrees, with random coefficients, in the same variables."""
 
     kind, label, rank = "random", "random monomials", 40
     stands_beside = ("global",)
 
 
 class SameDegrees(_Drawn, GlobalPolynomials):
-    """As many random monomials of each degree as the VI head has.
+    """As many random monomials of each degree as the vanishing head has.
 
     What its algorithm found out about degrees is given away to this baseline.
     """

@@ -74,6 +74,7 @@ class VanishingHead(GlobalPolynomials):
     """The paper's head: its polynomials vanish on the classes."""
 
     kind, label, rank = "vanishing", "VI-Net", 0
+    from_ideals = True
     placement = "global"
 
 

@@ -1,0 +1,162 @@
+r"""The last linear layer alone: the minimiser of the regularised logistic loss on fixed features.
+
+With features :math:`x_i` standardised to mean 0 and variance 1, and labels :math:`y_i`, it is
+
+.. math::
+    \min_{W, b}\; \frac1m \sum_i \Bigl(\log \sum_k e^{w_k^\top x_i + b_k}
+    - w_{y_i}^\top x_i - b_{y_i}\Bigr) + \frac{\lambda}{2} \|W\|_F^2 ,
+
+which is strictly convex in :math:`W`: no seed, no step size and no number of threads decides it. It
+is line 14 of the paper's pipeline, in which nothing but :math:`W_F` is trained.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vinets.nn.heads.base import LastLayer
+
+GRADIENT = 1e-8
+"""Largest entry of the gradient at which the minimum counts as found, in float64."""
+
+STEPS = 100  # of Newton; ten to twenty are usual
+
+CONSTANT = 1e-12  # features of a smaller standard deviation say nothing
+
+
+def minimise_logistic(
+    x: Tensor, labels: Tensor, classes: int, decay: float, *, gradient: float = GRADIENT
+) -> tuple[Tensor, Tensor]:
+    """Return the weights (K, F) and the bias (K,) that minimise the regularised logistic loss.
+
+    ``x`` (m, F) are standardised features in float64, ``decay`` is the positive weight of the
+    squared norm of the weights. Ends once no entry of the gradient exceeds ``gradient``.
+
+    Newton's steps are found by conjugate gradients, in principal axes of the features. There the
+    second derivative is nearly diagonal, which preconditions it.
+    """
+    m = len(x)
+    hits = F.one_hot(labels, classes).to(x)
+    axes, variances = _principal_axes(x)
+    inputs = torch.cat([x @ axes, x.new_ones(m, 1)], 1)  # (m, r + 1), the bias last
+    variances = torch.cat([variances, variances.new_ones(1)])
+    penalty = torch.full_like(variances, decay)
+    penalty[-1] = 0
+
+    def loss(table: Tensor) -> tuple[float, Tensor, Tensor]:
+        """The loss of a table (K, r + 1), its gradient, and the probabilities (m, K)."""
+        logits = inputs @ table.mT
+        value = F.cross_entropy(logits, labels) + 0.5 * (penalty * table.square()).sum()
+        shares = logits.softmax(1)
+        return float(value), ((shares - hits) / m).mT @ inputs + penalty * table, shares
+
+    table = inputs.new_zeros(classes, inputs.shape[1])
+    value, slope, shares = loss(table)
+    for _ in range(STEPS):
+        # the gradient with respect to the weights themselves, and not to their coordinates
+        plain = torch.cat([slope[:, :-1] @ axes.mT, slope[:, -1:]], 1)
+        if float(plain.abs().max()) <= gradient:
+            return table[:, :-1] @ axes.mT, table[:, -1]
+
+        def curvature(step: Tensor, shares: Tensor = shares) -> Tensor:
+            """The second derivative of the loss, applied to a step."""
+            change = inputs @ step.mT
+            gap = shares * (change - (shares * change).sum(1, keepdim=True)) / m
+            return gap.mT @ inputs + penalty * step
+
+        spread = (shares * (1 - shares)).mean(0)  # how undecided the answers are, class by class
+        diagonal = spread[:, None] * variances + penalty
+        # far from the minimum an exact step is not worth its iterations
+        size = float(slope.norm())
+        step = _conjugate_gradients(curvature, -slope, diagonal, min(0.1, size**0.5) * size)
+        length, promised = 1.0, float((slope * step).sum())
+        while True:
+            ahead, direction, found = loss(table + length * step)
+            # near the minimum the values agree to the last bit, and the gradient decides
+            rounded = float(direction.norm()) < size and ahead <= value + 1e-12 * abs(value)
+            if ahead <= value + 1e-4 * length * promised or rounded or length < 1e-10:
+                break
+            length /= 2
+        table, value, slope, shares = table + length * step, ahead, direction, found
+    raise ValueError(
+        f"The classifier was not found to a gradient of {gradient:g} within {STEPS} steps. Raise "
+        f"weight_decay, which is {decay:g}."
+    )
+
+
+def _principal_axes(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Principal axes (F, r) of the rows of ``x`` (m, F), and the mean square along each, (r,).
+
+    Weights of a regularised fit lie in the span of the rows, of which these are a basis.
+    """
+    m, width = x.shape
+    wide = width > m  # then the smaller of the two Gram matrices is that of the rows
+    values, vectors = torch.linalg.eigh(x @ x.mT if wide else x.mT @ x)
+    kept = values > 1e-14 * values[-1]
+    values, vectors = values[kept], vectors[:, kept]
+    if wide:
+        vectors = (x.mT @ vectors) / values.sqrt()
+    return vectors, values / m
+
+
+def _conjugate_gradients(
+    apply: Callable[[Tensor], Tensor], target: Tensor, diagonal: Tensor, residual: float
+) -> Tensor:
+    """Solve ``apply(step) = target`` for a positive definite map, up to a norm of ``residual``.
+
+    ``diagonal`` is near the diagonal of the map.
+    """
+    step, left = torch.zeros_like(target), target.clone()
+    direction = left / diagonal
+    product = float((left * direction).sum())
+    for _ in range(1000):
+        if float(left.norm()) <= residual:
+            break
+        image = apply(direction)
+        along = product / float((direction * image).sum())
+        step += along * direction
+        left -= along * image
+        scaled = left / diagonal
+        before, product = product, float((left * scaled).sum())
+        direction = scaled + (product / before) * direction
+    return step
+
+
+@torch.no_grad()
+def solve_classifier(
+    last: LastLayer, parts: Iterable[tuple[Tensor, Tensor]], decay: float
+) -> tuple[float, float, float]:
+    """Train the classifier of a head in place; return its loss, its accuracy and the seconds.
+
+    ``parts`` are latents, or what comes in front of ``last.features``, with their labels.
+    Normalisation in front of the linear layer becomes that of the features seen.
+    """
+    begin = time.perf_counter()
+    seen = [(last.features(z).double(), labels) for z, labels in parts]
+    features, labels = (torch.cat(column) for column in zip(*seen, strict=True))
+    mean, std = features.mean(0), features.std(0, unbiased=False)
+    std = torch.where(std > CONSTANT, std, 1.0)
+    features.sub_(mean).div_(std)
+    classes = last.linear.out_features
+    weight, bias = minimise_logistic(features, labels, classes, decay)
+    logits = torch.addmm(bias, features, weight.mT)
+    loss = float(F.cross_entropy(logits, labels))
+    accuracy = float((logits.argmax(1) == labels).double().mean())
+    if last.norm is None:  # a folded head: the scale belongs to the weights
+        weight = weight / std
+        bias = bias - weight @ mean
+    else:
+        assert last.norm.running_mean is not None and last.norm.running_var is not None
+        last.norm.running_mean.copy_(mean)
+        last.norm.running_var.copy_(std.square())
+        # takes out the small number that batch normalisation adds to every variance
+        last.norm.weight.copy_((std.square() + last.norm.eps).sqrt() / std)
+        last.norm.bias.zero_()
+    last.linear.weight.copy_(weight)
+    last.linear.bias.copy_(bias)
+    return loss, accuracy, time.perf_counter() - begin

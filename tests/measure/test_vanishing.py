@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+import torch
+
+from vinets import ABM
+from vinets.algebra.shared import SharedPolynomials, term_moments
+from vinets.ideals.classwise import fit_class_ideals
+from vinets.measure.vanishing import class_means, measure_vanishing
+from vinets.nn.polynomial import PolynomialLayer
+
+RADII = (0.3, 0.6, 0.9)
+PSI = 1e-4
+
+
+def circles(seed: int, count: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    angles = rng.uniform(0, 2 * np.pi, (len(RADII), count))
+    points = np.stack([np.cos(angles), np.sin(angles)], -1) * np.array(RADII)[:, None, None]
+    return points.reshape(-1, 2), np.repeat(np.arange(len(RADII)), count)
+
+
+@pytest.fixture(scope="module")
+def ideals():
+    return fit_class_ideals(*circles(0), ABM(psi=PSI, max_degree=2, normalization="leading"))
+
+
+@pytest.fixture
+def layer(ideals):
+    shared = SharedPolynomials.of([ideal.generators_ for _, ideal in ideals])
+    points = torch.from_numpy(circles(0)[0])
+    moments = term_moments(shared.terms, points)
+    return PolynomialLayer.from_polynomials(shared, moments, classes=len(RADII))
+
+
+def held_out() -> tuple[torch.Tensor, torch.Tensor]:
+    points, labels = circles(1)
+    return torch.from_numpy(points), torch.from_numpy(labels)
+
+
+def test_generators_of_circles_vanish_on_their_own_circle_alone(layer):
+    found = measure_vanishing(layer, [held_out()], PSI)
+    assert (found.points, found.smallest_own, found.satisfied) == (180, 1.0, 1.0)
+    assert found.own_over_other < 1e-3 and found.mean_square < PSI
+
+
+def test_mean_squares_are_those_of_the_generators_at_leading_coefficient_one(layer, ideals):
+    points, labels = circles(1)
+    expected = [
+        np.square(ideal.transform(points[labels == k])).mean(0) for k, ideal in ideals
+    ]  # under the leading rule generators have leading coefficient 1
+    found = measure_vanishing(layer, [held_out()], PSI).mean_square
+    assert found == pytest.approx(np.median(np.concatenate(expected)), abs=1e-9)
+
+
+def test_a_scaled_polynomial_vanishes_as_before(layer):
+    before = measure_vanishing(layer, [held_out()], PSI)
+    with torch.no_grad():
+        layer.weight.mul_(7.0)
+        layer.bias.mul_(7.0)
+    after = measure_vanishing(layer, [held_out()], PSI)
+    assert (after.smallest_own, after.satisfied) == (before.smallest_own, before.satisfied)
+    assert after.mean_square < PSI
+
+
+def test_means_are_taken_class_by_class(layer):
+    points, labels = held_out()
+    means, squares, seen = class_means(
+        layer, [(points[:100], labels[:100]), (points[100:], labels[100:])]
+    )
+    values = layer(points.float()).double()
+    for k in range(len(RADII)):
+        torch.testing.assert_close(means[k], values[labels == k].mean(0))
+        torch.testing.assert_close(squares[k], values[labels == k].square().mean(0))
+    assert seen.tolist() == [60, 60, 60]
+
+
+def test_other_polynomials_do_not_vanish(layer):
+    with torch.no_grad():
+        layer.draw(torch.Generator().manual_seed(0))
+    found = measure_vanishing(layer, [held_out()], PSI)
+    assert found.smallest_own < 1 or found.satisfied == 0
+    assert found.mean_square > 100 * PSI
+
+
+def test_a_dropped_leading_term_is_no_vanishing_polynomial(layer):
+    layer.leading[0] = -1
+    count = len(layer.bias)
+    found = measure_vanishing(layer, [held_out()], PSI)
+    assert found.satisfied == pytest.approx((count - 1) / count)
+
+
+def test_training_keeps_the_owners_through_a_file(layer):
+    again = PolynomialLayer(
+        layer.monomials.terms,
+        **{k: v for k, v in layer.config().items() if k not in ("kind", "n_variables")},
+    )
+    again.load_state_dict(layer.state_dict())
+    assert torch.equal(again.owners, layer.owners) and torch.equal(again.leading, layer.leading)

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from vinets.nn.heads import LastLayer
+from vinets.training.classifier import minimise_logistic, solve_classifier
+
+
+def features(m: int, width: int, classes: int = 4, seed: int = 0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(m, width, dtype=torch.float64, generator=generator)
+    x[:, : width // 2] @= torch.randn(
+        width // 2, width // 2, dtype=torch.float64, generator=generator
+    )  # some are strongly correlated
+    labels = torch.randint(classes, (m,), generator=generator)
+    x[torch.arange(m), labels] += 1.5
+    return (x - x.mean(0)) / x.std(0, unbiased=False), labels
+
+
+@pytest.mark.parametrize(("m", "width"), [(200, 12), (60, 150)])
+@pytest.mark.parametrize("decay", [1e-1, 1e-3])
+def test_the_gradient_is_zero_at_the_minimum(m, width, decay):
+    x, labels = features(m, width)
+    weight, bias = (t.clone().requires_grad_() for t in minimise_logistic(x, labels, 4, decay))
+    loss = nn.functional.cross_entropy(x @ weight.mT + bias, labels)
+    (loss + 0.5 * decay * weight.square().sum()).backward()
+    assert float(weight.grad.abs().max()) <= 1e-8 and float(bias.grad.abs().max()) <= 1e-8
+
+
+def test_scikit_learn_finds_the_same_minimum():
+    x, labels = features(300, 20)
+    decay = 1e-2
+    weight, bias = minimise_logistic(x, labels, 4, decay)
+    theirs = LogisticRegression(
+        C=1 / (decay * len(x)), tol=1e-12, max_iter=2000, solver="newton-cg"
+    )
+    theirs.fit(x.numpy(), labels.numpy())
+    ours = (x @ weight.mT + bias).numpy()
+    logits = theirs.decision_function(x.numpy())
+    # a constant added to all logits of an example changes nothing
+    gap = (ours - ours.mean(1, keepdims=True)) - (logits - logits.mean(1, keepdims=True))
+    assert np.abs(gap).max() <= 1e-5 * np.abs(logits).max()
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_a_layer_with_and_without_normalisation_gives_the_same_logits(normalized):
+    x, labels = features(120, 6)
+    x = (3 + 0.2 * x).float()
+    linear, norm = nn.Linear(6, 4), nn.BatchNorm1d(6).eval() if normalized else None
+    last = LastLayer(lambda z: z, norm, linear)
+    _, accuracy, _ = solve_classifier(last, [(x[:50], labels[:50]), (x[50:], labels[50:])], 1e-3)
+    logits = linear(x if norm is None else norm(x))
+    assert float((logits.argmax(1) == labels).double().mean()) == pytest.approx(accuracy)
+    standard = (x.double() - x.double().mean(0)) / x.double().std(0, unbiased=False)
+    weight, bias = minimise_logistic(standard, labels, 4, 1e-3)
+    torch.testing.assert_close(
+        logits.detach().double(), standard @ weight.mT + bias, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_a_constant_feature_does_no_harm():
+    x, labels = features(80, 5)
+    x[:, 2] = 1.0
+    linear = nn.Linear(5, 4)
+    solve_classifier(LastLayer(lambda z: z, None, linear), [(x.float(), labels)], 1e-3)
+    assert bool(torch.isfinite(linear.weight).all())
