@@ -12,17 +12,21 @@ class has about 107 points to fit to in 128 variables, fewer than in the paper. 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
+
+import torch
 
 from benchmarks.digits import CUTS, SEEDS, trained
 from benchmarks.record import keep
 from vinets.latent.cut import cut_points
 from vinets.measure import dimension_correlation
-from vinets.pipeline.sweep import CutFacts, sweep
-from vinets.pipeline.trial import Trial
+from vinets.pipeline.setup import Setup
+from vinets.pipeline.store import Store
+from vinets.pipeline.trial import DimensionFacts, IdealFacts, Trial
+from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.report import Axis, Figure, Series, save_figure
 
@@ -30,12 +34,32 @@ MORE_CUTS = ("conv1", "bn4", "relu4", "avgpool")  # fixed before these seeds wer
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
+@dataclass(frozen=True)
+class CutFacts:
+    """Class ideals and intrinsic dimensions of the latents at one cut."""
+
+    cut: str
+    removed: float  # share of the convolutions that the cut removes
+    ideals: IdealFacts
+    dimension: DimensionFacts
+
+
 def measured(seed: int, folder: Path) -> list[CutFacts]:
-    """Train a network and sweep its cuts, earliest first."""
+    """Train the network and study its cuts, earliest first."""
     model, data = trained(seed)
     wanted = {*CUTS, *MORE_CUTS}
     cuts = [p.name for p in cut_points(model, data.train.example()) if p.name in wanted]
-    return sweep(model, data, cuts, folder, trial=Trial(seed=seed), progress=None)
+    setup, store = Setup("uncut", model, data, torch.device("cpu")), Store(folder)
+    start = Trial(network=setup.name, seed=seed)
+    ideals = {cut: replace(start, cut=cut, task="ideals") for cut in cuts}
+    dimensions = {cut: replace(start, cut=cut, task="dimension") for cut in cuts}
+    trials = [*ideals.values(), *dimensions.values()]
+    run_trials(trials, {setup.name: setup}, store, progress=None)
+    facts = []
+    for cut in cuts:
+        found, estimated = store.read(ideals[cut]), store.read(dimensions[cut]).estimated
+        facts.append(CutFacts(cut, found.removed or 0.0, found.found, estimated))
+    return facts
 
 
 def gathered(runs: list[list[CutFacts]]) -> list[dict[str, Any]]:

@@ -16,9 +16,8 @@ give the data itself for the figures on test examples:
 
 Trials, and what came of them:
 
-    python -m benchmarks.elsewhere plan fashion --data fashion-mnist:DATA --weights weights \
-        --out fashion.json
-    python -m vinets.run fashion.json --out benchmarks/results/elsewhere/fashion --jobs 10
+    python -m benchmarks.elsewhere run fashion --data fashion-mnist:DATA --weights weights \
+        --out benchmarks/results/elsewhere/fashion --jobs 10
     python -m benchmarks.elsewhere table benchmarks/results/elsewhere/fashion
 """
 
@@ -48,7 +47,6 @@ from vinets.nn.heads import ProductsHead
 from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import FOLDER, Store
 from vinets.pipeline.trial import TrainingFacts, Trial
-from vinets.pipeline.trial_list import write_list
 from vinets.progress import Lines
 from vinets.settings import BACKBONE, Collecting, Placing, Recipe, Tuning
 from vinets.training import train_classifier
@@ -300,7 +298,7 @@ def main(words: list[str] | None = None) -> int:
     news.add_argument("--out", type=Path, required=True)
     held = tasks.add_parser("hold-out", help="a data set to make choices on")
     trained = tasks.add_parser("train", help="an uncut network")
-    plan = tasks.add_parser("plan", help="trials for python -m vinets.run")
+    plan = tasks.add_parser("run", help="trials of all heads")
     for one in (held, trained, plan):
         one.add_argument("place", choices=PLACES)
         one.add_argument("--data", required=True)
@@ -316,7 +314,7 @@ def main(words: list[str] | None = None) -> int:
     plan.add_argument("--rate", type=float, help="learning rate of the head")
     plan.add_argument("--precision", help="float32 where there is no GPU")
     plan.add_argument("--test", type=int, help="test examples of a class")
-    plan.add_argument("--recorded", action="store_true", default=None, help="replay steps on a GPU")
+    tuning.add_running(plan)
     shown = tasks.add_parser("table", help="what came of the trials in folders")
     shown.add_argument("folders", type=Path, nargs="+")
     given = parser.parse_args(words)
@@ -326,7 +324,7 @@ def main(words: list[str] | None = None) -> int:
         hold_out(given.place, given.data, given.out)
     elif given.task == "train":
         train(given.place, given.data, given.out, given.epochs, given.train)
-    elif given.task == "plan":
+    elif given.task == "run":
         asked = {
             "epochs": given.epochs,
             "batch_size": given.batch,
@@ -334,15 +332,13 @@ def main(words: list[str] | None = None) -> int:
             "precision": given.precision,
             "train": given.train,
             "test": given.test,
-            "recorded": given.recorded,
         }
         changes = {name: value for name, value in asked.items() if value is not None}
         made = trials(given.place, given.seeds, given.heads, **changes)
         made = [trial for trial in made if given.cuts is None or trial.cut in given.cuts]
         weights = f"{given.weights}/{given.place}.safetensors"
         files = {given.place: SetupFiles(PLACES[given.place].model, weights, given.data)}
-        write_list(given.out, files, made)
-        print(f"{len(made)} trials in {given.out}")
+        tuning.run(made, files, given.out, given)
     else:
         print(table(given.folders))
     return 0

@@ -5,8 +5,10 @@
         --cut layer2.1.bn2 --train 200 --epochs 6 --images 64 --name faithful_cifar10
 
 A product head is made and trained behind the cut, and test images that it has right are explained.
-Area under the deletion curve (less is better) and the insertion curve (more is better), see
-:mod:`vinets.measure.faithfulness`, pixels replaced by the mean pixel or by the blurred image.
+*Deletion* takes pixels away from the image, the most important first: the probability of the answer
+should fall early. *Insertion* puts them into an image of nothing: it should rise early (Petsiuk,
+Das and Saenko, 2018). The figures are areas under these curves, less is better for deletion and
+more for insertion; pixels are replaced by the mean pixel or by the blurred image.
 Gradients are those of the same margin, with respect to pixels; ``on the grid`` sums them over the
 squares of our map, and draws them as we draw ours: then only the values differ, not the resolution.
 Intervals are one standard error over the images.
@@ -28,7 +30,6 @@ from torch.nn import functional as F
 from benchmarks.record import keep
 from vinets import build, fine_tune, train_classifier
 from vinets.data import choose_per_class
-from vinets.measure.faithfulness import faithfulness
 from vinets.nn import CutNetwork
 from vinets.nn.gradients import integrated_gradients, margin_gradient
 from vinets.nn.sums import HeadSum, head_sum
@@ -191,10 +192,41 @@ def measured(args: argparse.Namespace, seed: int) -> tuple[dict[str, dict[str, T
                 )
             areas = {}
             for kind, blank in blanks.items():
-                one = faithfulness(net, x, those, answers, nothing=blank)
-                areas |= {f"deletion_{kind}": one.deleted, f"insertion_{kind}": one.inserted}
+                deleted, inserted = faithfulness(net, x, those, answers, blank)
+                areas |= {f"deletion_{kind}": deleted, f"insertion_{kind}": inserted}
             found[name] = areas
     return found, right / seen
+
+
+@torch.no_grad()
+def faithfulness(
+    network: Callable[[Tensor], Tensor],
+    images: Tensor,
+    maps: Tensor,
+    answers: Tensor,
+    blank: Tensor,
+    steps: int = 16,
+) -> tuple[Tensor, Tensor]:
+    """Return the areas under the curves of deletion and insertion of every image, (B,) each.
+
+    Pixels of the images (B, C, H, W) are replaced by those of ``blank``, or the other way round, in
+    the order of the maps (B, H, W), the largest values first.
+    """
+    order = maps.flatten(1).argsort(dim=1, descending=True, stable=True)
+    rank = torch.empty_like(order).scatter_(
+        1, order, torch.arange(order.shape[1]).to(order)[None].expand_as(order)
+    )
+    place = rank.view(len(images), 1, *images.shape[2:])
+    areas = []
+    for ones in ((blank, images), (images, blank)):
+        curve = []
+        for step in range(steps + 1):
+            changed = place < round(order.shape[1] * step / steps)
+            shares = network(torch.where(changed, *ones)).double().softmax(1)
+            curve.append(shares.gather(1, answers[:, None])[:, 0])
+        values = torch.stack(curve, 1)
+        areas.append((values[:, 1:] + values[:, :-1]).mean(1) / 2)
+    return areas[0], areas[1]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The size of ImageNet: 1,000 classes of 1,300 latents of 2,048 numbers, from shards to a VI layer.
+"""The size of ImageNet: 1,000 classes of 1,300 latents of 2,048 numbers, from a file to a VI layer.
 
 Every size runs in a process of its own, with one thread. Latents are synthetic: a class lies near a
 curved surface of few dimensions of its own. They are drawn shard by shard, stored in float16, and
@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,62 +77,58 @@ def run(classes: int) -> list[dict[str, Any]]:
     warnings.simplefilter("ignore", NoGeneratorsWarning)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    folder = Path(tempfile.mkdtemp(prefix="vinets-imagenet-"))
     stages = Stages()
-    try:
-        store = collect_latents(nn.Identity(), batches(classes), directory=folder)
-        stages.end("collect", bytes=store.nbytes)
+    store = collect_latents(nn.Identity(), batches(classes), memory_limit=0)  # mapped
+    stages.end("collect", bytes=store.nbytes)
 
-        def chunks() -> Iterator[Tensor]:  # small enough for the allocator to use memory again
-            return (z for z, _ in store.chunks(1024))
+    def chunks() -> Iterator[Tensor]:  # small enough for the allocator to use memory again
+        return (z for z, _ in store.chunks(1024))
 
-        pca = fit_pca(chunks, COMPONENTS, method="randomized", n_iter=1)
-        stages.end("components", explained=float(pca.explained.sum()))
+    pca = fit_pca(chunks, COMPONENTS, method="randomized", n_iter=1)
+    stages.end("components", explained=float(pca.explained.sum()))
 
-        projection = Projection.from_pca(pca, "unit")
-        rescale = Rescale(torch.zeros(COMPONENTS), torch.ones(COMPONENTS))
-        with torch.no_grad():
-            points = torch.cat([rescale(projection(z)) for z in chunks()])
-        labels = store.labels
-        stages.end("projection", bytes=points.nbytes)
+    projection = Projection.from_pca(pca, "unit")
+    rescale = Rescale(torch.zeros(COMPONENTS), torch.ones(COMPONENTS))
+    with torch.no_grad():
+        points = torch.cat([rescale(projection(z)) for z in chunks()])
+    labels = store.labels
+    stages.end("projection", bytes=points.nbytes)
 
-        check = torch.arange(len(labels)) % SAMPLES < CHECK
-        ideals = fit_class_ideals(points[~check], labels[~check], ABM(PSI, max_degree=DEGREE))
-        stages.end("ideals", generators=ideals.n_generators)
+    check = torch.arange(len(labels)) % SAMPLES < CHECK
+    ideals = fit_class_ideals(points[~check], labels[~check], ABM(PSI, max_degree=DEGREE))
+    stages.end("ideals", generators=ideals.n_generators)
 
-        kept = prune(ideals, score(ideals, points[check], labels[check]), KEPT)
-        stages.end("pruning", kept=len(kept))
+    kept = prune(ideals, score(ideals, points[check], labels[check]), KEPT)
+    stages.end("pruning", kept=len(kept))
 
-        shared = SharedPolynomials.of(kept.polynomials)
-        some = points[torch.randperm(len(points))[:20_000]]
-        if len(shared.terms) > MONOMIALS:
-            shared = shared.restrict(MONOMIALS, term_moments(shared.terms, some)[1])
-        moments = term_moments(shared.terms, some)
-        layer = PolynomialLayer.from_polynomials(shared, moments)
-        head = GlobalPolynomials(rescale, projection, layer, classes, order="pca-tanh")
-        numbers = sum(p.numel() for p in head.parameters())
-        stages.end("VI layer", numbers=numbers, monomials=len(shared.terms))
+    shared = SharedPolynomials.of(kept.polynomials)
+    some = points[torch.randperm(len(points))[:20_000]]
+    if len(shared.terms) > MONOMIALS:
+        shared = shared.restrict(MONOMIALS, term_moments(shared.terms, some)[1])
+    moments = term_moments(shared.terms, some)
+    layer = PolynomialLayer.from_polynomials(shared, moments)
+    head = GlobalPolynomials(rescale, projection, layer, classes, order="pca-tanh")
+    numbers = sum(p.numel() for p in head.parameters())
+    stages.end("VI layer", numbers=numbers, monomials=len(shared.terms))
 
-        optimizer = torch.optim.Adam(head.parameters(), lr=1e-2)
-        behind = head.split()
-        assert behind is not None
-        for _ in range(STEPS):
-            at = torch.randint(len(points), (BATCH,))
-            optimizer.zero_grad()
-            F.cross_entropy(behind[1](points[at]), labels[at]).backward()
-            optimizer.step()
-        stages.end("training", images=STEPS * BATCH)
+    optimizer = torch.optim.Adam(head.parameters(), lr=1e-2)
+    behind = head.split()
+    assert behind is not None
+    for _ in range(STEPS):
+        at = torch.randint(len(points), (BATCH,))
+        optimizer.zero_grad()
+        F.cross_entropy(behind[1](points[at]), labels[at]).backward()
+        optimizer.step()
+    stages.end("training", images=STEPS * BATCH)
 
-        head.eval()
-        fresh, shapes = structure(), range(0, classes, max(1, classes // 50))
-        with torch.no_grad():
-            hits = [
-                float((head(draw(k, 1, 20, fresh)[:, :, None]).argmax(1) == k).float().mean())
-                for k in shapes
-            ]
-        stages.end("evaluation", images=20 * len(hits), accuracy=sum(hits) / len(hits))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    head.eval()
+    fresh, shapes = structure(), range(0, classes, max(1, classes // 50))
+    with torch.no_grad():
+        hits = [
+            float((head(draw(k, 1, 20, fresh)[:, :, None]).argmax(1) == k).float().mean())
+            for k in shapes
+        ]
+    stages.end("evaluation", images=20 * len(hits), accuracy=sum(hits) / len(hits))
     return stages.found
 
 

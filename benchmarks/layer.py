@@ -10,20 +10,25 @@ forward passes.
 
 from __future__ import annotations
 
+import time
+from statistics import median
+
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from benchmarks.record import keep
 from vinets.algebra.terms import TermSet
 from vinets.latent import LatentReader, truncate
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-from vinets.measure import flops, time_share
+from vinets.measure import flops
 from vinets.models import PRESETS, Preset, create_model
 from vinets.nn import CutNetwork, PolynomialLayer, Record
 from vinets.nn.heads import LocalHead, VanishingHead
 from vinets.nn.heads.random import random_terms
 from vinets.nn.network import network_of
+from vinets.running import evaluating
 
 BATCH = 256
 LOCAL = 510  # polynomials of the local heads
@@ -67,6 +72,42 @@ def local_head(shape: tuple[int, int], classes: int) -> LocalHead:
     )
 
 
+def time_share(
+    network: nn.Module,
+    example: Tensor,
+    part: nn.Module,
+    reference: nn.Module,
+    repeats: int = 20,
+    warmup: int = 3,
+) -> float:
+    """Return the seconds in one part of a network over those in another, the median over passes.
+
+    Both are timed inside complete forward passes: what the part finds in the caches is what it
+    finds in use. Several calls in a pass are added up.
+    """
+    spent = {part: 0.0, reference: 0.0}
+    begun: dict[nn.Module, float] = {}
+    handles = []
+    for module in spent:
+        # The hooks return None: torch would take anything else for the input or the output.
+        def begin(module: nn.Module, *_: object) -> None:
+            begun[module] = time.perf_counter()
+
+        def end(module: nn.Module, *_: object) -> None:
+            spent[module] += time.perf_counter() - begun.pop(module)
+
+        handles += [module.register_forward_pre_hook(begin), module.register_forward_hook(end)]
+    shares = []
+    with evaluating(network):
+        for _ in range(warmup + repeats):
+            network(example)
+            shares.append(spent[part] / spent[reference])
+            spent |= dict.fromkeys(spent, 0.0)
+    for handle in handles:
+        handle.remove()
+    return median(shares[warmup:])
+
+
 if __name__ == "__main__":
     rows = []
     for name in ("VI-Net18-Tiny", "VI-Net18-Small", "VI-Net18-Medium", "VI-Net18-Large"):
@@ -76,8 +117,8 @@ if __name__ == "__main__":
             {
                 "network": name,
                 "batch": BATCH,
-                "layer_share": time_share(net, example, layer, backbone, device="cpu"),
-                "head_share": time_share(net, example, net.head, backbone, device="cpu"),
+                "layer_share": time_share(net, example, layer, backbone),
+                "head_share": time_share(net, example, net.head, backbone),
                 "mflops": flops(net, example[:1]) / 1e6,
                 "mflops_backbone": flops(backbone, example[:1]) / 1e6,
             }

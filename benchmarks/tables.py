@@ -24,7 +24,7 @@ from benchmarks.rivals.frontier import compared, frontier_table
 from benchmarks.rivals.frontier import results as rival_results
 from benchmarks.rivals.table import choice_table as rival_choices
 from benchmarks.search import found_table, gap_table, read_search, searches
-from benchmarks.tuning import choice_table, rate_table, second_table, start_table
+from benchmarks.tuning import FOLDERS, choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
 from vinets.files import read_json
 from vinets.nn.heads import ProductsHead
@@ -408,15 +408,15 @@ BUILDS: dict[str, dict[str, str]] = {
     "cifar10_global": {"Tiny": "cifar10/tiny", "Small": "cifar10/small"},
 }
 
-# Tables of stores of trials: how it is made, the plan, the folder, and what else is to be said.
-TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str, str]] = {
-    "tuning_choices": (choice_table, "choices", "held", "one seed, 5,000 held-out images"),
-    "tuning_second": (second_table, "second", "held", "2 seeds, 5,000 held-out images"),
-    "tuning_rates": (rate_table, "rates", "held", "one seed, 5,000 held-out images"),
-    "tuning_starts": (start_table, "digits", "digits", "5 seeds, mean and deviation"),
-    "tuning_early": (early_table, "early", "test", "3 seeds, mean and deviation"),
-    "tuning_short": (short_table, "early", "test", "3 seeds, mean and deviation"),
-    "tuning_variants": (variant_table, "variants", "test", "3 seeds, mean and deviation"),
+# Tables of stores of trials: how it is made, the plan, and what else is to be said.
+TUNING: dict[str, tuple[Callable[[Path], tuple[Table, dict[str, Any]]], str, str]] = {
+    "tuning_choices": (choice_table, "choices", "one seed, 5,000 held-out images"),
+    "tuning_second": (second_table, "second", "2 seeds, 5,000 held-out images"),
+    "tuning_rates": (rate_table, "rates", "one seed, 5,000 held-out images"),
+    "tuning_starts": (start_table, "digits", "5 seeds, mean and deviation"),
+    "tuning_early": (early_table, "early", "3 seeds, mean and deviation"),
+    "tuning_short": (short_table, "early", "3 seeds, mean and deviation"),
+    "tuning_variants": (variant_table, "variants", "3 seeds, mean and deviation"),
 }
 RIVALS = {"rivals_choices", "rivals_frontier"}
 IDEALS = {f"tuning_{name}": name for name in ("refit", "beside", "monomials")}
@@ -490,13 +490,10 @@ def render_builds(name: str) -> str:
 
 def render_tuning(name: str) -> str:
     """A table of trials of joint tuning."""
-    make, plan, folder, more = TUNING[name]
-    table, machine = make(RESULTS / "tuning" / folder)
-    commands = [
-        f"python -m benchmarks.tuning plan {plan} --out {plan}.json",
-        f"python -m vinets.run {plan}.json --out benchmarks/results/tuning/{folder}",
-    ]
-    return _with_source(table, commands, machine, f", {more}")
+    make, plan, more = TUNING[name]
+    table, machine = make(RESULTS / "tuning" / FOLDERS.get(plan, "test"))
+    command = f"python -m benchmarks.tuning run {plan}"
+    return _with_source(table, [command], machine, f", {more}")
 
 
 def render_rivals(name: str) -> str:

@@ -27,11 +27,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.manifolds import sphere_points, swiss_roll, torus_points
 from benchmarks.record import keep
 from vinets import VINet, build, fine_tune
 from vinets.data import load_data
 from vinets.data.interface import Source
-from vinets.data.manifolds import sphere_points, swiss_roll, torus_points
 from vinets.measure import evaluate, intrinsic_dimension
 from vinets.models import PRESETS, create_model, digits_cnn, load_weights
 from vinets.nn.heads import VanishingHead

@@ -4,27 +4,27 @@ Choices are made on images that were held out before the network was trained:
 
     python -m benchmarks.tuning hold-out --data cifar10:data --out held/cifar10
     python -m benchmarks.tuning train resnet18 --data cifar10:held/cifar10 --out held
-    python -m benchmarks.tuning plan choices --weights held --cifar10 held/cifar10 \\
-        --cifar100 held/cifar100 --out choices.json
-    python -m vinets.run choices.json --out benchmarks/results/tuning/held --jobs 10
+    python -m benchmarks.tuning run choices --weights held --cifar10 held/cifar10 \\
+        --cifar100 held/cifar100 --jobs 10
 
 Then the networks and test images of the paper's tables, three seeds:
 
-    python -m benchmarks.tuning plan early --weights weights --cifar10 data --cifar100 data \\
-        --out early.json
-    python -m vinets.run early.json --out benchmarks/results/tuning/test --jobs 10
+    python -m benchmarks.tuning run early --weights weights --cifar10 data --cifar100 data --jobs 10
 
 Where products start, on a network that a CPU trains:
 
     python -m benchmarks.tuning train digits_cnn --data digits --out weights
-    python -m benchmarks.tuning plan digits --weights weights --out digits.json
-    python -m vinets.run digits.json --out benchmarks/results/tuning/digits --device cpu
+    python -m benchmarks.tuning run digits --weights weights --device cpu
+
+Results are kept in a store below ``benchmarks/results/tuning``, or in ``--out``, one file for each
+trial, and the same call goes on where it was stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vinets.cluster import processes_or_cluster
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.sources import split_source
 from vinets.models import PRESETS, Preset, create_model, save_weights
@@ -39,7 +40,9 @@ from vinets.pipeline.presets import start_of
 from vinets.pipeline.setup import SetupFiles, wrong_answers
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
-from vinets.pipeline.trial_list import write_list
+from vinets.pipeline.trials import run_trials
+from vinets.progress import Lines
+from vinets.running import resolve_device
 from vinets.settings import BACKBONE, BEST, SMALL, Collecting, Recipe
 from vinets.training import train_classifier
 
@@ -263,6 +266,8 @@ def digits() -> list[Trial]:
 
 PLANS = {"choices": choices, "early": early, "variants": variants, "ideals": ideals}
 PLANS |= {"digits": digits, "pooled": lambda: variants("pooled"), "second": second, "rates": rates}
+RESULTS = Path("benchmarks") / "results" / "tuning"
+FOLDERS = {"choices": "held", "second": "held", "rates": "held", "digits": "digits"}  # else "test"
 
 
 # --- tables -----------------------------------------------------------------------------------
@@ -416,8 +421,33 @@ def files(weights: str, data: dict[str, str]) -> dict[str, SetupFiles]:
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`run`."""
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:0")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    parser.add_argument("--cluster", help="dask://HOST:PORT or ray://HOST:PORT, in place of jobs")
+    parser.add_argument("--recorded", action="store_true", help="replay steps of training on a GPU")
+
+
+def run(
+    trials: Sequence[Trial],
+    networks: Mapping[str, SetupFiles],
+    folder: Path,
+    given: argparse.Namespace,
+) -> None:
+    """Carry out the trials that have no result in the folder yet."""
+    device = resolve_device("run", given.device)
+    if given.recorded:
+        trials = [trial.change(recorded=True) for trial in trials]
+    with processes_or_cluster(given.cluster or given.jobs) as jobs:
+        run_trials(trials, networks, Store(folder), device=device, jobs=jobs, progress=Lines())
+    print(f"{len(trials)} trials in {folder}")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     tasks = parser.add_subparsers(dest="task", required=True)
     held = tasks.add_parser("hold-out")
     held.add_argument("--data", required=True)
@@ -427,25 +457,22 @@ def main() -> int:
     trained.add_argument("--data", required=True)
     trained.add_argument("--out", type=Path, required=True)
     trained.add_argument("--epochs", type=int, default=50)
-    plan = tasks.add_parser("plan")
+    plan = tasks.add_parser("run", help="the trials of a plan")
     plan.add_argument("name", choices=PLANS)
     plan.add_argument("--weights", default="weights")
     plan.add_argument("--cifar10", default="data")
     plan.add_argument("--cifar100", default="data")
-    plan.add_argument("--recorded", action="store_true", help="replay steps of training on a GPU")
-    plan.add_argument("--out", required=True)
-    given = parser.parse_args()
+    plan.add_argument("--out", type=Path, help="folder of the results")
+    add_running(plan)
+    given = parser.parse_args(words)
     if given.task == "hold-out":
         hold_out(given.data, given.out)
     elif given.task == "train":
         train(given.model, given.data, given.out, given.epochs)
     else:
-        trials = [trial.change(recorded=given.recorded) for trial in PLANS[given.name]()]
-        places = {"cifar10": given.cifar10, "cifar100": given.cifar100}
-        networks = files(given.weights, places)
-        used = {trial.network for trial in trials}
-        write_list(given.out, {k: v for k, v in networks.items() if k in used}, trials)
-        print(f"{len(trials)} trials in {given.out}")
+        networks = files(given.weights, {"cifar10": given.cifar10, "cifar100": given.cifar100})
+        folder = given.out or RESULTS / FOLDERS.get(given.name, "test")
+        run(PLANS[given.name](), networks, folder, given)
     return 0
 
 

@@ -16,14 +16,6 @@ with suppress(ImportError):  # a machine that only measures may be without
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory):
-    """Nothing is read from the user's cache, nor written there."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VINETS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
 def _one_thread():
     """Small matrices: threads cost more than they bring."""
     torch.set_num_threads(1)

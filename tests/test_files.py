@@ -11,7 +11,6 @@ import torch
 from vinets import files
 from vinets.cli.errors import sentence
 from vinets.files import append_line, parse_json, read_json, write_json, write_text
-from vinets.latent.shards import read_manifest
 from vinets.tensors import read_file, read_header, write_file
 
 # --- reading ----------------------------------------------------------------------------------
@@ -93,8 +92,6 @@ def test_a_link_out_of_a_folder_is_not_followed(tmp_path):
     (folder / "manifest.json").symlink_to(elsewhere)
     with pytest.raises(ValueError, match=r"a link out of .*run, which is not followed"):
         read_json(folder / "manifest.json", inside=folder)
-    with pytest.raises(ValueError, match="not a manifest"):
-        read_manifest(folder)
     assert read_json(folder / "manifest.json") == {"a": 1}  # a file that somebody named
     (folder / "inner" / "b.json").symlink_to(write_json(folder / "b.json", 1))
     assert read_json(folder / "inner" / "b.json", inside=folder) == 1

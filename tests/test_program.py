@@ -16,10 +16,6 @@ import torch
 from PIL import Image
 
 from vinets.models import digits_cnn, save_weights
-from vinets.pipeline.setup import SetupFiles
-from vinets.pipeline.trial import Trial
-from vinets.pipeline.trial_list import write_list
-from vinets.run import main
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
 STOPPED = "Stopped. Run the same command again: it goes on after the last step that was kept."
@@ -48,12 +44,6 @@ def test_ctrl_c_in_an_import_is_one_sentence(module):
     """Whatever the time that imports take here: the signal comes from within one of them."""
     words = ["cuts", "digits_cnn", "--shape", "1,8,8"]
     assert stopped_in(module, "vinets", *words) == (130, f"{STOPPED}\n")
-
-
-@pytest.mark.parametrize("module", ["torch", "vinets.pipeline.trials"])
-def test_so_it_is_in_imports_of_the_program_for_trials(module):
-    done = stopped_in(module, "vinets.run", "trials.json", "--out", "out")
-    assert done == (130, f"{STOPPED}\n")
 
 
 @pytest.mark.parametrize(("wanted", "policy"), [(None, "passive"), ("active", "active")])
@@ -151,28 +141,22 @@ def alive(pid: int) -> bool:
         return False
 
 
-def run(folder: Path) -> list[str]:
-    words = (str(folder / "trials.json"), "--out", str(folder / "out"), "--device", "cpu")
-    return [sys.executable, "-m", "vinets.run", *words]
-
-
-def crew(tmp_path, count: int) -> subprocess.Popen:
-    """Processes that would train for minutes."""
+def crew(folder: Path) -> subprocess.Popen:
+    """A search whose processes would train for minutes."""
     torch.manual_seed(0)
-    save_weights(digits_cnn(), tmp_path / "w.safetensors")
-    files = SetupFiles("digits_cnn", str(tmp_path / "w.safetensors"), "digits")
-    trials = [
-        Trial(network="net", cut="relu2", head="linear", seed=seed).change(epochs=5000)
-        for seed in range(count)
-    ]
-    write_list(tmp_path / "trials.json", {"net": files}, trials)
-    command = [*run(tmp_path), "--jobs", "2"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    save_weights(digits_cnn(), folder / "w.safetensors")
+    process = program(*search(folder), stdout=None, start_new_session=True)
     end = time.monotonic() + 60
-    while len(list((tmp_path / "out" / "checkpoints").glob("*/*.safetensors"))) < count:
+    while not list((folder / "out" / ".lessons").glob("*/*.safetensors")):
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.1)
     return process
+
+
+def search(folder: Path) -> tuple[str, ...]:
+    words = ("compress", "digits_cnn", "--weights", str(folder / "w.safetensors"))
+    words = (*words, "--data", "digits", "--budget", "params=10%", "--epochs", "5000")
+    return (*words, "--out", str(folder / "out"), "--device", "cpu", "--jobs", "2")
 
 
 def gone(workers: list[int]) -> bool:
@@ -182,19 +166,20 @@ def gone(workers: list[int]) -> bool:
     return not any(map(alive, workers))
 
 
-def test_a_second_writer_gets_a_sentence_and_no_worker_outlives_a_kill(tmp_path, capsys):
-    process = crew(tmp_path, 1)
+def test_a_second_writer_gets_a_sentence_and_no_worker_outlives_a_kill(tmp_path):
+    process = crew(tmp_path)
     workers = children(process.pid)
     assert workers
-    code = main(run(tmp_path)[3:])
+    second = program(*search(tmp_path))
+    told = second.communicate(timeout=30)[1]
     process.kill()
     process.communicate(timeout=30)
-    assert code == 2 and "Error: Another process is writing into" in capsys.readouterr().err
+    assert second.returncode == 2 and "Another process is writing into" in told
     assert gone(workers)
 
 
 def test_ctrl_c_ends_all_processes_with_one_sentence(tmp_path):
-    process = crew(tmp_path, 2)
+    process = crew(tmp_path)
     workers = children(process.pid)
     assert len(workers) >= 2
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them

@@ -22,14 +22,13 @@ from typing import Any, BinaryIO
 
 from safetensors import SafetensorError
 
-from vinets.following import following
-
 MOST_JSON = 16 << 20  # bytes of a JSON file
 DEEPEST = 64  # lists and objects inside each other
 LARGEST = 2**63  # whole numbers stay below it, in both directions: what tensors can hold
 
 _HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # this machine, in names
 _asides: set[Path] = set()  # that this process is writing
+_following = False  # whether another process writes what this one would
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -136,6 +135,22 @@ def _whole(digits: str) -> int:
 
 
 # --- writing ----------------------------------------------------------------------------------
+
+
+def following() -> bool:
+    """Whether this process follows another one, which writes files and locks folders for both."""
+    return _following
+
+
+@contextmanager
+def follower(follows: bool = True) -> Iterator[None]:
+    """Within, this process writes nothing, if it follows one that does."""
+    global _following
+    before, _following = _following, follows
+    try:
+        yield
+    finally:
+        _following = before
 
 
 @contextmanager

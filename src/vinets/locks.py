@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vinets.files import check_name
-from vinets.following import following
+from vinets.files import check_name, following
 
 try:
     import fcntl

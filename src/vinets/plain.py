@@ -41,24 +41,24 @@ def as_plain(value: Any) -> Any:
     return str(value)
 
 
-def changes(value: Any, *, everything: bool = False) -> dict[str, Any]:
+def changes(value: Any) -> dict[str, Any]:
     """Fields of a dataclass that differ from their defaults, nested, as plain values.
 
     This is what identifies settings: a field that is added later, with a default that does what
     was done before, changes nothing here. Fields with ``metadata={"result": False}`` are left out,
-    for they change how something is computed and not what comes out; ``everything`` has them, too.
+    for they change how something is computed and not what comes out.
     """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(value):
-        if not (everything or field.metadata.get("result", True)):
+        if not field.metadata.get("result", True):
             continue
         mine, usual = getattr(value, field.name), field.default
         if field.default_factory is not dataclasses.MISSING:
             usual = field.default_factory()
         if dataclasses.is_dataclass(mine) and type(mine) is type(usual):
             # against the defaults of its class, not of this field: settings read the same anywhere
-            inner = changes(mine, everything=everything)
-            if inner != changes(usual, everything=everything):
+            inner = changes(mine)
+            if inner != changes(usual):
                 found[field.name] = inner
         elif mine != usual:
             found[field.name] = as_plain(mine)

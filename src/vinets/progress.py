@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 
 class Progress(Protocol):
@@ -21,21 +20,6 @@ class Progress(Protocol):
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """``count`` steps are done; ``note`` says how it goes."""
-
-
-@runtime_checkable
-class Measuring(Progress, Protocol):
-    """A progress that also receives measured values."""
-
-    def measured(self, values: Mapping[str, float], step: int) -> None:
-        """What a step, such as an epoch, gave."""
-
-
-def tell(progress: Progress, values: Mapping[str, float | None], step: int) -> None:
-    """Pass measured values to a progress that takes them; None stands for not measured."""
-    if isinstance(progress, Measuring):
-        found = {name: value for name, value in values.items() if value is not None}
-        progress.measured(found, step)
 
 
 class Silent:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed, nn
 
-from vinets.following import follower
+from vinets.files import follower
 
 T = TypeVar("T")
 
@@ -122,18 +122,6 @@ def in_turns(mine: list[T]) -> list[T]:
     with _told():
         distributed.all_gather_object(found, mine)
     return [found[k % size()][k // size()] for k in range(sum(map(len, found)))]
-
-
-@contextmanager
-def one_by_one() -> Iterator[None]:
-    """The first rank goes first, and the others when it is done: they find what it wrote."""
-    if _joined and rank() > 0:
-        wait()
-        yield
-        return
-    yield
-    if _joined:
-        wait()
 
 
 def wait() -> None:

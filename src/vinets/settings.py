@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from vinets.checks import parameter_error
@@ -20,7 +19,6 @@ from vinets.options import (
     gibibytes,
     option,
     optional,
-    path,
     real,
     share,
     text,
@@ -56,14 +54,10 @@ class Collecting(Options):
         256, whole(), "Examples at once through the backbone.", flag="--latent-batch", result=False
     )
     memory_limit: int = option(
-        4 << 30, gibibytes(), "Latents to keep in memory.", shown="4", result=False
-    )
-    directory: str | Path | None = option(
-        None,
-        path(),
-        "Folder for latents that exceed the memory limit.",
-        flag="--latents",
-        shown=None,
+        4 << 30,
+        gibibytes(),
+        "Latents to keep in memory; more go into a temporary file.",
+        shown="4",
         result=False,
     )
 
@@ -172,7 +166,22 @@ class Finding(Options):
         None, optional(text()), "The solver: {oracles} or exact (oavi).", shown="bpcg"
     )
     tau: float | None = option(
-        None, optional(real(0)), "Largest l1 norm of the coefficients (oavi).", shown="1000"
+        None,
+        optional(real(0, math.inf, high_included=True)),
+        "Largest l1 norm of the coefficients, inf for least squares (oavi).",
+        shown="1000",
+    )
+    oracle_start: str | None = option(
+        None,
+        optional(choice("least-squares", "vertex", "zero")),
+        "Where the solver starts: at least squares, a vertex of the ball, or its centre (oavi).",
+        shown="least-squares",
+    )
+    oracle_stop: str | None = option(
+        None,
+        optional(choice("vanishing", "gap")),
+        "When the solver stops: once the polynomial vanishes, or near the minimum (oavi).",
+        shown="vanishing",
     )
 
     def degree(self, placing: Placing, projecting: Projecting) -> int | None:

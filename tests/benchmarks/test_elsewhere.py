@@ -15,17 +15,19 @@ from benchmarks.elsewhere import HEADS, NEWSGROUPS, PLACES, main, table, trials,
 from vinets.data import ImageSource, Preprocessing, load_data
 from vinets.pipeline.store import Store, TrialRecord
 from vinets.pipeline.trial import TrainingFacts, TrialResult
-from vinets.pipeline.trial_list import read_list
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_plan_has_every_head_at_every_cut_with_one_budget(place, tmp_path):
-    path = tmp_path / "plan.json"
-    assert main(["plan", place, "--data", "x", "--out", str(path), "--seeds", "2"]) == 0
-    found = read_list(path)
-    assert found.trials == tuple(trials(place, 2))
+def test_every_head_is_tried_at_every_cut_with_one_budget(place, tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr("benchmarks.tuning.run_trials", lambda *given, **_: ran.append(given))
+    words = ["--data", "x", "--out", str(tmp_path), "--seeds", "2", "--device", "cpu"]
+    assert main(["run", place, *words]) == 0
+    ((found, networks, store),) = ran
+    assert found == trials(place, 2) and store.folder == tmp_path
+    assert networks[place].weights == f"weights/{place}.safetensors"
     for cut, budget in PLACES[place].cuts:
-        here = [trial for trial in found.trials if trial.cut == cut]
+        here = [trial for trial in found if trial.cut == cut]
         assert [trial.head for trial in here if trial.seed == 1] == list(HEADS)
         assert {trial.shaping.head_parameters for trial in here} == {budget}
         assert {trial.placing.placement for trial in here} == {"products"}

@@ -57,19 +57,6 @@ def test_arguments_and_lists_are_repeated_and_the_command_line_goes_before_them(
     assert found.code == 0 and not (tmp_path / "no").exists()
 
 
-def test_a_run_is_logged_with_its_options(call, tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    words = ["--model", "digits_cnn", "--data", "digits", "--epochs", "2", "--quiet"]
-    log = ("--log", f"tensorboard:{tmp_path / 'runs'}")
-    assert call("train", *words, "--out", tmp_path / "out", *log).code == 0
-    found = accumulator.EventAccumulator(str(tmp_path / "runs"))
-    found.Reload()
-    assert [one.step for one in found.Scalars("training the backbone/loss")] == [1, 2]
-    assert "test/accuracy" in found.Tags()["scalars"]
-    text = found.Tensors("options/text_summary")[0].tensor_proto.string_val[0].decode()
-    assert "epochs = 2" in text and "data = digits" in text
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -28,17 +28,12 @@ from vinets.data.texts import text_folder
 from vinets.files import read_json, write_json
 from vinets.ideals.abm import ABM
 from vinets.ideals.vca import VCA
-from vinets.latent.shards import append_latents
-from vinets.latent.store import LatentStore
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
 from vinets.models.sources import sketch
 from vinets.nn import CutNetwork
 from vinets.nn.uncut import UncutNetwork, read_uncut, write_uncut
 from vinets.pipeline import baselines, build, collect
-from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial
-from vinets.pipeline.trial_list import read_list, write_list
 from vinets.plain import as_plain, from_plain
 from vinets.report.html import html
 from vinets.report.results_page import read_results, results_page
@@ -234,28 +229,9 @@ def _training(top: Path) -> Iterator[Reader]:
             steps.step()
 
     yield Reader("checkpoint", folder, {"checkpoint.safetensors": m.tensor_file}, resume)
-    folder = top / "latents"
-    values = torch.arange(24.0).reshape(12, 2)
-    append_latents(folder, "net", [(values, torch.arange(12) % 3)], 40)
-
-    def look(folder: Path) -> None:
-        store = LatentStore.open(folder, memory_limit=1 << 20)
-        for chunk, labels in store.chunks():
-            assert len(chunk) == len(labels)
-        store.tensor()
-
-    files = {"manifest.json": m.json_file, "latents-00001.safetensors": m.tensor_file}
-    yield Reader("latents", folder, files, look)
 
 
 def _trials(top: Path) -> Iterator[Reader]:
-    folder = top / "trials"
-    trial = Trial(network="digits", cut="relu3")
-    place = SetupFiles(model="digits_cnn", weights="w.safetensors", data="digits")
-    write_list(folder / "list.json", {"digits": place}, [trial])
-    yield Reader(
-        "trial list", folder, {"list.json": m.json_file}, lambda f: read_list(f / "list.json")
-    )
     # results that the repository holds are good files, too
     committed = Path(__file__).parents[2] / "benchmarks" / "results"
     folder = top / "store"

@@ -8,7 +8,7 @@ import torch
 
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
-from vinets.ideals.ball import Decided, OracleLog, outside_ball, sparse_solutions
+from vinets.ideals.ball import Decided, OracleLog, oracle_solutions, outside_ball
 from vinets.ideals.rule import Rule
 from vinets.oracles import Solution, Status
 
@@ -45,12 +45,12 @@ def decided(request):
     assert factor.counts == [2] and not block.accepted.any()
     tail = -torch.from_numpy(rows @ q[:2].T)[None]
     value = torch.from_numpy((rows**2).sum(1) - (rows @ q[:2].T ** 1**2).sum(1))[None]
-    return factor, block, torch.full((1, 4), 2), tail, value
+    return factor, block, torch.full((1, 4), 2), tail, value, torch.zeros(1, 4, dtype=torch.int64)
 
 
 def test_candidates_that_need_too_much_are_refused_from_the_first_on(decided):
     """By the norms 4, 0.2, 5 and 2 of their coefficients."""
-    factor, block, prefix, tail, value = decided
+    factor, block, prefix, tail, value, steps = decided
     norms = tail.abs().sum(-1)
     for radius, first in ((10.0, None), (4.5, 2), (3.0, 0), (0.1, 0)):
         rule = Rule(1e-4, unit=False, radius=radius)
@@ -59,17 +59,17 @@ def test_candidates_that_need_too_much_are_refused_from_the_first_on(decided):
         if not bool(doubtful.any()):
             assert first is None
             continue
-        refused = outside_ball(Decided(factor, block, prefix, *found), doubtful, rule)
+        refused = outside_ball(Decided(factor, block, prefix, *found, steps), doubtful, rule)
         assert refused == (0, first)
 
 
 def test_candidates_that_vanish_inside_the_ball_get_their_coefficients(decided):
     """With psi = 0.1 the radius 4.8 is enough for 5 q1, which least squares would not know."""
-    factor, block, prefix, tail, value = decided
+    factor, block, prefix, tail, value, steps = decided
     rule = Rule(0.1, unit=False, radius=4.8)
     doubtful = torch.tensor([[False, False, True, False]])
     before = tail.clone()
-    assert outside_ball(Decided(factor, block, prefix, tail, value), doubtful, rule) is None
+    assert outside_ball(Decided(factor, block, prefix, tail, value, steps), doubtful, rule) is None
     assert torch.equal(tail[0, [0, 1, 3]], before[0, [0, 1, 3]])
     assert float(tail[0, 2].abs().sum()) <= 4.8 * (1 + 1e-12)
     rest = block.values[0, 2] + tail[0, 2] @ factor.rows[0, :2]
@@ -81,12 +81,12 @@ def test_candidates_that_vanish_inside_the_ball_get_their_coefficients(decided):
 
 @pytest.mark.parametrize("oracle", ["cg", "pcg", "bpcg", "agd"])
 def test_oracles_replace_what_still_vanishes_and_leave_the_rest(decided, oracle):
-    factor, block, prefix, tail, value = decided
+    factor, block, prefix, tail, value, steps = decided
     rule = Rule(1e-4, unit=False, radius=4.5, oracle=oracle)
     before, log = (tail.clone(), value.clone()), OracleLog()
     vanished = torch.tensor([[True, True, False, True]])
-    whole = Decided(factor, block, prefix, tail, value)
-    sparse_solutions(whole, vanished, rule, log)
+    whole = Decided(factor, block, prefix, tail, value, steps)
+    oracle_solutions(whole, vanished, rule, log)
     assert log.rows == 3 and log.kept == 3 and sum(log.status.values()) == 3
     assert torch.equal(tail[0, 2], before[0][0, 2]) and value[0, 2] == before[1][0, 2]
     for j in (0, 1, 3):
@@ -95,17 +95,17 @@ def test_oracles_replace_what_still_vanishes_and_leave_the_rest(decided, oracle)
         assert float(value[0, j]) == pytest.approx(float(rest.square().sum()), abs=1e-12)
         assert value[0, j] >= 0
     none = torch.zeros_like(vanished)
-    sparse_solutions(whole, none, rule, log)
+    oracle_solutions(whole, none, rule, log)
     assert log.rows == 3
 
 
 def test_at_psi_zero_what_is_zero_vanishes(decided):
-    factor, _, _, _, _ = decided
+    factor = decided[0]
     block = factor.screen(torch.zeros(1, 1, 20).double(), torch.ones(1, 1, dtype=torch.bool))
     width, every = torch.full((1, 1), 2), torch.ones(1, 1, dtype=torch.bool)
     tail, value = torch.zeros(1, 1, 2).double(), torch.zeros(1, 1).double()
     rule, log = Rule(0.0, unit=False, radius=1.0, oracle="bpcg"), OracleLog()
-    whole = Decided(factor, block, width, tail, value)
+    whole = Decided(factor, block, width, tail, value, torch.zeros_like(width))
     assert outside_ball(whole, every, rule) is None
-    sparse_solutions(whole, every, rule, log)
+    oracle_solutions(whole, every, rule, log)
     assert (log.rows, log.kept) == (1, 1)

@@ -24,7 +24,7 @@ from vinets.ideals.rule import Rule
 def test_blocks_are_put_under_each_other_and_let_go():
     def block(rows, width, start):
         table = torch.arange(float(rows * width)).view(rows, width) + start
-        numbers = torch.full((rows,), float(start)), torch.full((rows,), width)
+        numbers = (torch.full((rows,), x) for x in (float(start), width, start + 1))
         return Found(np.arange(rows), table, *numbers)
 
     found = [block(2, 1, 10), block(0, 2, 0), block(3, 4, 20)]
@@ -36,6 +36,7 @@ def test_blocks_are_put_under_each_other_and_let_go():
     assert torch.equal(whole.table[2:, :4], tables[2]) and not whole.table[2:, 4:].any()
     assert replace(whole) != whole  # tables are compared by what they are, not entry by entry
     assert whole.value.tolist() == [10, 10, 20, 20, 20] and whole.prefix.tolist() == [1, 1, 4, 4, 4]
+    assert whole.steps.tolist() == [11, 11, 21, 21, 21]
 
 
 def test_padding_says_what_exists():

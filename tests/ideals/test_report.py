@@ -34,10 +34,11 @@ def test_one_line_a_degree_under_a_headline():
 
 def test_what_was_left_out_and_what_the_oracle_did_get_a_line_each():
     log = {"kept": 5, "rows": 7, "status": {"target": 5, "stalled": 2}}
-    full = replace(REPORT, held_out=[0.1, 0.5, 0.25], oracle=log)
+    full = replace(REPORT, held_out=[0.1, 0.5, 0.25], oracle=log, steps=90, nonzeros=12)
     lines = str(full).splitlines()
     assert lines[-2] == "largest mean square on the points left out: 0.5"
-    assert lines[-1] == "oracle: 5 of 7 solutions kept, 5 target, 2 stalled"
+    told = "oracle: 5 of 7 solutions kept, 5 target, 2 stalled; 90 steps, 12 non-zero coefficients"
+    assert lines[-1] == told
     assert REPORT.closed_under_division and REPORT.oracle == {} and REPORT.held_out == []
 
 

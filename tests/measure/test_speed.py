@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.measure import compare, throughput, time_share
+from vinets.measure import compare, throughput
 from vinets.plain import as_plain
 
 QUICK = {"repeats": 3, "seconds": 0.005, "warmup": 1, "device": "cpu"}
@@ -130,50 +130,6 @@ def test_settings_reach_the_network_and_leave_it_alone():
     assert set(seen) == {(True, True, torch.bfloat16, 2)}
     assert torch.get_num_threads() == before
     assert network.training and network.weight.is_contiguous()
-    seen.clear()
-    options = {"amp": True, "channels_last": True, "threads": 2, "device": "cpu"}
-    time_share(network, torch.zeros(1, 3, 8, 8), network, network, **options)
-    assert set(seen) == {(True, True, torch.bfloat16, 2)}
-
-
-def test_the_share_of_a_part_is_its_share_of_the_time(clock):
-    network = nn.Sequential(Work(clock, 1.0), Work(clock, 3.0), nn.Sequential(Work(clock, 4.0)))
-    network.append(network[0])  # called twice
-    x = torch.zeros(1, 1)
-    for part, reference, share in [
-        (network[0], network[1], 2 / 3),
-        (network[1], network, 3 / 9),
-        (network[2], network[2][0], 1),
-        (network, network, 1),
-    ]:
-        assert time_share(network, x, part, reference, device="cpu") == pytest.approx(share)
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
-
-
-def test_the_share_is_the_median_over_the_passes_behind_the_warm_up(clock):
-    class Slowing(Work):
-        def forward(self, x):
-            self.seconds += 1
-            return super().forward(x)
-
-    network = nn.Sequential(Slowing(clock, 0.0), Work(clock, 1.0))
-    options = {"warmup": 2, "repeats": 3, "device": "cpu"}
-    assert time_share(network, torch.zeros(1, 1), network[0], network[1], **options) == 4  # 3, 4, 5
-
-
-def test_parts_must_lie_in_the_network_and_run():
-    class Idle(nn.Sequential):
-        def forward(self, x):
-            return self[0](x)
-
-    network = Idle(nn.Linear(2, 2), nn.Linear(2, 2))
-    x = torch.zeros(1, 2)
-    with pytest.raises(ValueError, match="'part' parameter of time_share must be a module inside"):
-        time_share(network, x, nn.Linear(2, 2), network)
-    with pytest.raises(
-        ValueError, match=r"'reference'.*must be a module that the forward pass calls"
-    ):
-        time_share(network, x, network[0], network[1], device="cpu")
 
 
 @pytest.mark.parametrize(

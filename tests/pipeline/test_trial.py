@@ -54,7 +54,7 @@ def test_a_new_field_orphans_nothing():
 
 
 def test_what_changes_no_result_does_not_identify():
-    same = Trial(collecting=Collecting(batch_size=8, memory_limit=1, directory="somewhere"))
+    same = Trial(collecting=Collecting(batch_size=8, memory_limit=1))
     assert same.name == Trial().name
     assert Trial(collecting=Collecting(per_class=8)).name != Trial().name
 

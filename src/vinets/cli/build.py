@@ -24,9 +24,8 @@ from vinets.cli.options import (
     opened_again,
     option,
 )
-from vinets.cli.output import note, note_normalisation, print_json, recording
+from vinets.cli.output import note, note_normalisation, print_json, watching
 from vinets.locks import locked
-from vinets.progress import tell
 from vinets.settings import BEST, PAPER, TrialSettings
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def build(
             f"{preset} is a {backbone}, and the network given is a {opened.architecture}. Pass "
             "--cut in place of --preset."
         )
-    with locked(out, wait=common.wait), recording(common) as progress:
+    with locked(out, wait=common.wait), watching(common.quiet) as progress:
         result = compare_heads(
             opened.network,
             replace(split, train=limit_source(split.train, limit, common.seed)),
@@ -143,8 +142,6 @@ def build(
             origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
             progress=progress,
         )
-        tested = {f"test/{one.name}": one.accuracy for one in result.comparison.networks}
-        tell(progress, tested, trial.recipe.epochs)
     if common.json:
         print_json(result)
         return

@@ -20,14 +20,13 @@ from vinets.cli.options import (
     opened_again,
     option,
 )
-from vinets.cli.output import logging, note, note_normalisation, print_json, watching
+from vinets.cli.output import note, note_normalisation, print_json, watching
 from vinets.locks import locked
 from vinets.settings import Searching
 
 if TYPE_CHECKING:
-    from vinets.logs import Log
     from vinets.search import Compressed
-    from vinets.search.result import SearchPlan, SearchResult
+    from vinets.search.result import SearchPlan
 
 
 @takes(searching=Searching, reading=TrainingData, workers=Workers, common=Filling)
@@ -97,7 +96,7 @@ def compress(
         made=opened_again(out, model),
     )
     waiting = locked(out, wait=common.wait)
-    with waiting, watching(common.quiet) as progress, logging(common) as log:
+    with waiting, watching(common.quiet) as progress:
         found = search_for(
             network,
             split,
@@ -110,7 +109,6 @@ def compress(
             progress=progress,
             **chosen,
         )
-        _log(found.result, log)
     if common.json:
         print_json(found.result)
         return
@@ -144,12 +142,3 @@ def _show(found: Compressed) -> None:
     typer.echo("\nTo make each again:")
     for line in command_lines(found.result):
         typer.echo(line)
-
-
-def _log(result: SearchResult, log: Log | None) -> None:
-    """A curve for every network that was tried: accuracy by the epochs it was trained for."""
-    if log is not None:
-        for one in result.tried:
-            for epochs, accuracy in sorted(one.accuracies.items()):
-                log.add({f"{one.candidate.name}/accuracy": accuracy}, epochs)
-            log.add({f"{one.candidate.name}/parameters": one.cost.parameters}, one.epochs)

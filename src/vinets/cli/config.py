@@ -7,7 +7,6 @@ import json
 import textwrap
 import tomllib
 from collections.abc import Mapping
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from vinets.files import read_bytes, write_text
 FILE = "run.toml"
 MOST = 1 << 20  # bytes of such a file
 GIVEN = ("COMMANDLINE", "DEFAULT_MAP")
-OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("OPTIONS")  # of the command that runs
 ELSEWHERE = ("config", "help", "wait", "quiet")  # of a call, and not of a run
 
 

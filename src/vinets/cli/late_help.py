@@ -28,7 +28,7 @@ LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 
 # Options with which a command prepares a run, and fills no folder.
-PLANS = ("dry_run", "plan")
+PLANS = ("dry_run",)
 
 
 class LateHelp(TyperCommand):
@@ -48,16 +48,15 @@ class LateHelp(TyperCommand):
         return super().make_context(info_name, rest, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        from vinets.cli.config import OPTIONS, given_options, write_config
+        from vinets.cli.config import given_options, write_config
 
-        OPTIONS.set(given_options(ctx))
         result = super().invoke(ctx)
         folder = ctx.params.get("out")
         planned = any(map(ctx.params.get, PLANS))
         if isinstance(folder, Path) and folder.is_dir() and not planned:
             from vinets import __version__
 
-            write_config(folder, str(ctx.info_name), OPTIONS.get(), __version__)
+            write_config(folder, str(ctx.info_name), given_options(ctx), __version__)
         return result
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

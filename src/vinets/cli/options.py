@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from vinets.logs import WRITTEN
-
 DATA, RUNNING, OUTPUT = "Data", "Running", "Output"
 
 
@@ -60,10 +58,6 @@ class Filling(Common):
     wait: Annotated[
         bool, option(OUTPUT, "Wait while another process writes into the folder.", "--wait")
     ] = False
-    log: Annotated[
-        str | None,
-        option(OUTPUT, f"Keep what is measured, too: {WRITTEN}.", show_default="nowhere"),
-    ] = None
 
 
 @dataclass(frozen=True)

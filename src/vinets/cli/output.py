@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from vinets.cli.config import OPTIONS
-from vinets.cli.options import Filling
-from vinets.following import following
-from vinets.logs import Log, Logged, open_log
 from vinets.plain import as_plain
 from vinets.progress import Bars, Lines, Progress, Silent
 
@@ -32,23 +28,6 @@ def watching(quiet: bool) -> Iterator[Progress]:
             yield bars
     else:
         yield Lines()
-
-
-@contextmanager
-def recording(common: Filling) -> Iterator[Progress]:
-    """Progress on stderr, and what is measured in the log that is wanted."""
-    with watching(common.quiet) as progress, logging(common) as log:
-        yield progress if log is None else Logged(progress, log)
-
-
-@contextmanager
-def logging(common: Filling) -> Iterator[Log | None]:
-    """The log that is wanted, which keeps the options of this command, too."""
-    if common.log is None or following():
-        yield None
-        return
-    with open_log(common.log, OPTIONS.get({})) as log:
-        yield log
 
 
 def seeded(seed: int) -> None:

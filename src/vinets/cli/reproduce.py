@@ -45,7 +45,7 @@ class Extent:
     )
 
 
-@takes(("seed", "log"), extent=Extent, workers=Workers, common=Filling)
+@takes(("seed",), extent=Extent, workers=Workers, common=Filling)
 def reproduce(
     *,
     names: Annotated[list[str], typer.Argument(help="{experiments}, or all.", metavar="NAME...")],

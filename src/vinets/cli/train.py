@@ -18,9 +18,8 @@ from vinets.cli.options import (
     opened_again,
     option,
 )
-from vinets.cli.output import note, print_json, recording
+from vinets.cli.output import note, print_json, watching
 from vinets.locks import locked
-from vinets.progress import tell
 from vinets.settings import BACKBONE, RECIPES, SMALL, Recipe
 
 # there is no teacher, and no head; the seed is that of the command
@@ -95,13 +94,11 @@ def train(
         model, data, start = known.model, data or known.data, known.recipe
     assert model is not None
     chosen = replace(start, **settings, seed=common.seed)
-    split = load_data(data, seed=reading.split_seed, size=reading.size, unchanged=True)
+    split = load_data(data, seed=reading.split_seed, size=reading.size)
     images = reading.keywords()["images"]
     split = augment_by(normalise_by(split, images.mean, images.std), images.flip, images.crop)
-    with locked(out, wait=common.wait), recording(common) as progress:
+    with locked(out, wait=common.wait), watching(common.quiet) as progress:
         run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
-        tested = {f"test/{name}": run.test[name] for name in ("accuracy", "loss")}
-        tell(progress, tested, run.best_epoch)
     tested_on, right = len(split.test), run.test["accuracy"]
     sentence = low_accuracy_sentence(model, right, tested_on, len(split.test.classes), stated=right)
     if sentence is not None:

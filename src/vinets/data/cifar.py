@@ -81,10 +81,6 @@ class Cifar(DataFormat):
         assert found is not None  # it matches
         return cifar(*found)
 
-    def paths(self, spec: str) -> list[Path]:
-        found = _located(spec)
-        return [] if found is None else [found[0]]
-
 
 def _located(spec: str) -> tuple[Path, str] | None:
     """The folder and the name of the data set that ``spec`` means."""

@@ -33,9 +33,6 @@ class ImageFolder(DataFormat):
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
         return image_folder(Path(spec).expanduser(), size=size, seed=seed)
 
-    def paths(self, spec: str) -> list[Path]:
-        return [Path(spec).expanduser()]
-
 
 def image_folder(
     directory: str | Path,

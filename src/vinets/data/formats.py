@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from vinets.checks import DoubtWarning, parameter_error
-from vinets.data.content import share_repeated
+from vinets.data.digest import share_repeated
 from vinets.data.images import ImageSource
 from vinets.data.interface import DataSplit
-from vinets.data.stamps import stamp, stamp_of
 from vinets.registry import Registry
 
 Size: TypeAlias = tuple[int, int] | int | None
@@ -43,14 +42,8 @@ class DataFormat(ABC):
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
         """The data set; ``seed`` is that of the split, where it has none of its own."""
 
-    def paths(self, spec: str) -> list[Path]:
-        """Files and folders that hold all of the data; none where that is not known."""
-        return []
 
-
-def load_data(
-    spec: str | Path, *, seed: int = 0, size: Size = None, unchanged: bool = False
-) -> DataSplit:
+def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSplit:
     """Load the data set that ``spec`` names.
 
     That is ``"digits"``; ``"cifar10:DIR"`` or ``"cifar100:DIR"``; ``"idx:DIR"`` or
@@ -58,9 +51,7 @@ def load_data(
     folders of images by class are recognised; ``"X.npy,y.npy"``, of which a part is held
     out, or ``"X.npy,y.npy,Xtest.npy,ytest.npy"``. Other packages may add to these, see
     :class:`vinets.data.DataFormat`. The seed is that of the split, where the data set has none of
-    its own; the size is for folders of images, the only ones that are resized. Of examples that
-    stay ``unchanged`` in memory, digests are kept: a later program takes them from the user's cache
-    folder if the files are the same by path, size and time.
+    its own; the size is for folders of images, the only ones that are resized.
 
     Examples
     --------
@@ -77,11 +68,7 @@ def load_data(
             resized = ", ".join(kind.written for kind in _by_rank() if kind.resizes)
             remedy = f"Only this is resized: {resized}."
             raise parameter_error("load_data", "size", f"None for {text}", size, remedy)
-        paths, facts = format.paths(text) if unchanged else [], [text, seed, size]
-        mark = stamp_of(paths, facts)
         split = format.load(text, seed=seed, size=size)
-        if mark == stamp_of(paths, facts):  # nobody wrote while it was read
-            stamp(split, mark)
         _tell_of_repeats(split)
         return split
     remedy = "" if Path(text).expanduser().exists() else "There is no such file or folder."

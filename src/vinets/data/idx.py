@@ -55,10 +55,6 @@ class Idx(DataFormat):
         folder, fashion = found
         return idx_folder(folder, flip=fashion, classes=FASHION if fashion else None)
 
-    def paths(self, spec: str) -> list[Path]:
-        found = _located(spec)
-        return [] if found is None else [found[0]]
-
 
 def _located(spec: str) -> tuple[Path, bool] | None:
     """The folder that ``spec`` means, and whether it is said to hold Fashion-MNIST."""

@@ -189,9 +189,7 @@ class ImageSource(CheckedSource):
 
     def to(self, device: torch.device | str) -> ImageSource:
         """The same source with its images resident on ``device``; labels stay on the CPU."""
-        moved = self._with(self.images.to(device), self.labels)
-        moved.stamp = self.stamp
-        return moved
+        return self._with(self.images.to(device), self.labels)
 
     def changed(
         self,
@@ -200,15 +198,13 @@ class ImageSource(CheckedSource):
         augmentation: Augmentation | None = None,
     ) -> ImageSource:
         """The same images, normalised or augmented in another way."""
-        changed = ImageSource(
+        return ImageSource(
             self.images,
             self.labels,
             self.classes,
             preprocessing or self.preprocessing,
             augmentation or self.augmentation,
         )
-        changed.stamp = self.stamp
-        return changed
 
     def _subset(self, index: Tensor) -> ImageSource:
         return self._with(self.images[index.to(self.images.device)], self.labels[index])

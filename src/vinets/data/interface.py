@@ -16,7 +16,6 @@ from torch import Tensor
 
 from vinets.checks import parameter_error
 from vinets.data.labels import brief, positive_int
-from vinets.fingerprint import fingerprint
 from vinets.running import Inputs
 
 Device: TypeAlias = torch.device | str
@@ -65,17 +64,11 @@ class Source(Protocol):
 class CheckedSource(Source):
     """What the sources of this package share: arguments are checked here, and only here."""
 
-    stamp: str = ""  # of the files that it was read from, see vinets.data.stamps
-
     def __len__(self) -> int:
         return len(self.labels)
 
     def subset(self, index: Tensor) -> Source:
-        index = self._checked_positions("subset", "index", index)
-        part = self._subset(index)
-        if isinstance(part, CheckedSource) and self.stamp:
-            part.stamp = f"{self.stamp} {fingerprint([index])}"
-        return part
+        return self._subset(self._checked_positions("subset", "index", index))
 
     def batches(
         self,

@@ -32,9 +32,6 @@ class NpyFiles(DataFormat):
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
         return npy_pair(*_paths(spec), seed=seed)
 
-    def paths(self, spec: str) -> list[Path]:
-        return _paths(spec)
-
 
 def _paths(spec: str) -> list[Path]:
     return [Path(part.strip()).expanduser() for part in spec.split(",")]

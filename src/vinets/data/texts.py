@@ -35,9 +35,6 @@ class Texts(DataFormat):
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
         return text_folder(Path(spec.partition(":")[2]).expanduser())
 
-    def paths(self, spec: str) -> list[Path]:
-        return [Path(spec.partition(":")[2]).expanduser()]
-
 
 def text_folder(
     directory: str | Path, *, length: int = LENGTH, vocabulary: int = VOCABULARY

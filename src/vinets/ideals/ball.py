@@ -2,8 +2,8 @@ r"""The l1 ball of OAVI: which candidates it keeps from vanishing, and sparse co
 
 Least squares decides all but a few candidates: a residual above :math:`\psi` does not vanish for
 certain, a residual of at most :math:`\psi` with coefficients inside the ball vanishes for certain.
-For the rest the constrained problem is solved on the points until its value, or a bound on what it
-can become, settles the question.
+For the rest the constrained problem is solved exactly on the points, unless a bound on its value
+settles the question before.
 
 Oracles work through Gram matrices. On the orthogonal path, where these are too coarse for the
 tolerance, what comes of them is evaluated on the points before it counts as vanishing.
@@ -25,12 +25,14 @@ from vinets.oracles import (
     LeastSquaresBatch,
     Solution,
     Status,
-    nearest,
+    least_squares,
+    minimise_in_ball,
     solve,
     solve_sparse,
 )
 
-SPARSE_STEPS = 2000  # beyond this the closed form stands in
+SPARSE_STEPS = 2000  # of an oracle that goes on where a few entries did not suffice
+MAX_STEPS = 10_000  # of an oracle by itself; beyond either, the minimiser stands in
 
 
 @dataclass
@@ -61,8 +63,8 @@ class OracleLog:
 class Decided:
     """A block that was decided by least squares, and the solutions over what each candidate met.
 
-    ``tail`` and ``value`` are the tables that the generators are read from: what the functions
-    below find is written into them in place.
+    ``tail``, ``value`` and ``steps`` are the tables that the generators are read from: what the
+    functions below find is written into them in place.
     """
 
     factor: GrowingFactor
@@ -70,6 +72,7 @@ class Decided:
     prefix: Tensor  # (K, b)
     tail: Tensor  # (K, b, o)
     value: Tensor  # (K, b)
+    steps: Tensor  # (K, b) steps that the oracle took
 
     def problem(self, at: tuple[Tensor, ...], radius: float) -> LeastSquaresBatch:
         """The constrained problems of the candidates ``at`` (sets, positions).
@@ -126,34 +129,52 @@ def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, i
             u = turn(decided.block.values[k, position]).cpu().numpy()
             # what a candidate has besides the terms is a direction of its own
             terms = pad(columns[:, :met], (0, 0, 0, 1)).cpu().numpy()
-            found = nearest(terms, u, rule.radius, rule.psi)
+            c, value, vanishes = minimise_in_ball(terms, u, rule.radius, rule.psi)
             decided.tail[k, position] = 0.0
-            decided.tail[k, position, :met] = torch.from_numpy(found.coefficients).to(decided.tail)
-            decided.value[k, position] = found.value
-            if not found.vanishes:
+            decided.tail[k, position, :met] = torch.from_numpy(c).to(decided.tail)
+            decided.value[k, position] = value
+            if not vanishes:
                 return k, position
     return None
 
 
-def sparse_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: OracleLog) -> None:
-    """Re-solve every generator with the oracle; keep what still vanishes.
+def run_oracle(problem: LeastSquaresBatch, minimisers: Tensor | None, rule: Rule) -> Solution:
+    """Solve problems whose minimisers vanish, as ``start`` and ``stop`` of the rule ask for.
 
-    For sparse oracles, a few entries are found from nothing, or those of the closed form are left
-    out as long as it vanishes. Where the ball is in the way, they start from zero and stop as soon
-    as they vanish (weak boosting: the closed form has decided, and stands in where the oracle falls
-    short). Others start from the closed form (full boosting).
+    ``minimisers`` (N, o) are those over the ball; if None, least squares without the ball, computed
+    where they are needed.
     """
+    solver = ORACLES[rule.oracle]()
+    to_target = rule.stop == "vanishing"
+    if rule.start == "least-squares" and to_target and solver.sparse:
+        return solve_sparse(problem, solver, minimisers, rule.psi, max_steps=SPARSE_STEPS)
+    if rule.start != "least-squares":
+        solver = solver.as_published()
+        start = torch.zeros_like(problem.linear)
+        if rule.start == "vertex":
+            start[:, 0] = problem.radius
+    else:
+        start = least_squares(problem) if minimisers is None else minimisers
+    return solve(
+        problem,
+        solver,
+        start=start,
+        target=rule.psi if to_target else None,
+        tolerance=0.0 if to_target else rule.tol * rule.psi,
+        max_steps=MAX_STEPS,
+        check_every=1 if to_target else 8,
+    )
+
+
+def oracle_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: OracleLog) -> None:
+    """Solve for every generator by the oracle; where its point does not vanish, nothing changes."""
     at = vanished.nonzero(as_tuple=True)
     if len(at[0]) == 0:
         return
     problem = decided.problem(at, rule.radius)
-    solver = ORACLES[rule.oracle]()
-    # A solver that is not sparse gains nothing by stopping early.
-    if solver.sparse:
-        solution = solve_sparse(problem, solver, decided.tail[at], rule.psi, max_steps=SPARSE_STEPS)
-    else:
-        solution = solve(problem, solver, start=decided.tail[at])
+    solution = run_oracle(problem, decided.tail[at], rule)
     value, keep = decided.vanishing(at, solution, rule.psi)
+    decided.steps[at] = solution.steps
     sets, positions = at[0][keep], at[1][keep]
     decided.tail[sets, positions] = solution.coefficients[keep]
     decided.value[sets, positions] = value[keep]

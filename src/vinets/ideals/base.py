@@ -64,6 +64,7 @@ class FittedIdeal:
     values: Tensor  # (g,) mean square of every generator on the points
     report: FitReport
     order_ideal: TermSet | None = None
+    steps: Tensor | None = None  # (g,) of the oracle
 
 
 class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):

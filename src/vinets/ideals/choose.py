@@ -13,7 +13,12 @@ from vinets.ideals.vca import VCA
 from vinets.settings import Finding, Placing, Projecting
 
 ALGORITHMS: dict[str, type[VanishingIdeal]] = {"abm": ABM, "oavi": OAVI, "vca": VCA}
-OPTIONS = ("normalization", "border", "variable_order", "oracle", "tau")  # of some of them
+# Options that only some algorithms have, with the names of the estimators' parameters.
+OPTIONS = {
+    **{name: name for name in ("normalization", "border", "variable_order", "oracle", "tau")},
+    "oracle_start": "start",
+    "oracle_stop": "stop",
+}
 
 
 def choose_ideal(finding: Finding, placing: Placing, projecting: Projecting) -> VanishingIdeal:
@@ -41,10 +46,12 @@ def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
     kind = ALGORITHMS[name]
     wanted = {option: getattr(finding, option) for option in OPTIONS} | given
     wanted = {option: value for option, value in wanted.items() if value is not None}
-    unknown = [option for option in wanted if option not in inspect.signature(kind).parameters]
+    parameters = inspect.signature(kind).parameters
+    unknown = [option for option in wanted if OPTIONS.get(option, option) not in parameters]
     if unknown:
         raise ValueError(
             f"{unknown[0]} is no option of {name}. Leave it out, or choose another algorithm."
         )
     # no largest degree, where none is given: the default of the estimators is for their users
+    wanted = {OPTIONS.get(option, option): value for option, value in wanted.items()}
     return kind(**{"psi": finding.psi, "max_degree": given.get("max_degree"), **wanted})

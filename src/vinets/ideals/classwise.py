@@ -92,8 +92,7 @@ def fit_class_ideals(
         leading terms are the same.
     device : device, str or None, default=None
         Where to fit; polynomials come back to where the points lie. None is there. ``"auto"`` is
-        a GPU for large problems and the CPU for small ones; what is large is measured once, the
-        first time that it is in doubt, and remembered in the user's cache folder.
+        a GPU for large problems and the CPU for small ones, or where there is no GPU.
     n_jobs : int or None, default=None
         Processes of the joblib backend, in joblib's convention; None means 1 unless a
         ``joblib.parallel_config`` or :func:`vinets.cluster.workers` says otherwise. Starting them

@@ -15,7 +15,7 @@ from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.krylov import batched_eigenvectors
 from vinets.algebra.terms import Index
 from vinets.checks import rows_within
-from vinets.ideals.ball import Decided, OracleLog, outside_ball, sparse_solutions
+from vinets.ideals.ball import Decided, OracleLog, oracle_solutions, outside_ball
 from vinets.ideals.rule import Rule
 
 
@@ -37,6 +37,7 @@ class Found:
     table: Tensor  # (g, o)
     value: Tensor  # (g,)
     prefix: Tensor  # (g,)
+    steps: Tensor  # (g,) of the oracle
 
     @classmethod
     def joined(cls, found: list[Found], width: int) -> Found:
@@ -47,6 +48,7 @@ class Found:
         position = np.concatenate([f.position for f in found])
         value = torch.cat([f.value for f in found])
         prefix = torch.cat([f.prefix for f in found])
+        steps = torch.cat([f.steps for f in found])
         table = found[0].table.new_zeros(len(value), width)
         row = 0
         found.reverse()  # pop() takes from the end, and each block is freed as soon as it is copied
@@ -54,7 +56,7 @@ class Found:
             block = found.pop().table
             table[row : row + len(block), : block.shape[1]] = block
             row += len(block)
-        return cls(position, table, value, prefix)
+        return cls(position, table, value, prefix, steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +79,7 @@ class Coefficients:
     tail: Tensor  # (g, o)
     lead: Tensor  # (g,)
     value: Tensor  # (g,) mean square on the points
+    steps: Tensor  # (g,) of the oracle
 
     @classmethod
     def joined(cls, parts: list[Coefficients], width: int) -> Coefficients:
@@ -84,8 +87,8 @@ class Coefficients:
         if len(parts) == 1:
             return parts[0]
         tail = torch.cat([pad(p.tail, (0, width - p.tail.shape[1])) for p in parts])
-        lead, value = torch.cat([p.lead for p in parts]), torch.cat([p.value for p in parts])
-        return cls(tail, lead, value)
+        rest = ([getattr(p, name) for p in parts] for name in ("lead", "value", "steps"))
+        return cls(tail, *map(torch.cat, rest))
 
 
 def block_outcome(
@@ -101,23 +104,25 @@ def block_outcome(
     prefix = torch.as_tensor(before, device=valid.device)[:, None] + block.accepted.cumsum(1)
     vanished = valid & ~block.accepted
     refused: int | None = None
+    steps = torch.zeros_like(prefix)
     table, value = _over_prefix(block, prefix, residuals=not rule.unit)
     if not rule.unit:
         o = table.shape[-1]
         table = -torch.linalg.solve_triangular(
             factor.lower[:, :o, :o], table, upper=False, left=False
         )
-        decided = Decided(factor, block, prefix, table, value)
+        decided = Decided(factor, block, prefix, table, value, steps)
         if rule.radius < float("inf"):
             refused = _keep_to_ball(decided, vanished, before, rule)
         if rule.oracle != "exact":
-            sparse_solutions(decided, vanished, rule, log)
+            oracle_solutions(decided, vanished, rule, log)
     found, accepted = [], []
     for k in range(len(before)):
         rows = vanished[k].nonzero()[:, 0]
         # a copy, without which the whole table of the block would stay in memory
         cut = table[k].index_select(0, rows)[:, : factor.counts[k]]
-        found.append(Found(rows.cpu().numpy(), cut, value[k, rows], prefix[k, rows]))
+        facts = (x[k, rows] for x in (value, prefix, steps))
+        found.append(Found(rows.cpu().numpy(), cut, *facts))
         accepted.append(block.accepted[k].nonzero()[:, 0].cpu().numpy())
     return Outcome(found, accepted, refused)
 
@@ -137,7 +142,7 @@ def unit_coefficients(
         found = smallest_eigenvectors(
             factor.lower[k, :o, :o], s.table, s.value, s.prefix, psi, residual=residual
         )
-        results.append(Coefficients(*found))
+        results.append(Coefficients(*found, s.steps))
     return results
 
 
@@ -148,7 +153,7 @@ def _in_batches(
     o, longest = factor.size, max(len(s.value) for s in sets)
     # some thirty vectors a generator: the Krylov basis, and what it is made from
     width = rows_within(memory_limit, len(sets) * 8 * 30 * (o + 1), at_least=16)
-    parts: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in sets]
+    parts: list[list[Coefficients]] = [[] for _ in sets]
     for start in range(0, longest, width):
         rows = slice(start, start + width)
         pieces = [s.table[rows] for s in sets]
@@ -159,9 +164,10 @@ def _in_batches(
             factor.lower[:, :o, :o], coordinates, square, prefix, valid, psi
         )
         for k, piece in enumerate(pieces):
-            n = len(piece)
-            parts[k].append((found[0][k, :n, : factor.counts[k]], found[1][k, :n], found[2][k, :n]))
-    return [Coefficients(*(torch.cat(p) for p in zip(*part, strict=True))) for part in parts]
+            tail, lead, value = (x[k, : len(piece)] for x in found)
+            tail = tail[:, : factor.counts[k]]
+            parts[k].append(Coefficients(tail, lead, value, sets[k].steps[rows]))
+    return [Coefficients.joined(part, factor.counts[k]) for k, part in enumerate(parts)]
 
 
 def _padded(pieces: list[Tensor], width: int) -> tuple[Tensor, Tensor]:

@@ -56,6 +56,7 @@ class Construction:
     degrees: tuple[DegreeReport, ...]
     path: str
     oracle: OracleLog
+    steps: Tensor  # (g,) of the oracle
     interrupted: bool = False  # after the last of the degrees
 
 
@@ -113,7 +114,7 @@ def construct(
     if alone and not orthogonal and settings.precision == "float64":
         small = construct_small(points[0], rule, settings)
         if small is not None:
-            coefficients = Coefficients(small.tail, small.lead, small.value)
+            coefficients = Coefficients(small.tail, small.lead, small.value, small.steps)
             return [_finished(points[0].shape[1], small, coefficients, "gram", small.log)]
     columns, constant = _stack(points, STORAGE[settings.precision])
     factor = _factor(constant, rule, orthogonal)
@@ -143,7 +144,8 @@ def _finished(
     leading = TermSet.of_blocks(n_variables, [one[:0], *found.leading])
     generators = PolynomialSet(order_ideal, leading, coefficients.tail, coefficients.lead)
     value, degrees = coefficients.value, tuple(found.degrees)
-    return Construction(order_ideal, generators, value, degrees, path, log, interrupted)
+    steps = coefficients.steps
+    return Construction(order_ideal, generators, value, degrees, path, log, steps, interrupted)
 
 
 def grow(
@@ -193,7 +195,9 @@ def _settle(
     if rule.unit:
         settled = unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
     else:
-        settled = [Coefficients(g.table, torch.ones_like(g.value), g.value) for g in gathered]
+        settled = [
+            Coefficients(g.table, torch.ones_like(g.value), g.value, g.steps) for g in gathered
+        ]
     for s, coefficients in zip(sets, settled, strict=True):
         s.settled.append(coefficients)
 

@@ -234,7 +234,7 @@ def _describe(
         oracle=vars(log) | {"status": dict(log.status)} if log.rows else {},
         interrupted=built.interrupted,
     )
-    return FittedIdeal(generators, built.values, report, order_ideal)
+    return FittedIdeal(generators, built.values, report, order_ideal, built.steps)
 
 
 def _variable_order(points: Tensor, kind: str) -> Index | None:

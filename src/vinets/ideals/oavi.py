@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
-from vinets.checks import bounded_float, one_of
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from vinets.checks import bounded_float, one_of, parameter_error
 from vinets.ideals.abm import check_psi
+from vinets.ideals.base import FittedIdeal
 from vinets.ideals.monomial import MonomialIdeal
 from vinets.ideals.rule import Rule
 from vinets.oracles import ORACLES
+
+STARTS = ("least-squares", "vertex", "zero")
+STOPS = ("vanishing", "gap")
 
 
 class OAVI(MonomialIdeal):
@@ -18,20 +29,33 @@ class OAVI(MonomialIdeal):
 
     .. math:: \min_{\lVert c\rVert_1 \le \tau - 1} \tfrac1m \lVert O(X)c + u(X)\rVert^2 \le \psi,
 
-    and joins :math:`O` otherwise. The closed form decides wherever its coefficients lie in the
-    ball; the *oracle* then chooses the coefficients of the generators.
+    and joins :math:`O` otherwise. Least squares decides wherever its coefficients lie in the ball,
+    and an exact method where they do not; the *oracle* chooses the coefficients of the generators.
 
     Parameters
     ----------
     psi : float, default=0.01
         Tolerance in [0, 1) on the mean squared value of a generator.
     oracle : {"cg", "pcg", "bpcg", "agd", "exact"}, default="bpcg"
-        Conditional gradients, pairwise, blended pairwise (sparse coefficients), accelerated
-        projected gradient started from the closed form, or the closed form itself. The sparse ones
-        leave coefficients of the closed form out while the polynomial vanishes; the steps that
-        they are named after are taken where the ball keeps the closed form out.
+        Conditional gradients, pairwise, blended pairwise, accelerated projected gradients, or the
+        minimiser over the ball itself.
     tau : float, default=1000.0
-        Bound >= 2 on the l1 norm of a generator's coefficients, the leading 1 included.
+        Bound >= 2 on the l1 norm of a generator's coefficients, the leading 1 included. With
+        ``math.inf`` there is no ball, and so nothing for an oracle to do: the coefficients are
+        those of least squares, as by ``ABM(normalization="leading")``.
+    start : {"least-squares", "vertex", "zero"}, default="least-squares"
+        Where the oracle starts. ``"least-squares"`` is the minimiser over the ball, which needs no
+        step of ``"agd"``; of it, ``"cg"``, ``"pcg"`` and ``"bpcg"`` leave coefficients out as long
+        as the polynomial vanishes, and take the steps that they are named after only where the
+        ball keeps the solution of least squares out. ``"vertex"`` is the vertex of the ball at
+        the constant term, and ``"zero"`` its centre: all coefficients come of the oracle's own
+        steps. The authors start conditional gradients at a vertex and accelerated gradients at 0.
+    stop : {"vanishing", "gap"}, default="vanishing"
+        When the oracle stops: as soon as the mean square is at most ``psi``, as the authors' does,
+        or once its dual gap proves that the mean square is within ``tol * psi`` of the minimum. The
+        latter leaves few coefficients 0.
+    tol : float, default=0.01
+        The gap, relative to ``psi``, at which ``stop="gap"`` stops.
     max_degree : int or None, default=5
     border : {"groebner", "full"}, default="groebner"
     variable_order : {"ascending", "descending", "pearson"}, default="ascending"
@@ -44,7 +68,13 @@ class OAVI(MonomialIdeal):
     Attributes
     ----------
     order_ideal_, leading_terms_, generators_, mean_squares_, report_
-        As for :class:`ABM`; ``report_.oracle`` counts how the solves ended.
+        As for :class:`ABM`; ``report_.oracle`` counts how the solves ended. Where the oracle does
+        not vanish within 10,000 steps (2,000 after ``"least-squares"``), the minimiser stands in,
+        and ``report_.oracle["kept"]`` does not count it.
+    steps_ : ndarray of shape (n_generators,)
+        Steps that the oracle took for each generator.
+    nonzeros_ : ndarray of shape (n_generators,)
+        Coefficients of each generator that are not 0, without the leading one.
 
     References
     ----------
@@ -67,6 +97,9 @@ class OAVI(MonomialIdeal):
         *,
         oracle: str = "bpcg",
         tau: float = 1000.0,
+        start: str = "least-squares",
+        stop: str = "vanishing",
+        tol: float = 0.01,
         max_degree: int | None = 5,
         border: str = "groebner",
         variable_order: str = "ascending",
@@ -78,6 +111,9 @@ class OAVI(MonomialIdeal):
         self.psi = psi
         self.oracle = oracle
         self.tau = tau
+        self.start = start
+        self.stop = stop
+        self.tol = tol
         self.max_degree = max_degree
         self.border = border
         self.variable_order = variable_order
@@ -86,8 +122,31 @@ class OAVI(MonomialIdeal):
         self.precision = precision
         self.memory_limit = memory_limit
 
+    @property
+    def nonzeros_(self) -> NDArray[np.int64]:
+        """Coefficients of each generator that are not 0, without the leading one."""
+        check_is_fitted(self)
+        return torch.count_nonzero(self.generators_.tail, dim=1).cpu().numpy()
+
+    def _store(self, fitted: FittedIdeal, **facts: Any) -> None:
+        assert fitted.steps is not None
+        self.steps_ = fitted.steps.cpu().numpy()
+        super()._store(fitted, **facts)
+        self.report_ = replace(
+            self.report_, steps=int(self.steps_.sum()), nonzeros=int(self.nonzeros_.sum())
+        )
+
     def _rule(self) -> Rule:
-        remedy = "It bounds the l1 norm of the coefficients, the leading 1 included."
-        tau = bounded_float("OAVI", "tau", self.tau, 2.0, float("inf"), remedy=remedy)
+        psi = check_psi("OAVI", self.psi)
         oracle = one_of("OAVI", "oracle", self.oracle, (*ORACLES, "exact"))
-        return Rule(check_psi("OAVI", self.psi), unit=False, radius=tau - 1, oracle=oracle)
+        start = one_of("OAVI", "start", self.start, STARTS)
+        stop = one_of("OAVI", "stop", self.stop, STOPS)
+        tol = bounded_float("OAVI", "tol", self.tol, 0.0, math.inf)
+        if self.tau == math.inf:
+            if start != "least-squares":
+                remedy = "Without a ball there is nowhere else to start: give a finite tau."
+                raise parameter_error("OAVI", "start", "'least-squares'", start, remedy)
+            return Rule(psi, unit=False)
+        remedy = "It bounds the l1 norm of the coefficients, the leading 1 included, or is inf."
+        tau = bounded_float("OAVI", "tau", self.tau, 2.0, math.inf, remedy=remedy)
+        return Rule(psi, False, tau - 1, oracle, start, stop, tol)

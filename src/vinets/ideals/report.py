@@ -42,6 +42,9 @@ class FitReport:
     oracle : dict
         Statistics of the oracle, if one ran: problems, status counts, steps, worst dual gap, how
         many of its solutions were kept. Of the whole batch where classes were fitted together.
+    steps, nonzeros : int
+        Steps that the oracle of OAVI took for the generators, and coefficients of these that are
+        not 0, without the leading ones; of this ideal alone.
     passes : int
         How often the points were gone through, by ``fit_stream``; 0 if they lay in memory.
     held_out : list of float
@@ -61,6 +64,8 @@ class FitReport:
     precision: str
     closed_under_division: bool = True
     oracle: dict[str, Any] = field(default_factory=dict)
+    steps: int = 0
+    nonzeros: int = 0
     passes: int = 0
     held_out: list[float] = field(default_factory=list, repr=False)
     interrupted: bool = False
@@ -87,4 +92,5 @@ class FitReport:
         if self.oracle:
             lines.append(f"oracle: {self.oracle['kept']} of {self.oracle['rows']} solutions kept, ")
             lines[-1] += ", ".join(f"{n} {name}" for name, n in self.oracle["status"].items())
+            lines[-1] += f"; {counted(self.steps, 'step')}, {self.nonzeros} non-zero coefficients"
         return "\n".join(lines)

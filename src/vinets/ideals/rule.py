@@ -11,13 +11,17 @@ class Rule:
 
     ``unit``: its best combination with unit coefficient vector has mean square at most ``psi``;
     otherwise the combination with leading coefficient 1, whose other coefficients have l1 norm at
-    most ``radius``, and are found by ``oracle``.
+    most ``radius``, and are found by ``oracle``. Where that starts, and when it stops, is told by
+    ``start``, ``stop`` and ``tol``, see :class:`~vinets.ideals.oavi.OAVI`.
     """
 
     psi: float
     unit: bool
     radius: float = float("inf")
     oracle: str = "exact"
+    start: str = "least-squares"
+    stop: str = "vanishing"
+    tol: float = 0.01
 
 
 @dataclass(frozen=True)

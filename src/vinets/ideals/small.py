@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,10 +25,10 @@ from vinets.algebra.eigen import smallest_eigenvectors
 from vinets.algebra.gram import pivots_of
 from vinets.algebra.growing import widened
 from vinets.algebra.terms import Index
-from vinets.ideals.ball import SPARSE_STEPS, OracleLog
+from vinets.ideals.ball import OracleLog, run_oracle
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
-from vinets.oracles import ORACLES, LeastSquaresBatch, Solver, solve, solve_sparse
+from vinets.oracles import ORACLES, LeastSquaresBatch
 
 Array = NDArray[np.float64]
 
@@ -50,6 +49,7 @@ class SmallIdeal:
     tail: Tensor = NOTHING[:, None]
     lead: Tensor = NOTHING
     value: Tensor = NOTHING
+    steps: Tensor = NOTHING.long()
     log: OracleLog = field(default_factory=OracleLog)
 
 
@@ -196,38 +196,33 @@ def _squares(rows: Array) -> Array:
 
 
 def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
-    """Coefficients by least squares, and by the oracle; None if they leave the ball."""
+    """Coefficients by least squares or by the oracle; None if they leave the ball."""
     ideal.lead = torch.ones(len(v.square), dtype=torch.float64)
-    solver = None if rule.oracle == "exact" else ORACLES[rule.oracle]()
-    if solver is not None and solver.sparse:
-        return _sparse(ideal, v, rule, solver)
+    ideal.steps = torch.zeros(len(v.square), dtype=torch.int64)
+    quick = rule.start == "least-squares" and rule.stop == "vanishing"
+    if rule.oracle != "exact" and quick and ORACLES[rule.oracle].sparse:
+        # Few coefficients, most of which are found without least squares.
+        solution = run_oracle(_problem(v, rule.radius), None, rule)
+        if not bool((solution.value <= rule.psi).all()):
+            return None  # the ball binds, or rounding is too large
+        ideal.tail, ideal.value = solution.coefficients, solution.value.clamp(min=0)
+        ideal.steps = solution.steps
+        ideal.log.add(solution, len(v.square))
+        return ideal
     tail = v.coordinates @ -dtrtri(v.lower, lower=1)[0]
     if np.abs(tail).sum(1).max() > rule.radius:
         return None
     value = v.square - _squares(v.coordinates)
     ideal.tail = torch.from_numpy(tail)
     ideal.value = torch.from_numpy(np.maximum(value, 0.0))
-    if solver is None:
+    if rule.oracle == "exact":
         return ideal
-    solution = solve(_problem(v, rule.radius), solver, start=ideal.tail)
+    solution = run_oracle(_problem(v, rule.radius), ideal.tail, rule)
     keep = solution.value <= rule.psi
     ideal.tail[keep] = solution.coefficients[keep]
     ideal.value[keep] = solution.value[keep].clamp(min=0)
+    ideal.steps = solution.steps
     ideal.log.add(solution, int(keep.sum()))
-    return ideal
-
-
-def _sparse(ideal: SmallIdeal, v: _Vanished, rule: Rule, solver: Solver[Any]) -> SmallIdeal | None:
-    """Few coefficients, most of them found without those of least squares.
-
-    None if they leave the ball, or rounding lets them miss the tolerance.
-    """
-    problem = _problem(v, rule.radius)
-    solution = solve_sparse(problem, solver, None, rule.psi, max_steps=SPARSE_STEPS)
-    if not bool((solution.value <= rule.psi).all()):
-        return None
-    ideal.tail, ideal.value = solution.coefficients, solution.value.clamp(min=0)
-    ideal.log.add(solution, len(problem))
     return ideal
 
 

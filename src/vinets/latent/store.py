@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
+from mmap import ACCESS_COPY, mmap
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from vinets import ranks
 from vinets.checks import format_bytes, optional_positive_int, parameter_error, rows_within
-from vinets.latent import shards
-from vinets.latent.shards import DTYPES, SHARD_BYTES, Pair
-from vinets.locks import locked
 from vinets.running import Inputs, call, device_of, each, evaluating
 
-Batches = Iterable[tuple[Inputs, Tensor]]
+Batches: TypeAlias = Iterable[tuple[Inputs, Tensor]]
+Pair: TypeAlias = tuple[Tensor, Tensor]
+"""Latents ``(b, ...)`` and labels ``(b,)``."""
 
-MEMORY_LIMIT = 2 << 30
+MEMORY_LIMIT = 2 << 30  # bytes
+CHUNK_BYTES = 64 << 20  # of a pass
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(eq=False, repr=False)
 class LatentStore:
     """Latents ``(m, ...)`` with labels ``(m,)``.
 
-    Build one by :meth:`from_tensor`, :meth:`open` or :func:`vinets.latent.collect_latents`.
+    Build one by :meth:`from_tensor` or :func:`vinets.latent.collect_latents`.
 
     Examples
     --------
@@ -62,20 +66,6 @@ class LatentStore:
         labels = labels.detach().to(runs[0].device, torch.int64)
         return cls(lambda: runs, labels, tuple(runs[0].shape[1:]), runs[0].dtype, memory_limit)
 
-    @classmethod
-    def open(cls, directory: str | Path, *, memory_limit: int = MEMORY_LIMIT) -> LatentStore:
-        """The store in ``directory``, which :func:`vinets.latent.collect_latents` wrote."""
-        folder = Path(directory)
-        manifest = shards.read_manifest(folder)
-        if manifest is None or not manifest.complete or not manifest.counts:
-            raise ValueError(f"{folder} holds no complete latents. Run collect_latents on it.")
-
-        def runs() -> Iterator[Tensor]:
-            return (shards.read_shard(folder, i, manifest)[0] for i in range(len(manifest.counts)))
-
-        labels, dtype = shards.read_labels(folder, manifest), DTYPES[manifest.dtype]
-        return cls(runs, labels, manifest.shape, dtype, memory_limit)
-
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -94,7 +84,7 @@ class LatentStore:
         """
         rows = optional_positive_int("LatentStore.chunks", "size", size)
         if rows is None:
-            rows = rows_within(SHARD_BYTES, 4 * self._size)
+            rows = rows_within(CHUNK_BYTES, 4 * self._size)
         start = 0
         for values in _rechunk(self.runs(), rows):
             # Where they are float32 already, these are views of the store: not to be written to.
@@ -163,12 +153,9 @@ def collect_latents(
     batches: Batches,
     *,
     memory_limit: int = MEMORY_LIMIT,
-    directory: str | Path | None = None,
-    fingerprint: str = "",
     progress: Callable[[int], None] | None = None,
-    shard_bytes: int = SHARD_BYTES,
 ) -> LatentStore:
-    """Latents and labels of all examples, in the order of the batches.
+    """Collect latents and labels of all examples, in the order of the batches.
 
     The network runs in eval mode and without gradients; its training flags are restored.
 
@@ -179,16 +166,10 @@ def collect_latents(
     batches : iterable of (inputs, labels)
         They are moved to the device of the network. Labels are integers ``(b,)``.
     memory_limit : int, default=2 GiB
-        The most bytes to hold in memory. Without a directory, all latents have to fit.
-    directory : path or None, default=None
-        Where to keep the latents. A complete store is opened without running the network; where
-        there is no fingerprint, the labels of the batches have to be those in it. An interrupted
-        one goes on behind the examples already there; with the same batches it ends up bitwise
-        the same. None keeps them in memory, on the device of the network's output. Ranks that work
-        together, see :mod:`vinets.ranks`, take turns at the batches, and each gets all latents; in
-        a directory, the first one writes them.
-    fingerprint : str, default=""
-        Names the network and the data. A directory with another one is refused.
+        The most bytes to hold in memory, on the device of the network's output. Where the latents
+        take more, all of them go into a temporary file without a name, which is mapped into memory
+        and disappears with the store. Ranks that work together, see :mod:`vinets.ranks`, take turns
+        at the batches, and each gets all latents; they have no such file.
     progress : callable or None, default=None
         Called with the number of examples done so far, after every batch.
 
@@ -198,66 +179,63 @@ def collect_latents(
     >>> collect_latents(nn.Flatten(), batches)
     LatentStore(2 latents of shape (3,), torch.float32)
     """
-    report = progress or (lambda count: None)
-    if directory is None:
-        values, labels = [], []
-        nbytes = 0
-        none = torch.empty(0, dtype=torch.int64)
-        for latents, targets in _run(network, ranks.turns(batches), none, report):
+    values: list[Tensor] = []
+    labels: list[Tensor] = []
+    nbytes, file = 0, None
+    with ExitStack() as stack:
+        for latents, targets in _run(network, ranks.turns(batches), progress):
             values.append(latents)
             labels.append(targets)
             nbytes += latents.nbytes
             if nbytes > memory_limit:
-                raise MemoryError(
-                    f"The latents of {sum(map(len, labels))} examples take {format_bytes(nbytes)}, "
-                    f"more than memory_limit ({format_bytes(memory_limit)}): pass a directory, "
-                    "fewer examples per class, or a larger memory_limit."
-                )
-        if ranks.size() > 1:
-            # whole batches take turns, so that every latent has the bits that one process gives it
-            found = ranks.in_turns([one.cpu() for one in values])
-            on = values[0].device if values else device_of(network)
-            values, labels = [one.to(on) for one in found], ranks.in_turns(labels)
-        if not values:
-            raise ValueError("There are no latents to keep: the batches hold no examples.")
-        return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
-    folder = Path(directory)
-    with ranks.one_by_one(), locked(folder, wait=True):  # that another process is just making
-        _collect_into(folder, network, batches, fingerprint, report, shard_bytes)
-    store = LatentStore.open(directory, memory_limit=memory_limit)
-    report(len(store))
-    return store
+                if ranks.size() > 1:
+                    raise MemoryError(
+                        f"The latents of {sum(map(len, labels))} examples take "
+                        f"{format_bytes(nbytes)}, more than memory_limit "
+                        f"({format_bytes(memory_limit)}): pass fewer examples per class, or a "
+                        "larger memory_limit."
+                    )
+                file = file or stack.enter_context(TemporaryFile())
+                values = [_moved(file, values)]
+        if file is not None:
+            file.flush()
+            # The mapping outlives the file. It is a private one, for torch warns of buffers that
+            # cannot be written to.
+            mapped = mmap(file.fileno(), 0, access=ACCESS_COPY)
+            (kind,) = values
+            values = [torch.frombuffer(mapped, dtype=kind.dtype).view(-1, *kind.shape[1:])]
+    if ranks.size() > 1:
+        # whole batches take turns, so that every latent has the bits that one process gives it
+        found = ranks.in_turns([one.cpu() for one in values])
+        on = values[0].device if values else device_of(network)
+        values, labels = [one.to(on) for one in found], ranks.in_turns(labels)
+    if not values:
+        raise ValueError("There are no latents to keep: the batches hold no examples.")
+    return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
 
 
-def _collect_into(
-    folder: Path,
-    network: nn.Module,
-    batches: Batches,
-    fingerprint: str,
-    report: Callable[[int], None],
-    shard_bytes: int,
-) -> None:
-    """Write the latents that a folder lacks; what it holds has to belong to these."""
-    manifest = shards.read_manifest(folder, fingerprint)
-    made = _run(network, batches, shards.read_labels(folder, manifest), report)
-    if manifest is not None and manifest.complete:
-        # a fingerprint stands for the data; without one, at least the labels have to be the same
-        if not fingerprint and next(made, None) is not None:
-            raise ValueError(
-                f"The batches hold more examples than the {sum(manifest.counts)} in {folder}. "
-                "Pass the same batches, or delete the directory."
-            )
-    else:
-        shards.append_latents(folder, fingerprint, ((z.cpu(), y) for z, y in made), shard_bytes)
+def _moved(file: IO[bytes], values: list[Tensor]) -> Tensor:
+    """Append latents to a file, and return an empty tensor of their kind on the CPU."""
+    kind = values[0][:0].cpu()
+    for one in values:
+        if (one.dtype, one.shape[1:]) != (kind.dtype, kind.shape[1:]):
+            got = f"{one.dtype} {tuple(one.shape[1:])} behind {kind.dtype} {tuple(kind.shape[1:])}"
+            raise ValueError(f"Latents must have one shape and dtype. Got {got} instead.")
+        try:
+            file.write(one.cpu().view(torch.uint8).numpy().data)
+        except OSError as error:
+            raise OSError(
+                f"The latents exceed memory_limit, and cannot be written to {gettempdir()} "
+                f"({error.strerror}). Pass fewer examples per class, a larger memory_limit, or "
+                "another folder in TMPDIR."
+            ) from None
+    return kind
 
 
 def _run(
-    network: nn.Module, batches: Batches, stored: Tensor, report: Callable[[int], None]
+    network: nn.Module, batches: Batches, report: Callable[[int], None] | None
 ) -> Iterator[Pair]:
-    """Latents and labels of the examples behind those with the labels ``stored``.
-
-    A batch that is stored in part runs as a whole: kernels may round differently in another size.
-    """
+    """Give the latents and labels of every batch."""
     # None, for a network without tensors, leaves the inputs where they are.
     device = next((t.device for t in chain(network.parameters(), network.buffers())), None)
     seen = 0
@@ -268,29 +246,18 @@ def _run(
                 "Batches must be pairs of inputs and integer labels (b,). "
                 f"Got labels {got} instead."
             )
-        labels = given.detach().to("cpu", torch.int64)
-        known = stored[seen : seen + len(labels)]
-        if not torch.equal(known, labels[: len(known)]):
-            raise ValueError(
-                "The labels of the batches differ from those already stored. "
-                "Pass the batches in the same order, or delete the directory."
-            )
-        seen += len(labels)
-        if len(known) == len(labels):
-            continue  # all of it is stored: the network need not run
+        if not len(given):
+            continue
         with evaluating(network):  # a generator must not leave the mode of others changed
             latents = call(network, each(inputs, lambda tensor: tensor.to(device)))
-        _check_latents(latents, len(labels))
+        _check_latents(latents, len(given))
         # A copy, since the output may be a view of something large or of the inputs, which their
         # owner may fill anew for the next batch.
-        behind = latents[len(known) :].detach().clone(memory_format=torch.contiguous_format)
-        yield behind, labels[len(known) :]
-        report(seen)
-    if seen < len(stored):
-        raise ValueError(
-            f"The batches hold {seen} examples, fewer than the {len(stored)} already stored. "
-            "Pass the same batches, or delete the directory."
-        )
+        copied = latents.detach().clone(memory_format=torch.contiguous_format)
+        yield copied, given.detach().to("cpu", torch.int64)
+        seen += len(given)
+        if report is not None:
+            report(seen)
 
 
 def _check_latents(latents: Tensor, count: int) -> None:
@@ -300,7 +267,7 @@ def _check_latents(latents: Tensor, count: int) -> None:
             "Put a LatentReader behind it."
         )
     sound = latents.ndim >= 2 and len(latents) == count and 0 not in latents.shape[1:]
-    if not sound or latents.dtype not in DTYPES.values():
+    if not sound or latents.dtype not in DTYPES:
         raise ValueError(
             f"The network must return floats ({count}, ...) for {count} examples. "
             f"Got {latents.dtype} {tuple(latents.shape)} instead."

@@ -18,7 +18,7 @@ from vinets.measure.dimension import (
     intrinsic_dimension,
 )
 from vinets.measure.running import machine
-from vinets.measure.speed import Throughput, compare, throughput, time_share
+from vinets.measure.speed import Throughput, compare, throughput
 
 __all__ = [
     "Correlation",
@@ -39,5 +39,4 @@ __all__ = [
     "stored_indices",
     "stored_numbers",
     "throughput",
-    "time_share",
 ]

@@ -124,24 +124,6 @@ class Clock:
         return self.between(begin, end)
 
 
-class Stopwatch:
-    """Collects the seconds that calls of one module take, as long as the module lives."""
-
-    def __init__(self, module: nn.Module, clock: Clock) -> None:
-        self.clock = clock
-        self.spans: list[tuple[Any, Any]] = []
-        # A stack, for a module may run inside its own call. The hooks return None, as append
-        # does: torch would take anything else for the input or the output of the module.
-        begun: list[Any] = []
-        module.register_forward_pre_hook(lambda *_: begun.append(clock.mark()))
-        module.register_forward_hook(lambda *_: self.spans.append((begun.pop(), clock.mark())))
-
-    def take(self) -> float:
-        """Seconds in the calls since the last time; on a GPU, ``Clock.wait`` comes first."""
-        spans, self.spans = self.spans, []
-        return sum(self.clock.between(begin, end) for begin, end in spans)
-
-
 def machine(device: str | torch.device = "auto") -> dict[str, Any]:
     """Versions and hardware that a reader needs to judge a number, JSON-able.
 

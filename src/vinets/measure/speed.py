@@ -1,4 +1,4 @@
-"""How fast networks are: alone, side by side with others, and which part takes the time."""
+"""How fast networks are, alone and side by side with others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 
 from vinets.checks import parameter_error
 from vinets.measure.cost import peak_bytes
-from vinets.measure.running import Clock, Setting, Stopwatch, batch_of, limited_threads
+from vinets.measure.running import Clock, Setting, batch_of, limited_threads
 from vinets.nn.export import ExportedNetwork
 from vinets.options import check_value, flat, whole
 from vinets.running import (
@@ -125,72 +125,6 @@ def compare(
             for name, runner in runners.items():
                 results[name].append(runner.result())
     return results
-
-
-@flat(formats=Formats)
-def time_share(
-    network: nn.Module,
-    example: Inputs,
-    part: nn.Module,
-    reference: nn.Module,
-    *,
-    repeats: int = 20,
-    warmup: int = 3,
-    device: str | torch.device = "auto",
-    formats: Formats,
-) -> float:
-    """Seconds in one part of a network divided by those in another; the median over the passes.
-
-    Both are timed inside complete forward passes: what the part finds in the caches and in the
-    queue of the GPU is what it finds in use.
-
-    Parameters
-    ----------
-    example : Tensor or dict of Tensor
-        The batch that runs, in a copy of the network, in eval mode without gradients.
-    part, reference : Module
-        Modules inside ``network``, or the network itself. Several calls in a pass are added up.
-    repeats : int
-        Forward passes that count, after ``warmup`` others.
-    device, formats
-        As in :func:`compare`.
-
-    Examples
-    --------
-    >>> net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
-    >>> 0 < time_share(net, torch.zeros(4, 8), net[1], net) < 1
-    True
-    """
-    setting = Setting(resolve_device("time_share", device), formats)
-    check_value("time_share", "repeats", whole(), repeats)
-    check_value("time_share", "warmup", whole(0), warmup)
-    inputs = setting.inputs(example, batch_of("time_share", example))
-    known = {module: name for name, module in network.named_modules()}
-    parts = {"part": part, "reference": reference}
-    for role, module in parts.items():
-        if module not in known:
-            got = type(module).__name__
-            raise parameter_error("time_share", role, "a module inside the network", got)
-    shares = []
-    with limited_threads(formats.threads), torch.no_grad():
-        clock = Clock(setting.device)
-        running = setting.network(network)
-        watches = {
-            role: Stopwatch(running.get_submodule(known[module]), clock)
-            for role, module in parts.items()
-        }
-        for turn in range(warmup + repeats):
-            with setting.autocast():
-                call(running, inputs)
-            clock.wait()
-            for role, watch in watches.items():
-                if not watch.spans:
-                    accepted = "a module that the forward pass calls"
-                    raise parameter_error("time_share", role, accepted, known[parts[role]])
-            share = watches["part"].take() / watches["reference"].take()
-            if turn >= warmup:
-                shares.append(share)
-    return statistics.median(shares)
 
 
 def _compiling() -> AbstractContextManager[Any]:

@@ -26,8 +26,8 @@ from __future__ import annotations
 from .accelerated import AcceleratedGradient
 from .closed_form import least_squares, solve_exact
 from .frank_wolfe import BlendedPairwise, FrankWolfe, PairwiseFrankWolfe
+from .homotopy import minimise_in_ball
 from .loop import solve
-from .nearest import nearest
 from .problem import LeastSquaresBatch
 from .solution import Solution, Status, Summary
 from .solver import ORACLES, RowState, Solver
@@ -46,7 +46,7 @@ __all__ = [
     "Status",
     "Summary",
     "least_squares",
-    "nearest",
+    "minimise_in_ball",
     "shorten",
     "solve",
     "solve_exact",

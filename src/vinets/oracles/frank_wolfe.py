@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ class _VertexSolver(Solver[ActiveSet]):
     sparse = True
 
     corrections: int = 0
+
+    def as_published(self) -> Self:
+        return replace(self, corrections=0)
 
     def init(self, problem: LeastSquaresBatch, start: Tensor) -> ActiveSet:
         return active_set.from_point(problem, start)

@@ -12,13 +12,14 @@ from .problem import LeastSquaresBatch
 from .solution import Solution, Status
 from .solver import RowState, Solver, State
 
-STALL_CHECKS = 48  # checks in a row without progress before a row counts as stalled
+STALL_STEPS = 384  # steps in a row without progress before a row counts as stalled
+REFRESH_STEPS = 8  # steps after which what a solver only updates is computed afresh
 _RUNNING = -1
 
 
 @dataclass(frozen=True)
 class _Progress(RowState):
-    """Per working row: its place in the batch, the best value and gap, checks since the last."""
+    """Per working row: its place in the batch, the best value and gap, steps since the last."""
 
     row: Tensor
     value: Tensor
@@ -81,7 +82,8 @@ def solve(
     while len(working):
         # steps that only update their points drift out of the ball by rounding
         c = l1_ball.scale_into(solver.coefficients(working, state), problem.radius)
-        verdict, progress = _judge(working, c, progress, goal, stop_when_hopeless, tolerance)
+        rules = goal, stop_when_hopeless, tolerance, check_every
+        verdict, progress = _judge(working, c, progress, *rules)
         if done >= max_steps:
             verdict = torch.where(verdict == _RUNNING, int(Status.STEP_LIMIT), verdict)
         ended = (verdict != _RUNNING).nonzero()[:, 0]
@@ -93,7 +95,8 @@ def solve(
             progress = progress.select(alive)
             if not len(working):
                 break
-        state = solver.refresh(working, state)
+        if done % REFRESH_STEPS < check_every:  # after every test, unless tests are close together
+            state = solver.refresh(working, state)
         todo = min(check_every, max_steps - done)
         for _ in range(todo):
             state = solver.step(working, state)
@@ -132,6 +135,7 @@ def _judge(
     target: Tensor | None,
     stop_when_hopeless: bool,
     tolerance: float,
+    check_every: int,
 ) -> tuple[Tensor, _Progress]:
     """Status of every working row at ``c``, or _RUNNING; and the progress brought up to date."""
     value, gradient = problem.value_and_gradient(c)
@@ -144,11 +148,11 @@ def _judge(
         progress,
         value=torch.minimum(value, progress.value),
         gap=torch.minimum(gap, progress.gap),
-        idle=torch.where(better, 0, progress.idle + 1),
+        idle=torch.where(better, 0, progress.idle + check_every),
     )
     verdict = torch.full_like(progress.row, _RUNNING)
     # what is written later counts for more
-    verdict[progress.idle >= STALL_CHECKS] = Status.STALLED
+    verdict[progress.idle >= STALL_STEPS] = Status.STALLED
     verdict[gap <= tolerance * (1 - 1e-6)] = Status.CONVERGED
     if target is not None:
         goal = target[progress.row]

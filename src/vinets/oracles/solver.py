@@ -33,9 +33,9 @@ class Solver(ABC, Generic[State]):
 
     A state belongs to the call that receives it: ``step`` and ``refresh`` may reuse its memory. A
     subclass with a ``name`` is an oracle: ``OAVI(oracle=name)`` makes one without arguments.
-    ``sparse`` tells that few steps from 0 leave few coefficients nonzero: such an oracle starts
-    there, where ``solve_sparse`` leaves anything to it, and stops as soon as its polynomial
-    vanishes; others start at the optimum.
+    ``sparse`` tells that few steps from 0 leave few coefficients nonzero: unless told otherwise,
+    ``OAVI`` has such an oracle start there, where ``solve_sparse`` leaves anything to it, and
+    others at the optimum.
     """
 
     name: ClassVar[str]
@@ -47,6 +47,10 @@ class Solver(ABC, Generic[State]):
         if "name" in vars(cls):  # what several solvers share has none
             ORACLES.add(cls.name, cls)
 
+    def as_published(self) -> Solver[State]:
+        """The solver without what this package adds to the algorithm that it is named after."""
+        return self
+
     @abstractmethod
     def init(self, problem: LeastSquaresBatch, start: Tensor) -> State:
         """State at ``start`` (N, o), a point of the ball."""
@@ -56,7 +60,7 @@ class Solver(ABC, Generic[State]):
         """One iteration of every row, without waiting for the device."""
 
     def refresh(self, problem: LeastSquaresBatch, state: State) -> State:
-        """Recompute what ``step`` only updates; called after each termination test.
+        """Recompute what ``step`` only updates; called after termination tests, every few steps.
 
         May improve the points as well, if that never raises a value. For steps that compute
         everything afresh there is nothing to do.

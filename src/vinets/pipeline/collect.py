@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.data.content import content
-from vinets.data.interface import Source
 from vinets.data.labels import choose_per_class
 from vinets.data.sources import as_source
-from vinets.fingerprint import FORMAT, digest
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
 from vinets.latent.store import LatentStore, collect_latents
@@ -92,8 +88,6 @@ def collect(
     most = collecting.per_class
     chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
     part = source.subset(chosen)
-    folder = collecting.directory
-    fingerprint = "" if folder is None else _fingerprint(name, backbone, reader, part)
     watch = progress_of(progress)
     watch.start("latents", len(part))
     begin, done = time.perf_counter(), 0
@@ -107,8 +101,6 @@ def collect(
         _Read(backbone, reader),
         part.batches(collecting.batch_size, device=device),
         memory_limit=collecting.memory_limit,
-        directory=folder,
-        fingerprint=fingerprint,
         progress=advance,
     )
     given = getattr(source, "preprocessing", None)  # only sources of images have one
@@ -125,18 +117,6 @@ def collect(
     seconds = time.perf_counter() - begin
     fit, check = _fit_and_check(store.labels.cpu(), collecting, seed)
     return Latents(backbone, reader, store, fit, check, record, original, seconds)
-
-
-def _fingerprint(cut: str, backbone: nn.Module, reader: LatentReader, source: Source) -> str:
-    """What latents in a folder are made of; they are taken again only where it is the same."""
-    facts = {
-        "cut": cut,
-        "reader": reader.config(),
-        "weights": digest(backbone.state_dict().items()),
-        "data": content(source),
-        "format": FORMAT,
-    }
-    return json.dumps(facts)
 
 
 class _Read(nn.Module):

@@ -254,17 +254,11 @@ def open_with_data(
         split of this data.
     """
     saved = open_network(spec, weights) if is_saved(spec) else None
+    own = size
     if saved is not None and saved.preprocessing is not None and takes_size(data):
         own = saved.preprocessing.size
-        if size is not None and trained_on(saved.network) is not None:
-            # images of another size have other pixels: those that it knows are of its own
-            refuse_seen(
-                saved.name,
-                saved.network,
-                load_data(data, seed=split_seed, size=own, unchanged=True),
-            )
         size = own if size is None else size
-    split = load_data(data, seed=split_seed, size=size, unchanged=True)
+    split = load_data(data, seed=split_seed, size=size)
     mean, std = images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)
@@ -274,7 +268,9 @@ def open_with_data(
             f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
             "Pass the data that it was trained for."
         )
-    refuse_seen(opened.name, opened.network, split)
+    # images of another size have other pixels: those that a network knows are of its own size
+    known = split if size == own else load_data(data, seed=split_seed, size=own)
+    refuse_seen(opened.name, opened.network, known)
     if opened.preprocessing is not None:
         split = with_preprocessing(split, opened.preprocessing)
     elif weights is not None and isinstance(split.train, ImageSource):

@@ -6,20 +6,22 @@ import shlex
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from vinets import ranks
 from vinets.data import DataSplit, ImageSource, Source, load_data
-from vinets.data.content import identify, joined, sketch
+from vinets.data.digest import examples_digest, identify
 from vinets.data.interface import require_split
 from vinets.data.labels import choose_per_class
 from vinets.fingerprint import digest, fingerprint
 from vinets.models import channel_options, create_model
 from vinets.nn.network import input_fields
-from vinets.nn.seen import load_trained, marks_of, refuse_seen
+from vinets.nn.seen import load_trained, refuse_seen, trained_on
 from vinets.pipeline.low_accuracy import warn_of_low_accuracy
+from vinets.plain import as_plain
 from vinets.progress import Progress, progress_of
 from vinets.running import call, evaluating, logits_of
 from vinets.settings import Sampling
@@ -61,13 +63,15 @@ class DataFacts:
     train: int
     test: int
     content: str  # digest of both parts
-    seen: str = ""  # marks of training examples, see vinets.data.content.sketch
+    examples: str = ""  # digest of the examples of both parts, in any order
+    training: str = ""  # and of those of the training part
 
     @classmethod
     def of(cls, data: DataSplit) -> DataFacts:
         """What is known of ``data``."""
         sizes = len(data.train), len(data.test)
-        return cls(data.name, *sizes, identify(data), sketch(data.train))
+        digests = examples_digest(data.train, data.test), examples_digest(data.train)
+        return cls(data.name, *sizes, identify(data), *digests)
 
 
 def _form(model: nn.Module, data: DataSplit) -> str:
@@ -104,12 +108,14 @@ class Setup:
         return Identity(weights, identify(self.data), self.data.reading, form)
 
     @cached_property
-    def facts(self) -> DataFacts:
-        """Facts about all its data, for networks that are trained on it."""
+    def facts(self) -> dict[str, Any]:
+        """Facts about all its data, for networks that are trained on it, as plain values."""
         if self._whole is not None:
             return self._whole.facts
-        facts = DataFacts.of(self.data)
-        return replace(facts, seen=joined(facts.seen, marks_of(self.model)))
+        known = trained_on(self.model) or {}
+        # The uncut network knows more of the same data where a part of it is used here.
+        whole = known.get("name") == self.data.name and known.get("examples")
+        return known if whole else as_plain(DataFacts.of(self.data))
 
     def refuse_seen(self) -> None:
         """Raise if the network was trained on what is the test part here."""
@@ -184,7 +190,7 @@ class SetupFiles:
                 f"A list of trials may not name code, and has {self.model}. Name it in a command "
                 "or a script instead."
             )
-        data = load_data(self.data, seed=self.split, unchanged=True)
+        data = load_data(self.data, seed=self.split)
         source, fitted = data.train, {}
         if isinstance(source, ImageSource):
             fitted = channel_options(self.model, source.preprocessing.channels)

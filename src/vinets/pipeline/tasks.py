@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.algebra.shared import count_monomials
-from vinets.following import following
+from vinets.files import following
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
@@ -196,7 +196,7 @@ def _tested_and_saved(
     accuracy = 1 - len(wrong) / len(setup.test)
     if trial.save:
         notes = network.record.notes | {"accuracy": accuracy}
-        network.record = replace(network.record, notes=notes, data=as_plain(setup.facts))
+        network.record = replace(network.record, notes=notes, data=setup.facts)
         _save(network, folder / trial.save)
     return accuracy
 

@@ -241,9 +241,10 @@ def _side_by_side(
         lessons = stack.enter_context(_shared(store.folder / LESSONS))
         begin = (*facts, threads, lessons)
         pool = stack.enter_context(ProcessPoolExecutor(jobs, context, _begin_process, begin))
-        with _unstoppable():
-            waiting: set[Future[None]] = {pool.submit(_in_process, group) for group in groups}
+        waiting: set[Future[None]] = set()
         try:
+            with _unstoppable():  # which raises at its end if Ctrl-C came in between
+                waiting |= {pool.submit(_in_process, group) for group in groups}
             _await(waiting, groups, store, progress)
         except BrokenProcessPool:
             raise OSError(

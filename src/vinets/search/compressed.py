@@ -19,6 +19,7 @@ from vinets.files import write_json, write_text
 from vinets.locks import locked
 from vinets.measure import machine
 from vinets.nn.network import CutNetwork
+from vinets.nn.seen import refuse_seen
 from vinets.options import flat
 from vinets.pipeline.setup import Origin, Setup
 from vinets.plain import as_plain
@@ -69,15 +70,16 @@ def divided(
 ) -> tuple[Setup, Source]:
     """The network with what to train on and what to choose by, and what to test on at the end."""
     require_split("compress", data)
+    for tested in (data, validation):
+        if tested is not None:
+            refuse_seen("uncut", model, tested)
     train, held, final = data.train, validation, data.test
     if held is None:
         # examples that nobody trained on: training images flatter a network that knows them
         held, final = split_source(data.test, 0.5, seed)
     train = limit_source(train, limit, seed)
     on = resolve_device("compress", device)
-    setup = Setup("uncut", model, replace(data, train=train, test=held), on)
-    setup.refuse_seen()
-    return setup, final
+    return Setup("uncut", model, replace(data, train=train, test=held), on), final
 
 
 @flat(searching=Searching)

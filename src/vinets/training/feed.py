@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vinets import ranks
 from vinets.checks import format_bytes, parameter_error
-from vinets.data.content import content
+from vinets.data.digest import content
 from vinets.data.interface import Source
 from vinets.data.sources import as_source, split_source
 from vinets.fingerprint import digest

@@ -18,7 +18,7 @@ from vinets import ranks
 from vinets.checks import parameter_error
 from vinets.fingerprint import FORMAT
 from vinets.locks import locked
-from vinets.progress import Progress, progress_of, tell
+from vinets.progress import Progress, progress_of
 from vinets.running import Inputs, call, logits_of
 from vinets.settings import Recipe
 from vinets.training.checkpoint import (
@@ -143,7 +143,6 @@ def fit(
             with _products(recipe), ranks.shared_batches(module):
                 epoch = _epoch(step, advance, feed, number, watch)
             state.epochs.append(epoch)
-            tell(watch, {f"{stage}/{name}": value for name, value in vars(epoch).items()}, number)
             if _better(state):
                 state.best_epoch = number
                 state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}

@@ -18,7 +18,7 @@ from vinets.data import (
     digits,
     load_data,
 )
-from vinets.data.content import KEPT, content, joined, share_repeated, share_seen, sketch
+from vinets.data.digest import content, examples_digest, share_repeated
 from vinets.data.formats import RepeatedWarning
 
 TRAIN, TEST = digits().train, digits().test
@@ -78,54 +78,14 @@ def test_a_data_set_that_draws_is_the_same_the_next_time_and_is_read_once():
     assert content(first) == content(second) and Drawing.reads == reads
 
 
-def test_examples_are_known_again_in_other_data():
-    assert share_seen(TEST, sketch(TRAIN)) < 0.02
-    assert share_seen(TRAIN, sketch(TRAIN)) == 1
-    half = torch.cat([TRAIN.images[:200], TEST.images[:200]])
-    mixed = ImageSource(half, [0] * 400, TEST.classes, TEST.preprocessing)
-    assert abs(share_seen(mixed, sketch(TRAIN)) - 0.5) < 0.06
-    assert share_seen(TEST, "") == 0
-
-
-def test_images_are_known_as_bytes_and_as_floats_however_they_are_normalised():
-    draw = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (40, 3, 70, 50), generator=draw, dtype=torch.uint8)
-    three = Preprocessing(3, (70, 50), (0.5, 0.4, 0.3), (0.2, 0.3, 0.25))
-    seen = sketch(ImageSource(images, [0] * 40, ("a",), three))
-    floats = next(iter(ImageSource(images, [0] * 40, ("a",), three).batches(40)))[0]
-    for same in (floats, images.double() / 255, 2.0 * floats - 1.0):
-        assert share_seen(TensorSource(same, [0] * 40), seen) == 1
-        assert sketch(TensorSource(same, [0] * 40)) == seen
-    for other in (floats.flip(-1), floats.flip(1), -floats, floats.roll(1, -1)):
-        assert share_seen(TensorSource(other, [0] * 40), seen) == 0
-
-
-def test_few_numbers_are_known_by_their_values():
-    """Small images and points could have the same order by chance."""
-    points = torch.rand(50, 1, 2, 2, generator=torch.Generator().manual_seed(0))
-    for given in (points, points.flatten(1)):
-        seen = sketch(TensorSource(given, [0] * 50))
-        assert share_seen(TensorSource(given, [0] * 50), seen) == 1
-        assert share_seen(TensorSource(2 * given, [0] * 50), seen) == 0
-
-
-def test_a_sketch_of_much_data_stays_small_and_estimates():
-    many = TensorSource(torch.arange(8 * KEPT), [0] * 8 * KEPT)
-    seen = sketch(many)
-    assert len(seen) < 12_000
-    other = torch.cat([torch.arange(2 * KEPT), -1 - torch.arange(2 * KEPT)])
-    assert abs(share_seen(TensorSource(other, [0] * 4 * KEPT), seen) - 0.5) < 0.1
-    flipped = many.subset(torch.arange(8 * KEPT).flip(0))
-    assert sketch(flipped) == seen
-
-
-def test_two_sketches_make_that_of_all_examples():
-    halves = (TRAIN.subset(torch.arange(i, i + 650)) for i in (0, 650))
-    assert joined(*map(sketch, halves)) == sketch(TRAIN.subset(torch.arange(1300)))
-    assert joined("", sketch(TEST)) == sketch(TEST)
-    for damaged in ("abc", "?" * 12, "AAAA"):
-        with pytest.raises(ValueError, match="damaged"):
-            share_seen(TEST, damaged)
+def test_examples_are_known_in_any_order_and_division():
+    parts = TRAIN.subset(torch.arange(400, len(TRAIN))), TRAIN.subset(torch.arange(400))
+    brighter = TRAIN.changed(preprocessing=Preprocessing(1, (8, 8), (0.1,), (0.9,)))
+    whole = examples_digest(TRAIN)
+    assert examples_digest(*parts) == examples_digest(brighter) == whole
+    assert len(whole) == 16 and whole != examples_digest(TRAIN, TEST)
+    assert whole != examples_digest(changed(TRAIN, 700)) != examples_digest(parts[0])
+    assert examples_digest(LoaderSource(Drawing())) == ""  # a pass could take minutes
 
 
 def test_a_test_part_that_repeats_the_training_part_is_noticed():

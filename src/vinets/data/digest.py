@@ -1,0 +1,136 @@
+"""Digests of data: of every example and label in their order, or of examples in any order."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vinets.data.images import ImageSource
+from vinets.data.interface import DataSplit, Source
+from vinets.data.sources import LoaderSource, TensorSource
+from vinets.fingerprint import digest, fingerprint
+from vinets.running import Inputs, tensors_of
+
+CHUNK = 2_000  # examples at once
+WIDTH = 8  # bytes of the hash of one example
+
+_read: WeakKeyDictionary[LoaderSource, str] = WeakKeyDictionary()
+
+
+def in_memory(source: Source) -> bool:
+    """Whether looking at every example costs little."""
+    return isinstance(source, ImageSource | TensorSource)
+
+
+def content(source: Source) -> str:
+    """Digest every example and label, their order, names, shapes and normalisation.
+
+    Examples
+    --------
+    >>> a, b = (TensorSource(torch.eye(2), labels) for labels in ([0, 1], [1, 0]))
+    >>> content(a) == content(a.subset(torch.arange(2))), content(a) == content(b)
+    (True, False)
+    """
+    if isinstance(source, LoaderSource) and source in _read:
+        return _read[source]  # a second pass could take minutes
+    reading = getattr(source, "preprocessing", None)  # only sources of images have one
+    facts = [list(source.classes), None if reading is None else reading.to_dict()]
+    examples = (pair for inputs in _parts(source) for pair in _named(inputs))
+    found = digest(chain([("labels", source.labels)], examples), facts)
+    if isinstance(source, LoaderSource):
+        _read[source] = found
+    return found
+
+
+def identify(data: DataSplit) -> str:
+    """Digest every example and label, of both parts and in their order."""
+    return fingerprint(chain(_tensors(data.train), _tensors(data.test)))
+
+
+def examples_digest(*sources: Source) -> str:
+    """Digest the examples of all sources, whatever their order and division; "" if that costs much.
+
+    Examples
+    --------
+    >>> source = TensorSource(torch.eye(4), [0, 1, 0, 1])
+    >>> halves = (source.subset(torch.arange(i, i + 2)) for i in (2, 0))
+    >>> examples_digest(*halves) == examples_digest(source)
+    True
+    """
+    if not all(map(in_memory, sources)):
+        return ""
+    hashes = (int.from_bytes(one) for source in sources for one in _hashes(source))
+    return f"{sum(hashes) % 256**WIDTH:0{2 * WIDTH}x}"
+
+
+def share_repeated(data: DataSplit) -> float:
+    """Return the share of the test part that is in the training part, too; 0 if that costs much.
+
+    Examples
+    --------
+    >>> source = TensorSource(torch.eye(4), [0, 1, 0, 1])
+    >>> share_repeated(DataSplit("", source, source.subset(torch.arange(2))))
+    1.0
+    """
+    if not all(in_memory(part) and len(part) for part in (data.train, data.test)):
+        return 0.0
+    known = set(_hashes(data.train))
+    return sum(one in known for one in _hashes(data.test)) / len(data.test)
+
+
+def _hashes(source: Source) -> Iterator[bytes]:
+    """Give a short hash of every example."""
+    for inputs in _parts(source):
+        tensors = [tensor.cpu().contiguous() for _, tensor in _named(inputs)]
+        flat = [t[:, None] if t.ndim == 1 else t.flatten(1) for t in tensors]
+        for rows in zip(*(t.view(torch.uint8).numpy() for t in flat), strict=True):
+            found = hashlib.blake2b(digest_size=WIDTH)
+            for row in rows:
+                found.update(row.data)
+            yield found.digest()
+
+
+def _parts(source: Source) -> Iterator[Inputs]:
+    """Give all examples in their order, in large parts; images as they were read.
+
+    Data sets that draw at random when they are read give the same every time.
+    """
+    if isinstance(source, ImageSource):  # whatever normalises them later
+        yield source.images
+    else:
+        with _steady():
+            for inputs, _ in source.batches(CHUNK):
+                yield inputs
+
+
+def _tensors(source: Source) -> Iterator[Tensor]:
+    for inputs in _parts(source):
+        yield from tensors_of(inputs)
+    yield source.labels
+
+
+def _named(inputs: Inputs) -> list[tuple[str, Tensor]]:
+    return [("", inputs)] if isinstance(inputs, Tensor) else sorted(inputs.items())
+
+
+@contextmanager
+def _steady() -> Iterator[None]:
+    """Start the global draws, which data sets may use, from a fixed state; restore them after."""
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002 - the one that data sets draw from
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002
