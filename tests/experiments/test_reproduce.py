@@ -13,9 +13,9 @@ import torch
 from looks import faults
 
 from vinets.experiments import claims
-from vinets.experiments.backbones import RESNET18, RESNET34
+from vinets.experiments.backbones import READINGS, RESNET18, RESNET34
 from vinets.experiments.paper import VARIANTS
-from vinets.experiments.plan import EXPERIMENTS, READINGS, Experiment, Findings, Plan
+from vinets.experiments.plan import EXPERIMENTS, Experiment, Findings, Plan
 from vinets.experiments.reproduce import Folders, chosen_experiments, reproduce
 from vinets.files import write_json
 from vinets.models import create_model, load_weights, save_weights
@@ -44,11 +44,10 @@ def _experiment(folder, name):
 def test_every_experiment_has_a_result_that_the_page_can_read(out):
     found = read_results(out)
     assert [experiment.experiment for experiment in found] == [
-        one.name for one in chosen_experiments(["all"])
+        one.name for one in chosen_experiments(["all"], PLAN)
     ]
     for experiment in found:
-        if experiment.tables or experiment.figures:  # some are for the other network alone
-            assert experiment.machine["torch"] and experiment.seconds > 0
+        assert experiment.machine["torch"] and experiment.seconds > 0
         for figure in experiment.figures:
             for kind in ("png", "svg"):
                 picture = out / "figures" / f"{figure.id}-quick.{kind}"
@@ -109,10 +108,11 @@ def test_baselines_are_compared_seed_by_seed(out):
 def test_every_claim_of_a_network_is_checked(out):
     rows = _experiment(out, "claims").tables[0].rows
     assert len(rows) == 16 and len({row.values["claim"] for row in rows}) == 16
-    assert {row.values["where"] for row in rows} == claims.CLAIMS.keys() - set(claims.LARGE)
-    variants, store = EXPERIMENTS["table-efficiency"], Store(out)
-    results = {key: store.read(trial) for key, trial in variants.planned(PLAN).items()}
-    evidence = claims.Evidence(PLAN, lambda name: variants.finding(PLAN, results))
+    assert {row.values["where"] for row in rows} == claims.CLAIMS.keys() - claims.NEEDS.keys()
+    name, store = "table-efficiency", Store(out)
+    planned = EXPERIMENTS[name].planned(PLAN)
+    results = {(name, *key): store.read(trial) for key, trial in planned.items()}
+    evidence = claims.Evidence(PLAN, results)
     verdicts = {claim: verdict for claim, _, verdict in claims._table_two(evidence, RESNET18)}
     assert verdicts["parameters of the truncated networks"] == "yes"  # whatever the weights are
 
@@ -264,7 +264,7 @@ def test_the_command_prints_tables_and_the_page_says_quick(out, folders, tmp_pat
     shutil.copytree(out / "networks", tmp_path / "networks")
     shutil.copy(out / "store.json", tmp_path)
     words = ["reproduce", "table-efficiency", "fig-monomials", "--quick", "--seeds", 2]
-    words += ["--backbone", "resnet18", "--device", "cpu", "--data", folders.data]
+    words += ["--on", "resnet18", "--device", "cpu", "--data", folders.data]
     words += ["--weights", folders.weights, "--out", tmp_path]
 
     def called(*more: object) -> str:
@@ -302,7 +302,7 @@ def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch
         lambda plan: {("ideals",): plan.trial(RESNET18, "layer4.1.bn1", "ideals")},
         lambda plan, found: Findings(("Nothing to see.",)),
     )
-    assert chosen_experiments(["all"])[-1] is mine
+    assert chosen_experiments(["all"], PLAN)[-1] is mine
     reproduce(["my-table"], folders, tmp_path, **SETTINGS)
     assert _experiment(tmp_path, "my-table").text[0] == "Nothing to see."
 
@@ -312,6 +312,8 @@ def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch
     [
         (["fig-nothing"], PLAN, r"no experiment 'fig-nothing'\. .*fig-truncation"),
         (["fig-monomials"], Plan(quick=True, backbones=("vgg",)), "resnet18"),
+        (["fig-algorithms"], PLAN, "fig-algorithms is not for resnet18"),
+        (["fig-monomials"], Plan(backbones=("resnet18", "digits")), "settings of their own"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(folders, tmp_path, names, plan, message):

@@ -22,14 +22,23 @@ if TYPE_CHECKING:
 class Extent:
     """How much of the experiments is done."""
 
-    backbone: Annotated[
+    on: Annotated[
         list[str] | None,
         option(
-            DATA, "Only resnet18, on CIFAR-10, or only resnet34, on CIFAR-100.", show_default="both"
+            DATA,
+            "digits, a small network that is trained here and needs no files; or one of the "
+            "paper's two, resnet18 on CIFAR-10 and resnet34 on CIFAR-100.",
+            show_default="the paper's two",
         ),
     ] = None
     seeds: Annotated[
-        int, option(RUNNING, "Trainings for each row of a table and point of fig-baselines.", min=1)
+        int,
+        option(
+            RUNNING,
+            "Trainings for each row of a table and point of fig-baselines; of digits the splits "
+            "into training and test images.",
+            min=1,
+        ),
     ] = 3
     quick: Annotated[bool, option(RUNNING, "A small slice of everything, to see that it runs.")] = (
         False
@@ -40,7 +49,10 @@ class Extent:
 def reproduce(
     *,
     names: Annotated[list[str], typer.Argument(help="{experiments}, or all.", metavar="NAME...")],
-    data: Annotated[Path, option(DATA, "Folder with cifar10 and cifar100.")],
+    data: Annotated[
+        Path | None,
+        option(DATA, "Folder with cifar10 and cifar100.", show_default="none, for digits"),
+    ] = None,
     weights: Annotated[
         Path,
         option(
@@ -61,9 +73,10 @@ def reproduce(
     it is done, so that a call that was stopped goes on where it was, and experiments share what
     they have in common. For a page of what is there: vinets report OUT.
 
+    Example: vinets reproduce all --on digits --out out/digits
+
     Example: vinets reproduce table-efficiency --data data --weights weights --out out/paper
     """
-    from vinets.experiments.backbones import BACKBONES
     from vinets.experiments.plan import Plan
     from vinets.experiments.reproduce import Folders, quick_sentence
     from vinets.experiments.reproduce import reproduce as carried_out
@@ -74,16 +87,15 @@ def reproduce(
             print_page(result_in_short(result), f"Its figures are in {out / 'figures'}.")
             typer.echo()
 
-    wanted = Plan(extent.seeds, extent.quick, tuple(extent.backbone or BACKBONES))
-    folders = Folders(data, weights)
-    if wanted.quick and not common.json:
-        typer.echo(f"{quick_sentence(wanted)}\n")
+    plan = Plan(extent.seeds, extent.quick, *([tuple(extent.on)] if extent.on else ()))
+    if plan.quick and not common.json:
+        typer.echo(f"{quick_sentence(plan)}\n")
     with locked(out, wait=common.wait), watching(common.quiet) as progress:
         paths = carried_out(
             names,
-            folders,
+            Folders(data, weights),
             out,
-            plan=wanted,
+            plan=plan,
             jobs=workers.jobs_or_cluster,
             device=common.device,
             command=["vinets", *sys.argv[1:]],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import mean
+from typing import Any
 
-from vinets.experiments.backbones import RESNET18, RESNET34, Backbone
+from vinets.experiments.backbones import Backbone
+from vinets.experiments.level import level, level_with_uncut
 from vinets.experiments.plan import (
-    READINGS,
-    REMOVED,
     Experiment,
     Findings,
     Plan,
@@ -23,7 +24,7 @@ from vinets.pipeline.vanish import MOST
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Series, Table
 
 
-def _accuracy_figure(name: str, title: str, found: Results) -> Figure:
+def _accuracy_figure(plan: Plan, name: str, title: str, found: Results) -> Figure:
     """Accuracy against the share removed; the uncut network is a dashed line.
 
     Results have the keys (series, cut, ...); where the rest tells several apart, such as seeds,
@@ -37,54 +38,153 @@ def _accuracy_figure(name: str, title: str, found: Results) -> Figure:
         x, y = (share(some[0]) for some in by_cut.values()), map(mean, values)
         std = tuple(map(spread, values)) if any(len(some) > 1 for some in values) else None
         series.append(Series(head, tuple(x), tuple(y), tuple(by_cut), std))
-    level = ReferenceLine("uncut network", 100 * next(iter(found.values())).trained.uncut)
+    head, cut, *_ = next(iter(found))  # the uncut networks are the same behind every cut
+    uncut = mean(one.trained.uncut for one in part(found, head, cut).values())
     accuracy = Axis("test accuracy in %", format=".2f")
-    return Figure(name, title, REMOVED, accuracy, tuple(series), levels=(level,))
+    levels = (ReferenceLine("uncut network", 100 * uncut),)
+    return Figure(name, title, plan.removed, accuracy, tuple(series), levels=levels)
 
 
-def _accuracy_figures(found: Results) -> tuple[Figure, ...]:
+def _accuracy_figures(plan: Plan, found: Results) -> tuple[Figure, ...]:
     """One for every id and title that keys begin with."""
     return tuple(
-        _accuracy_figure(name, title, part(found, (name, title)))
+        _accuracy_figure(plan, name, title, part(found, (name, title)))
         for name, title in dict.fromkeys(key[0] for key in found)
     )
 
 
 # --- truncation -------------------------------------------------------------------------------
 
-HEADS = {"vi": "VI-Net", "linear": "linear head", "random": "random monomials", "mlp": "MLP"}
 TRUNCATION = (
     "Nothing is pruned. Coefficients and linear layer are trained for {}; the backbone "
     "stays as it is. The linear head sees the flat map, the MLP stores as many parameters as the "
     "VI head, and random monomials stand in blocks of the same shape."
 )
+SOLVED = (
+    "Mean and standard deviation over {splits} splits into training and test images, each with an "
+    "uncut network of its own. Of every class the {keep} polynomials with the highest score stay, "
+    "and their coefficients stay as they were found: the linear layer behind them is the minimiser "
+    "of the regularised logistic loss, and so is every linear layer of the baselines. The MLP, "
+    "which has about as many parameters as the VI head, is trained for {epochs}. The linear layer "
+    "on components and both kinds of random monomials see the same {components} variables as the "
+    "polynomials.",
+    "Two networks are level if the paired 95 % interval of their difference over splits and test "
+    "images contains 0.",
+)
+PARAMETERS = (
+    "The networks of the figure on truncation by everything that they store, backbone included. A "
+    "mark is a cut, with the mean and standard deviation over the splits."
+)
+LEVEL_COLUMNS = (
+    Column("head", "VI-Net against"),
+    Column("theirs", "its accuracy %", ".2f", "theirs_std"),
+    Column("difference", "difference", "+.2f"),
+    Column("interval", "95 % interval"),
+    Column("verdict", "VI-Net is"),
+)
 
 
 def _truncated(plan: Plan) -> Trials:
     return {
-        ((f"truncation-{backbone.data}", backbone.caption), name, cut): plan.trial(
-            backbone, cut, head=head
-        )
+        (
+            (f"truncation-{backbone.data}", backbone.caption),
+            name,
+            cut,
+            seed,
+        ): plan.trial(backbone, cut, head=head, seed=seed)
         for backbone, cut in plan.places
-        for head, name in HEADS.items()
+        for head, name in backbone.heads.items()
+        for seed in range(len(plan.networks(backbone)))
     }
 
 
+def _truncation_found(plan: Plan, found: Results) -> Findings:
+    figures = _accuracy_figures(plan, found)
+    if not plan.chosen[0].splits:
+        return Findings((TRUNCATION.format(plan.epochs),), figures=figures)
+    tables = tuple(
+        _levels(backbone, part(found, (f"truncation-{backbone.data}", backbone.caption)))
+        for backbone in plan.chosen
+    )
+    facts = {"splits": plan.seeds, "keep": plan.start.pruning.keep, "epochs": plan.epochs}
+    text = tuple(one.format(components=plan.components, **facts) for one in SOLVED)
+    return Findings(text, tables, figures)
+
+
+def _levels(backbone: Backbone, found: Results) -> Table:
+    """VI-Net against every other head and the uncut network, cut by cut."""
+    rows = []
+    ours, *others = backbone.heads.values()
+    for cut in dict.fromkeys(key[1] for key in found):
+        heads = {
+            name: [one.trained for one in part(found, name, cut).values()]
+            for name in backbone.heads.values()
+        }
+        accuracies = {name: [100 * one.accuracy for one in heads[name]] for name in others}
+        compared = {name: level(heads[ours], heads[name]) for name in others}
+        accuracies["uncut network"] = [100 * one.uncut for one in heads[ours]]
+        compared["uncut network"] = level_with_uncut(heads[ours])
+        mine = [100 * one.accuracy for one in heads[ours]]
+        section = f"{cut}: VI-Net {mean(mine):.2f} %"
+        for name, difference in compared.items():
+            values = {
+                "head": name,
+                "cut": cut,
+                "theirs": mean(accuracies[name]),
+                "theirs_std": spread(accuracies[name]),
+                "difference": difference.value,
+                "interval": difference.shown,
+                "verdict": difference.word,
+            }
+            rows.append(Row(values, section=section))
+    return Table(f"levels-{backbone.data}", backbone.caption, LEVEL_COLUMNS, tuple(rows))
+
+
+def _by_parameters(plan: Plan, found: Results) -> Findings:
+    """The same accuracies against everything that the networks store."""
+    figures = []
+    for figure in _accuracy_figures(plan, found):
+        own = part(found, (figure.id, figure.title))
+        series = tuple(
+            replace(
+                one,
+                x=tuple(own[one.name, cut, 0].trained.parameters for cut in one.labels),
+            )
+            for one in figure.series
+        )
+        name = figure.id.replace("truncation", "parameters")
+        axis = Axis("parameters", log=True, format=",.0f")
+        figures.append(replace(figure, id=name, x=axis, series=series, kind="scatter"))
+    return Findings((PARAMETERS,), figures=tuple(figures))
+
+
+Experiment(
+    "fig-parameters",
+    "Accuracy against parameters",
+    "Table 2, as a figure",
+    5.5,
+    lambda plan: _truncated(plan) if plan.chosen[0].splits else {},
+    _by_parameters,
+)
 Experiment(
     "fig-truncation",
     "Accuracy against the share of layers removed",
     "Figures on truncation, CIFAR-100 and CIFAR-10",
     4,
     _truncated,
-    lambda plan, found: Findings(
-        (TRUNCATION.format(plan.epochs),), figures=_accuracy_figures(found)
-    ),
+    _truncation_found,
 )
 
 # --- pruning and algorithms -------------------------------------------------------------------
 
-ALGORITHMS = {"abm": "ABM", "oavi-cg": "OAVI-CG", "oavi-agd": "OAVI-AGD"}
-PANELS = ((RESNET34, "abm"), (RESNET18, "abm"), (RESNET34, "oavi-cg"), (RESNET34, "oavi-agd"))
+_OAVI = {"algorithm": "oavi", "normalization": None}  # the rule is an option of ABM alone
+ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "abm": ("ABM", {}),
+    "oavi-cg": ("OAVI-CG", {**_OAVI, "oracle": "cg"}),
+    "oavi-agd": ("OAVI-AGD", {**_OAVI, "oracle": "agd"}),
+}
+"""Algorithms by name, with the names that people read and the settings of the search."""
+
 RATIOS = (0.0, 0.5, 0.9, 0.95, 0.99)
 FEW = (0.0, 0.9, 0.99)  # of OAVI, which takes longer
 PRUNING = (
@@ -104,20 +204,20 @@ def _pruned_trial(plan: Plan, backbone: Backbone, cut: str, algorithm: str, rati
     """Training after the share ``ratio`` of the polynomials was pruned."""
     # Rounded, for 1 - 0.9 is not 0.1, and a trial is known by its settings.
     keep = None if ratio == 0 else round(1 - ratio, 6)
-    name, _, oracle = algorithm.partition("-")
-    return plan.trial(backbone, cut, algorithm=name, oracle=oracle or None, keep=keep)
+    return plan.trial(backbone, cut, keep=keep, **ALGORITHMS[algorithm][1])
 
 
 def _pruned(plan: Plan) -> Trials:
     found = {}
-    for backbone, algorithm in PANELS:
-        name = f"pruning-{backbone.data}-{algorithm}"
-        figure = name, f"{backbone.caption}, {ALGORITHMS[algorithm]}"
-        ratios = (0.0, 0.9) if plan.quick else RATIOS if algorithm == "abm" else FEW
-        for cut in plan.cuts(backbone):
-            for ratio in ratios:
-                trial = _pruned_trial(plan, backbone, cut, algorithm, ratio)
-                found[figure, f"{ratio:.0%} pruned", cut] = trial
+    for algorithm, (title, _) in ALGORITHMS.items():
+        for backbone in reversed(plan.chosen):  # the larger network first, as in the paper
+            name = f"pruning-{backbone.data}-{algorithm}"
+            figure = name, f"{backbone.caption}, {title}"
+            ratios = (0.0, 0.9) if plan.quick else RATIOS if algorithm == "abm" else FEW
+            for cut in plan.cuts(backbone) if algorithm in backbone.algorithms else ():
+                for ratio in ratios:
+                    trial = _pruned_trial(plan, backbone, cut, algorithm, ratio)
+                    found[figure, f"{ratio:.0%} pruned", cut] = trial
     return found
 
 
@@ -128,33 +228,34 @@ Experiment(
     5,
     _pruned,
     lambda plan, found: Findings(
-        (PRUNING.format("" if plan.quick else HAPPENS),), figures=_accuracy_figures(found)
+        (PRUNING.format(HAPPENS if plan.compared else ""),),
+        figures=_accuracy_figures(plan, found),
     ),
 )
 
 
 def _by_algorithm(plan: Plan) -> Trials:
-    """Trainings that the figure on pruning has, too."""
-    figure = "algorithms", f"{RESNET34.caption}: accuracy"
+    """Trainings that the figure on pruning has, too, where a network has several algorithms."""
     return {
-        (figure, name, cut): _pruned_trial(plan, RESNET34, cut, algorithm, 0.0)
-        for cut in plan.cuts(RESNET34)
-        for algorithm, name in ALGORITHMS.items()
+        (("algorithms", f"{backbone.caption}: accuracy"), ALGORITHMS[algorithm][0], cut): (
+            _pruned_trial(plan, backbone, cut, algorithm, 0.0)
+        )
+        for backbone, cut in plan.places
+        if len(backbone.algorithms) > 1
+        for algorithm in backbone.algorithms
     }
 
 
 def _algorithms_found(plan: Plan, found: Results) -> Findings:
-    figures = _accuracy_figures(found)
-    if figures:
-        sizes: dict[str, list[tuple[float, float, str]]] = {}
-        for (_, name, cut), one in found.items():
-            point = share(one), one.trained.polynomials or 0, cut
-            sizes.setdefault(name, []).append(point)
-        series = tuple(line(name, points) for name, points in sizes.items())
-        title = f"{RESNET34.caption}: polynomials in the head"
-        count = Axis("polynomials", log=True, format=",.0f")
-        figures += (Figure("algorithms-size", title, REMOVED, count, series),)
-    return Findings((COMPARED.format("" if plan.quick else BUT),), figures=figures)
+    sizes: dict[str, list[tuple[float, float, str]]] = {}
+    for (_, name, cut), one in found.items():
+        sizes.setdefault(name, []).append((share(one), one.trained.polynomials or 0, cut))
+    series = tuple(line(name, points) for name, points in sizes.items())
+    (figure,) = _accuracy_figures(plan, found)
+    title = figure.title.replace("accuracy", "polynomials in the head")
+    count = Axis("polynomials", log=True, format=",.0f")
+    figures = (figure, Figure("algorithms-size", title, plan.removed, count, series))
+    return Findings((COMPARED.format(BUT if plan.compared else ""),), figures=figures)
 
 
 Experiment(
@@ -176,8 +277,6 @@ SIMPLE = {  # those of the figure on truncation first, so that colours agree
     "pooled": "linear head, pooled",
     "components": "linear on components",
 }
-MEAN_SQUARE = next(iter(READINGS))
-EARLY = 3  # cuts of ResNet-18 where one seed cannot tell
 DUEL_COLUMNS = (
     Column("cut", "cut"),
     Column("removed", "removed %", ".1f"),
@@ -201,18 +300,24 @@ BASELINES = (
 
 
 def _baselines(plan: Plan) -> Trials:
-    """Trainings of the figure on ResNet-34 and of the table, for every seed."""
-    wanted = [(RESNET34, MEAN_SQUARE, cut, head) for cut in plan.cuts(RESNET34) for head in SIMPLE]
-    for reading in READINGS:
-        for cut in plan.cuts(RESNET18)[: 1 if plan.quick else EARLY]:
-            wanted += [(RESNET18, reading, cut, head) for head in ("vi", "random")]
+    """Trainings of the figure and of the table, for every seed."""
+    wanted = []
+    for backbone in reversed(plan.chosen):  # those of the figure first
+        first = next(iter(backbone.readings))
+        if backbone.baselines:
+            places = plan.cuts(backbone)
+            wanted += [(backbone, first, cut, head) for cut in places for head in SIMPLE]
+        early = plan.cuts(backbone)[:1] if plan.quick else backbone.undecided
+        for reading in backbone.readings if backbone.undecided else ():
+            for cut in early:
+                wanted += [(backbone, reading, cut, head) for head in ("vi", "random")]
     return {
         (backbone, reading, SIMPLE[head], cut, seed): plan.trial(
-            backbone, cut, head=head, seed=seed, **READINGS[reading]
+            backbone, cut, head=head, seed=seed, **backbone.readings[reading]
         )
         for backbone, reading, cut, head in wanted
         # Unit variance, which is not what the figures take, does without the first seed.
-        for seed in range("scale" in READINGS[reading], plan.seeds)
+        for seed in range("scale" in backbone.readings[reading], plan.seeds)
     }
 
 
@@ -220,8 +325,11 @@ def _baselines_found(plan: Plan, found: Results) -> Findings:
     places = dict.fromkeys((backbone, reading, cut) for backbone, reading, _, cut, _ in found)
     rows = tuple(_duel(found, *place) for place in places)
     table = Table("random", "VI-Net and random monomials", DUEL_COLUMNS, rows)
-    name, own = f"baselines-{RESNET34.data}", part(found, RESNET34, MEAN_SQUARE)
-    figures = (_accuracy_figure(name, RESNET34.caption, own),) if own else ()
+    figures = tuple(
+        _accuracy_figure(plan, f"baselines-{backbone.data}", backbone.caption, own)
+        for backbone in plan.chosen
+        if backbone.baselines and (own := part(found, backbone, next(iter(backbone.readings))))
+    )
     text = tuple(one.format(plan.components) for one in BASELINES)
     return Findings(text[:-1] if plan.quick else text, (table,), figures)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vinets.experiments.backbones import RESNET34
+from statistics import mean
+
+from vinets.experiments.backbones import Backbone
 from vinets.experiments.paper import GENERATORS
 from vinets.experiments.plan import (
-    READINGS,
-    REMOVED,
     Experiment,
     Findings,
     Plan,
@@ -18,6 +18,7 @@ from vinets.experiments.plan import (
 )
 from vinets.measure.dimension import dimension_correlation
 from vinets.pipeline.tasks import RATIOS
+from vinets.pipeline.trial import IdealFacts
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
 
 CUT = (Column("cut", "cut"), Column("removed", "removed %", ".1f"))
@@ -31,6 +32,11 @@ COLUMNS = (
     Column("polynomials", "polynomials", ","),
     Column("seconds", "seconds", ",.2f", difference=False),
     Column("speedup", "their seconds over ours", ",.0f"),
+)
+A_CLASS = Column("monomials of a class", "of a class", ".1f")
+SATURATED = (
+    "There are few monomials of so low a degree, and the classes together take nearly all of them: "
+    "what differs from cut to cut is how many each class takes, here the mean over the classes."
 )
 COMPARED = (
     "What vanishes depends on the scale of the components, which the paper does not give. Plain "
@@ -47,50 +53,72 @@ COMPARED = (
 )
 
 
+SECONDS = "Seconds are those of the ideals alone, with nothing else on the machine."
+
+
 def _text(plan: Plan) -> tuple[str, ...]:
-    finding, most = plan.start.finding, plan.start.collecting.per_class or 0
+    finding, most = plan.start.finding, plan.start.collecting.per_class
     fewer = "".join(
-        f"; all {b.per_class} for {b.data_title}" for b in plan.chosen if b.per_class < most
+        f"; all {b.per_class} for {b.data_title}"
+        for b in plan.chosen
+        if plan.compared and b.per_class < (most or 0)
     )
+    points = "four fifths of the training images" if most is None else f"{most} points a class"
     text = (
         f"ABM of degree {finding.max_degree} in tanh of {plan.components} principal components, "
-        f"{most} points a class{fewer}. The constant is not counted as a monomial."
+        f"{points}{fewer}. The constant is not counted as a monomial."
     )
-    return (text,) if plan.quick else (text, *COMPARED)
+    if plan.compared:
+        return (text, *COMPARED)
+    more = (SATURATED,) if plan.chosen[0].splits else ()
+    return (text, *more) if plan.quick else (text, *more, SECONDS)
+
+
+def counts_of(found: IdealFacts, backbone: Backbone) -> dict[str, float]:
+    """Numbers of monomials and polynomials; with few of them in all, the mean over classes, too."""
+    counts: dict[str, float] = {"monomials": found.monomials, "polynomials": found.polynomials}
+    if backbone.splits:
+        counts["monomials of a class"] = mean((found.by_class or {}).values())
+    return counts
 
 
 def _readings(plan: Plan) -> Trials:
     """An ideal for every row and reading, with nothing else on the machine for its seconds."""
     return {
         (reading, backbone, cut, printed): plan.trial(
-            backbone, cut, "ideals", alone=True, **READINGS[reading]
+            backbone, cut, "ideals", alone=True, **changes
         )
         for backbone in plan.chosen
         for cut, printed in backbone.rows[-2 if plan.quick else 0 :]
-        for reading in READINGS
+        for reading, changes in backbone.readings.items()
     }
 
 
 def _counted(plan: Plan, results: Results) -> Findings:
-    first, *others = READINGS
-    rows: dict[str, list[Row]] = {reading: [] for reading in READINGS}
+    first, *others = plan.chosen[0].readings
+    rows: dict[str, list[Row]] = {reading: [] for reading in (first, *others)}
     for (reading, backbone, cut, printed), result in results.items():
-        found, theirs = result.found, GENERATORS[backbone.name][printed]
+        found = result.found
         values = {
             "cut": cut,
             "removed": share(result),
-            "monomials": found.monomials,
-            "polynomials": found.polynomials,
+            **counts_of(found, backbone),
             "seconds": found.seconds,
-            "speedup": theirs["seconds"] / found.seconds,
         }
+        paper: dict[str, float] = {}
+        if printed is not None:
+            paper = {"removed": printed, **GENERATORS[backbone.name][printed]}
+            values["speedup"] = paper["seconds"] / found.seconds
         section = backbone.caption if reading == first else f"{backbone.caption}: {reading}"
-        rows[reading].append(Row(values, {"removed": printed, **theirs}, section))
+        rows[reading].append(Row(values, paper, section))
     more = tuple(row for reading in others for row in rows[reading])
-    columns = COLUMNS[:-1] if plan.quick else COLUMNS  # which compares with the paper
+    columns = COLUMNS if plan.compared else COLUMNS[:-1]
+    if plan.chosen[0].splits:
+        columns = (*columns[:3], A_CLASS, *columns[3:])
+    caption = "Other readings of the paper" if plan.chosen[0].name in GENERATORS else "Other rules"
     tables = (
         Table("generators", first, columns, tuple(rows[first])),
-        Table("generators-readings", "Other readings of the paper", columns, more),
+        Table("generators-readings", caption, columns, more),
     )
     return Findings(_text(plan), tables)
 
@@ -105,25 +133,33 @@ LAYERS = (
     "ABM with ψ = {} behind every convolution of a residual block: inside the block, behind "
     "bn1, and behind its sum. The first convolution of a stage is where the map gets smaller."
 )
+PLAIN_LAYERS = (
+    "ABM with ψ = {} behind every layer that changes the map: normalisation, ReLU and pooling."
+)
 
 
 def _layers(plan: Plan) -> Trials:
-    cuts = plan.cuts(RESNET34, RESNET34.layers)
-    return {(place, cut): plan.trial(RESNET34, cut, "ideals") for place, cut in enumerate(cuts, 1)}
+    return {
+        (backbone, place, cut): plan.trial(backbone, cut, "ideals")
+        for backbone in plan.chosen
+        if backbone.layers
+        for place, cut in enumerate(plan.cuts(backbone, backbone.layers), 1)
+    }
 
 
 def _by_layer(plan: Plan, found: Results) -> Findings:
-    text = (LAYERS.format(plan.start.finding.psi),)
-    if not found:
-        return Findings(text)
+    (backbone,) = {key[0] for key in found}
+    counted = {key[1:]: counts_of(one.found, backbone) for key, one in found.items()}
     series = tuple(
-        line(name, ((place, getattr(one.found, name), cut) for (place, cut), one in found.items()))
-        for name in ("monomials", "polynomials")
+        line(name, ((x, counts[name], cut) for (x, cut), counts in counted.items()))
+        for name in next(iter(counted.values()))
     )
-    where = Axis("convolution, counted from the first block", format=".0f")
+    what = "convolution, counted from the first block" if backbone.residual else "layer"
     counts = Axis("count", log=True, format=",.0f")
-    figure = Figure("generators-by-layer", RESNET34.caption, where, counts, series)
-    return Findings(text, figures=(figure,))
+    where = Axis(what, format=".0f")
+    figure = Figure("generators-by-layer", backbone.caption, where, counts, series)
+    text = LAYERS if backbone.residual else PLAIN_LAYERS
+    return Findings((text.format(plan.start.finding.psi),), figures=(figure,))
 
 
 Experiment(
@@ -159,7 +195,9 @@ def _left(plan: Plan, found: Results) -> Findings:
             for ratio in RATIOS
         )
         name = f"monomials-{backbone.data}"
-        figures.append(Figure(name, backbone.caption, REMOVED, MONOMIALS, series, levels=levels))
+        figures.append(
+            Figure(name, backbone.caption, plan.removed, MONOMIALS, series, levels=levels)
+        )
     return Findings((PRUNED.format(plan.components),), figures=tuple(figures))
 
 
@@ -203,13 +241,17 @@ def _estimated(plan: Plan, found: Results) -> Findings:
             "removed": share(result),
             "dimension": result.estimated.mean,
             "dimension_std": result.estimated.std,
-            "monomials": found[backbone, cut, "ideals"].found.monomials,
+            **counts_of(found[backbone, cut, "ideals"].found, backbone),
         }
+        del values["polynomials"]
         rows.append(Row(values, section=backbone.caption))
-    table = Table("dimension", "By cut", DIMENSION_COLUMNS, tuple(rows))
+    small = plan.chosen[0].splits
+    columns = (*DIMENSION_COLUMNS, A_CLASS) if small else DIMENSION_COLUMNS
+    table = Table("dimension", "By cut", columns, tuple(rows))
     series, notes = [], []
     for caption, own in table.parts():
-        x, y, cuts = ([row.values[n] for row in own] for n in ("dimension", "monomials", "cut"))
+        counted = A_CLASS.name if small else "monomials"
+        x, y, cuts = ([row.values[n] for row in own] for n in ("dimension", counted, "cut"))
         series.append(line(str(caption), zip(x, y, cuts, strict=True)))
         c = dimension_correlation(x, y)
         notes.append(
@@ -218,7 +260,8 @@ def _estimated(plan: Plan, found: Results) -> Findings:
         )
     dimension = Axis("intrinsic dimension, mean over classes", format=".1f")
     title = "Dimension and monomials"
-    figure = Figure("dimension", title, dimension, MONOMIALS, tuple(series), kind="scatter")
+    count = Axis(A_CLASS.name, format=".0f") if small else MONOMIALS
+    figure = Figure("dimension", title, dimension, count, tuple(series), kind="scatter")
     used = sorted({one.dimension.neighbours for one in found.values() if one.dimension})
     text = DIMENSION.format(" or ".join(map(str, used)))
     return Findings((text,), (table,), (figure,), tuple(notes))

@@ -8,20 +8,13 @@ from statistics import stdev
 from typing import Any, TypeAlias
 
 from vinets.checks import counted
+from vinets.experiments import backbones, paper
 from vinets.experiments.backbones import BACKBONES, Backbone
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial, TrialResult
 from vinets.registry import Registry
 from vinets.report.values import Axis, Figure, Series, Table
 from vinets.settings import Caching, Collecting, Finding, Projecting, Pruning, Recipe, Timing
-
-READINGS: dict[str, dict[str, Any]] = {
-    "plain components, mean square ≤ 0.1": {},
-    "plain components, root mean square ≤ 0.1": {"psi": 0.01},
-    "components of unit variance, mean square ≤ 0.1": {"scale": "unit"},
-    "components of unit variance, root mean square ≤ 0.1": {"scale": "unit", "psi": 0.01},
-}
-"""Changes to :data:`PAPER` for what the paper may mean by ψ and by principal components."""
 
 PAPER = Trial(
     finding=Finding(max_degree=5),
@@ -35,7 +28,7 @@ PAPER = Trial(
     counting="paper",
     checkpoints=False,  # a training takes seconds
 )
-"""What all experiments start from: the paper's settings."""
+"""What all experiments start from: the paper's settings, as they were taken on CIFAR."""
 
 QUICK: dict[str, Any] = {
     "per_class": 16,
@@ -55,28 +48,45 @@ QUICK: dict[str, Any] = {
 class Plan:
     """Which networks, by name, and how many seeds; a quick one takes a small slice of all.
 
-    Seeds are for the table of variants and the figure on baselines; other figures have one.
+    Seeds are for the table of variants and the figure on baselines; other figures have one. Where
+    the data has no split of its own, a seed is that of the split, too, and the figure on truncation
+    has all of them.
     """
 
     seeds: int = 3
     quick: bool = False
-    backbones: tuple[str, ...] = tuple(BACKBONES)
-
-    @property
-    def start(self) -> Trial:
-        """The trial that all others change."""
-        return PAPER.change(**QUICK) if self.quick else PAPER
+    backbones: tuple[str, ...] = backbones.PAPER
 
     @property
     def chosen(self) -> list[Backbone]:
         """The networks, in the order of the paper."""
         return [b for name, b in BACKBONES.items() if name in self.backbones]
 
+    @property
+    def start(self) -> Trial:
+        """The trial that all others change; the chosen networks share their settings."""
+        start = PAPER.change(**self.chosen[0].settings)
+        return start.change(**QUICK) if self.quick else start
+
+    @property
+    def compared(self) -> bool:
+        """Whether the paper prints results of the networks, and a full run stands next to them."""
+        return not self.quick and all(one.name in paper.UNCUT for one in self.chosen)
+
+    @property
+    def unit(self) -> tuple[float, str]:
+        """How many parameters are counted as one in tables, and the letter for it."""
+        return (1e3, "k") if self.chosen[0].splits else (1e6, "M")
+
+    @property
+    def removed(self) -> Axis:
+        """The axis of most figures: the share that a cut takes away."""
+        what = "layers" if self.start.counting == "layers" else "convolutions"
+        return Axis(f"{what} removed in %", format=".0f")
+
     def cuts(self, backbone: Backbone, every: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Cuts of the figures, or some of ``every``; none of a network that was not chosen."""
+        """Cuts of the figures, or some of ``every``."""
         every = every or backbone.cuts
-        if backbone not in self.chosen:
-            return ()
         return every[-3:] if self.quick else every  # late ones have the fewest generators
 
     @property
@@ -101,11 +111,23 @@ class Plan:
         """How long heads are trained, in words."""
         return counted(self.start.recipe.epochs, "epoch")
 
-    def trial(self, backbone: Backbone, cut: str, task: str = "train", **changes: Any) -> Trial:
+    def networks(self, backbone: Backbone) -> list[str]:
+        """Names of the uncut networks in the store: one, or one for every split."""
+        return [network_name(backbone, k) for k in range(self.seeds if backbone.splits else 1)]
+
+    def trial(
+        self, backbone: Backbone, cut: str, task: str = "train", *, seed: int = 0, **changes: Any
+    ) -> Trial:
         """A trial of the paper, with changes as :meth:`Trial.change` takes them."""
         if self.quick:  # a change of the experiment's own does not undo the small slice
             changes = {name: v for name, v in changes.items() if name not in QUICK}
-        return self.start.change(network=backbone.name, cut=cut, task=task, **changes)
+        network = network_name(backbone, seed)
+        return self.start.change(network=network, cut=cut, task=task, seed=seed, **changes)
+
+
+def network_name(backbone: Backbone, split: int) -> str:
+    """Name of an uncut network in the store."""
+    return f"{backbone.name}-{split}" if backbone.splits else backbone.name
 
 
 @dataclass(frozen=True)
@@ -150,7 +172,7 @@ class Experiment:
     name: str
     title: str
     paper: str
-    order: int
+    order: float
     planned: Callable[[Plan], Mapping[Key, Trial]]
     finding: Callable[[Plan, Results], Findings]
 
@@ -177,7 +199,7 @@ def spread(values: Sequence[float]) -> float | None:
 
 
 def share(result: TrialResult) -> float:
-    """Share of the convolutions removed, in percent."""
+    """Share of what is counted that the cut takes away, in percent."""
     assert result.removed is not None  # it is None of trials without a cut
     return 100 * result.removed
 
@@ -186,7 +208,3 @@ def line(name: str, points: Iterable[tuple[float, float, str]]) -> Series:
     """A series of a figure: x, y and a label for every point."""
     x, y, labels = zip(*points, strict=True)
     return Series(name, x, y, labels)
-
-
-REMOVED = Axis("convolutions removed in %", format=".0f")
-"""The axis of most figures."""

@@ -5,46 +5,61 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from vinets.checks import one_of
 from vinets.cluster import processes_or_cluster
-from vinets.experiments.backbones import BACKBONES, Backbone
-from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Findings, Plan
+from vinets.data import load_data
+from vinets.experiments.backbones import BACKBONES, PAPER, Backbone
+from vinets.experiments.plan import EXPERIMENTS, QUICK, Experiment, Findings, Plan, network_name
 from vinets.files import append_line, read_json, write_json
 from vinets.locks import locked
 from vinets.measure import machine
 from vinets.measure.dimension import require_estimator
 from vinets.nn.uncut import DESCRIPTION, WEIGHTS
+from vinets.pipeline.scratch import train_into
 from vinets.pipeline.setup import SetupFiles
 from vinets.pipeline.store import Store
-from vinets.pipeline.trial import GROUPS
+from vinets.pipeline.trial import GROUPS, Trial
 from vinets.pipeline.trials import run_trials
 from vinets.plain import as_plain
 from vinets.progress import Progress
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
 from vinets.running import resolve_device
+from vinets.settings import RECIPES
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where data and weights lie."""
+    """Where data and weights lie; networks that are trained here are kept in ``uncut``."""
 
-    data: Path
-    weights: Path
+    data: Path | None = None
+    weights: Path = Path("weights")
+    uncut: Path = Path("uncut")
 
-    def files(self, backbone: Backbone) -> SetupFiles:
-        """A network of the paper with its data: a folder of that name, or the folder itself."""
+    def files(self, backbone: Backbone, split: int = 0) -> SetupFiles:
+        """A network with its data: a folder of that name, or the folder itself."""
+        recipe = RECIPES[backbone.recipe]
+        if backbone.splits:
+            weights = self.uncut / network_name(backbone, split) / WEIGHTS
+            return SetupFiles(recipe.model, str(weights), recipe.data, backbone.classes, split)
+        if self.data is None:
+            raise ValueError(
+                f"{backbone.title} needs the images of {backbone.data_title}. Pass --data, the "
+                "folder with cifar10 and cifar100, or --on digits, which needs no files."
+            )
         inside = self.data / backbone.data
         data = f"{backbone.data}:{inside if inside.is_dir() else self.data}"
         weights = self.find(backbone) or self.weights / backbone.weights
-        return SetupFiles(backbone.name, str(weights), data, backbone.classes)
+        return SetupFiles(recipe.model, str(weights), data, backbone.classes)
 
     def find(self, backbone: Backbone) -> Path | None:
         """The weights: a file of their name, or of ``vinets train`` in a folder below, or here."""
@@ -53,9 +68,23 @@ class Folders:
             places.append(self.weights / WEIGHTS)
         return next((place for place in places if place.is_file()), None)
 
-    def check(self, backbone: Backbone) -> None:
-        """Raise where the weights are missing, with the command that makes them."""
-        if self.find(backbone) is None:
+    def prepare(self, backbone: Backbone, split: int, progress: Progress | str | None) -> None:
+        """Train a network where a recipe makes it in seconds; raise where weights are missing.
+
+        The error has the command that makes them.
+        """
+        if backbone.splits:
+            files, recipe = self.files(backbone, split), RECIPES[backbone.recipe]
+            if not Path(files.weights).is_file():
+                train_into(
+                    Path(files.weights).parent,
+                    recipe.model,
+                    load_data(recipe.data, seed=split),
+                    recipe=replace(recipe.recipe, seed=split),
+                    device="cpu",  # where small networks are as fast, and the same everywhere
+                    progress=progress,
+                )
+        elif self.find(backbone) is None:
             out = self.weights / backbone.recipe
             words = ("--recipe", backbone.recipe, "--data", self.files(backbone).data)
             raise FileNotFoundError(
@@ -107,57 +136,109 @@ def reproduce(
     show : callable
         Gets every result when it is complete.
     """
-    chosen = chosen_experiments(names)
-    for name in plan.backbones:
-        one_of("reproduce", "backbones", name, tuple(BACKBONES))
+    chosen, store = chosen_experiments(names, plan), Store(out)
     trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
     needed = {trial.network for trial in trials}
-    setups = {n: folders.files(b) for n, b in BACKBONES.items() if n in needed}
-    for name in setups:
-        folders.check(BACKBONES[name])
-    on, store = resolve_device("reproduce", device), Store(out)
+    folders = replace(folders, uncut=store.folder / "uncut")
+    places = {
+        name: (backbone, split)
+        for backbone in plan.chosen
+        for split, name in enumerate(plan.networks(backbone))
+        if name in needed
+    }
+    setups = {name: folders.files(*place) for name, place in places.items()}
+    on = resolve_device("reproduce", device)
     here = isinstance(jobs, int)  # workers of a cluster have packages of their own
     if here and any(trial.task == "dimension" for trial in store.missing(trials)):
         require_estimator()
-    opened = {name: files.open(name, on) for name, files in setups.items()}
-    # what does not belong into the folder is refused before any work is done
-    with locked(store.folder):
-        store.claim(trials, {name: one.identity for name, one in opened.items()})
-    given = opened if jobs == 1 else setups  # other processes open files themselves
+    small = any(backbone.splits for backbone, _ in places.values())
+    with one_thread() if small else nullcontext():
+        for place in places.values():
+            folders.prepare(*place, progress)
+        opened = {name: files.open(name, on) for name, files in setups.items()}
+        # what does not belong into the folder is refused before any work is done
+        with locked(store.folder):
+            store.claim(trials, {name: one.identity for name, one in opened.items()})
+        given = opened if jobs == 1 else setups  # other processes open files themselves
+        with _logged(chosen, plan, store, command, jobs, on), processes_or_cluster(jobs) as there:
+
+            def carry_out(own: list[Trial]) -> None:
+                if store.missing(own):
+                    run_trials(own, given, store, device=on, jobs=there, progress=progress)
+
+            if small:  # most of the time goes into latents, which experiments share
+                carry_out(trials)
+            for experiment in sorted(chosen, key=lambda one: len(one.trials(plan))):
+                carry_out(experiment.trials(plan))
+                show(_write(experiment, plan, store, command))
+    return [_file(experiment, plan, store) for experiment in chosen]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in one thread, so that the last bits do not depend on how many there are.
+
+    Networks of a few thousand parameters are as fast, and verdicts the same on every machine.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):  # NumPy has threads of its own
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _logged(
+    chosen: Sequence[Experiment],
+    plan: Plan,
+    store: Store,
+    command: Sequence[str],
+    jobs: int | str,
+    device: torch.device,
+) -> Iterator[None]:
+    """Note what is missing before and after a call, and log what the call did, however it ends."""
+    trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
     missing, begin = len(store.missing(trials)), time.perf_counter()
     _note_missing(chosen, plan, store)
     try:
-        with processes_or_cluster(jobs) as there:
-            for experiment in sorted(chosen, key=lambda one: len(one.trials(plan))):
-                own = experiment.trials(plan)
-                if store.missing(own):
-                    run_trials(own, given, store, device=on, jobs=there, progress=progress)
-                show(_write(experiment, plan, store, command))
+        yield
     except torch.OutOfMemoryError:
         raise MemoryError(
-            f"{on} ran out of memory with {jobs} processes side by side. Pass fewer "
+            f"{device} ran out of memory with {jobs} processes side by side. Pass fewer "
             "with --jobs: what is finished is kept, and the call goes on where it was."
         ) from None
-    finally:  # a call that was stopped is logged with what it did
+    finally:
         _note_missing(chosen, plan, store)
         left = len(store.missing(trials))
         call = {
             "command": list(command),
             "jobs": jobs,
-            "machine": machine(on),
+            "machine": machine(device),
             "runs": missing - left,
             "left": left,
             "seconds": time.perf_counter() - begin,
         }
         if missing > left:
             append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
-    return [_file(experiment, plan, store) for experiment in chosen]
 
 
-def chosen_experiments(names: Sequence[str]) -> list[Experiment]:
-    """Experiments by name, in the order of the page."""
+def chosen_experiments(names: Sequence[str], plan: Plan) -> list[Experiment]:
+    """Experiments by name, in the order of the page; all are those that the networks have."""
+    for name in plan.backbones:
+        one_of("reproduce", "backbones", name, tuple(BACKBONES))
+    if len(plan.chosen) > 1 and not {*plan.backbones} <= {*PAPER}:
+        raise ValueError(
+            f"The results of {', '.join(plan.backbones)} have settings of their own. Pass one of "
+            f"them and a folder for it; {' and '.join(PAPER)} go together."
+        )
     wanted = EXPERIMENTS if "all" in names else dict.fromkeys(names)
-    return sorted((EXPERIMENTS[name] for name in wanted), key=lambda one: one.order)
+    found = [EXPERIMENTS[name] for name in wanted]
+    none = [one.name for one in found if not one.planned(plan)]
+    if none and "all" not in names:
+        raise ValueError(f"{', '.join(none)} is not for {', '.join(plan.backbones)}.")
+    return sorted((e for e in found if e.name not in none), key=lambda one: one.order)
 
 
 def quick_sentence(plan: Plan) -> str:
@@ -194,6 +275,7 @@ def _is_complete(path: Path) -> bool:
 
 def _result(experiment: Experiment, plan: Plan, found: Findings, **facts: Any) -> ExperimentResult:
     options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}
+    shown = {*QUICK, *plan.chosen[0].settings}
     return ExperimentResult(
         experiment.name,
         experiment.title,
@@ -203,7 +285,7 @@ def _result(experiment: Experiment, plan: Plan, found: Findings, **facts: Any) -
         tables=found.tables,
         figures=found.figures,
         notes=found.notes,
-        settings={name: options[name] for name in QUICK},
+        settings={name: options[name] for name in options if name in shown},
         quick=quick_sentence(plan) if plan.quick else "",
         **facts,
     )

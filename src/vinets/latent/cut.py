@@ -35,6 +35,11 @@ def all_convolutions(name: str, module: nn.Module) -> bool:
     return isinstance(module, CONVOLUTIONS)
 
 
+def all_layers(name: str, module: nn.Module) -> bool:
+    """Count every module that holds no others: convolutions, normalisation, ReLU, pooling."""
+    return not any(module.children())
+
+
 def paper_convolutions(name: str, module: nn.Module) -> bool:
     """Count the convolutions of stages 2 to 4 of a ResNet, shortcuts included.
 

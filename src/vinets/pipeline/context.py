@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vinets.ideals.choose import choose_ideal
-from vinets.latent.cut import all_convolutions, paper_convolutions, share_removed
+from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
 from vinets.nn.network import CutNetwork, network_of
 from vinets.pipeline.baselines import baseline, reference_to
 from vinets.pipeline.build import assemble, build_products
@@ -26,7 +26,7 @@ from vinets.settings import Recipe
 from vinets.training import LatentViews, Lessons, cache_latents
 
 VIEW_BYTES = 64 << 30  # of cached latents
-COUNTED = {"all": all_convolutions, "paper": paper_convolutions}
+COUNTED = {"all": all_convolutions, "paper": paper_convolutions, "layers": all_layers}
 
 
 class CutContext:

@@ -174,6 +174,7 @@ class SetupFiles:
     weights: str  # a safetensors file
     data: str  # as for vinets.data.load_data
     classes: int | None = None  # None asks the data
+    split: int = 0  # seed of the split, where the data has none of its own
 
     def open(self, name: str, device: torch.device) -> Setup:
         """Read the network and the data."""
@@ -189,7 +190,7 @@ class SetupFiles:
                 f"A list of trials may not name code, and has {self.model}. Name it in a command "
                 "or a script instead."
             )
-        data = load_data(self.data)
+        data = load_data(self.data, seed=self.split)
         source, fitted = data.train, {}
         if isinstance(source, ImageSource):
             fitted = channel_options(self.model, source.preprocessing.channels)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,17 +24,19 @@ from vinets.nn.network import CutNetwork
 from vinets.pipeline.closed_form import build_closed_form, loss_and_accuracy
 from vinets.pipeline.comparison import Speed
 from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import CHUNK, wrong_answers
+from vinets.pipeline.setup import CHUNK, Setup, wrong_answers
 from vinets.pipeline.trial import (
     DimensionFacts,
     IdealFacts,
     SpeedFacts,
+    TheoryFacts,
     TrainingFacts,
     Trial,
     TrialResult,
 )
 from vinets.plain import as_plain
 from vinets.running import call, evaluating
+from vinets.theory import study
 from vinets.training import History, Lessons, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
@@ -130,11 +133,33 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         capped=None if report is None else report.capped,
         vanishing_built=built,
         vanishing=trained,
-        wrong=wrong if trial.detailed else None,
+        **(_outcomes(setup, wrong) if trial.detailed else {}),
         history=history if trial.detailed else None,
         build=report if trial.detailed else None,
     )
-    return TrialResult(training=facts)
+    return TrialResult(training=facts, theory=_theory(setup, folded) if trial.studied else None)
+
+
+def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
+    """Spectral complexity of a network and of the uncut one, and the theorem's bounds."""
+    example = setup.train.example()
+    assert isinstance(example, Tensor)  # of other inputs the theory says nothing
+    found = study(
+        setup.model,
+        network.record.cut,
+        example.to(setup.device),
+        network=network,
+        batches=lambda: setup.train.batches(CHUNK, device=setup.device),
+    )
+    assert found.network is not None  # it was given
+    bounds = found.network.head.bounds
+    return TheoryFacts(
+        found.uncut.log10_R,
+        found.network.whole.log10_R,
+        found.network.guaranteed.log10_R,
+        () if bounds is None else tuple(bounds.to_dict()["bounds"]),
+        None if found.corollary is None else found.corollary.ratio(),
+    )
 
 
 def _solve_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
@@ -152,10 +177,15 @@ def _solve_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         loss=loss,
         parts=network.parts(),
         seconds=0.0,  # of training; those of the closed form are in the report
-        wrong=wrong if trial.detailed else None,
+        **(_outcomes(setup, wrong) if trial.detailed else {}),
         build=report if trial.detailed else None,
     )
     return TrialResult(training=facts)
+
+
+def _outcomes(setup: Setup, wrong: tuple[int, ...]) -> dict[str, Any]:
+    """What a detailed trial keeps of single test examples."""
+    return {"wrong": wrong, "uncut_wrong": setup.wrong, "tested": len(setup.test)}
 
 
 def _tested_and_saved(
@@ -263,7 +293,7 @@ def _vanishing(context: CutContext, trial: Trial, network: CutNetwork) -> Vanish
         return measure_vanishing(head.polynomials, seen, psi)
 
 
-def _size(head: Head) -> dict[str, int]:
+def _size(head: Head) -> dict[str, Any]:
     polynomials = getattr(head, "polynomials", None)
     if polynomials is None:
         return {}

@@ -47,8 +47,9 @@ class Trial(TrialSettings):
         baseline is made for the polynomials that the other fields describe.
     finding, collecting, placing, projecting, pruning, recipe, caching, sampling, timing
         See :mod:`vinets.settings`. The seed of the recipe is that of the trial.
-    counting : {"all", "paper"}
-        Which convolutions count in the share removed.
+    counting : {"all", "paper", "layers"}
+        What counts in the share removed: all convolutions, those that the paper counts, or every
+        layer.
     baseline_degree : int
         Of random monomials.
     save : str
@@ -59,6 +60,8 @@ class Trial(TrialSettings):
         Write them between epochs, for long trainings; they change no result.
     detailed : bool
         Keep every epoch, wrong answers and how the head was built in the result.
+    studied : bool
+        Compute the spectral complexity of the trained network and of the uncut one as well.
     seed : int
         Of everything.
     alone : bool
@@ -75,6 +78,7 @@ class Trial(TrialSettings):
     compared: tuple[tuple[str, str], ...] = ()
     checkpoints: bool = field(default=True, metadata={"result": False})
     detailed: bool = False
+    studied: bool = False
     seed: int = 0
     alone: bool = False
 
@@ -145,7 +149,7 @@ class IdealFacts:
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """A head that was trained and tested; the last three fields are those of a detailed trial."""
+    """A head that was trained and tested; the fields from ``wrong`` on are of a detailed trial."""
 
     accuracy: float  # on the test data, in [0, 1]
     uncut: float  # that of the uncut network
@@ -160,6 +164,8 @@ class TrainingFacts:
     vanishing_built: Vanishing | None = None  # of a VI-Net on the test images, before training
     vanishing: Vanishing | None = None  # the same afterwards
     wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
+    uncut_wrong: tuple[int, ...] | None = None  # those that the uncut network gets wrong
+    tested: int | None = None  # how many test examples there are
     history: History | None = None  # every epoch
     build: BuildReport | None = None  # how the polynomials were built
 
@@ -194,6 +200,22 @@ class SpeedFacts:
 
 
 @dataclass(frozen=True)
+class TheoryFacts:
+    """Decimal logarithms of spectral complexities, and the bounds of the theorem."""
+
+    uncut: float  # of the uncut network
+    network: float  # of the trained network, as the theorem counts
+    guaranteed: float  # the same where variables may leave [-1, 1]
+    bounds: tuple[dict[str, Any], ...] = ()  # of vinets.theory.bounds.Bound, for polynomials
+    ratio: float | None = None  # of the complexity terms of the corollary, at the median margins
+
+    @property
+    def kappa(self) -> float:
+        """Decimal logarithm of kappa: the complexity of the network over that of the uncut one."""
+        return self.network - self.uncut
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """What came of a trial: a section for its task.
 
@@ -211,6 +233,7 @@ class TrialResult:
     training: TrainingFacts | None = None
     dimension: DimensionFacts | None = None
     speed: SpeedFacts | None = None
+    theory: TheoryFacts | None = None
 
     @property
     def trained(self) -> TrainingFacts:
@@ -226,6 +249,11 @@ class TrialResult:
     def timed(self) -> SpeedFacts:
         """What came of measuring speed."""
         return _section(self.speed, "speed was measured")
+
+    @property
+    def complexity(self) -> TheoryFacts:
+        """What the theory says of the network that was trained."""
+        return _section(self.theory, "network was studied")
 
     @property
     def found(self) -> IdealFacts:
