@@ -27,17 +27,18 @@ def model(data):
     network = digits_cnn()
     recipe = {"epochs": 3, "batch_size": 64, "learning_rate": 0.1, "validation": 0.0}
     train_classifier(network, data.train, progress=None, **recipe)
-    return network.eval().double()
+    return network.eval()
 
 
 @pytest.fixture(scope="module")
 def vinet(model, data):
     network, _ = build(
-        model.float(),
+        model,
         data.train,
         "pool",
         **{"components": N, "psi": PSI, "max_degree": 2, "keep": KEEP, "monomials": None},
-        **{"per_class": None, "pca": "exact", "progress": None},
+        # more than there are: ideals are fitted to all examples, and scored on them
+        **{"per_class": 1000, "pca": "exact", "progress": None},
     )
     options = {"weight_decay": DECAY, "augment": False, "validation": 0.0}
     fine_tune(network, data.train, trained="classifier", progress=None, **options)
@@ -48,19 +49,13 @@ def latents(model, source):
     """Line 3: what the truncated network makes of the images, flat, in float64."""
     images, labels = next(iter(source.batches(len(source))))
     with torch.no_grad():
-        x = model.float()
-        x = x.relu1(x.bn1(x.conv1(images)))
-        return x_pool(model, x), labels.numpy()
+        first = model.relu1(model.bn1(model.conv1(images)))
+        pooled = model.pool(model.relu2(model.bn2(model.conv2(first))))
+    return pooled.flatten(1).double().numpy(), labels.numpy()
 
 
-def x_pool(model, x):
-    x = model.pool(model.relu2(model.bn2(model.conv2(x))))
-    return x.flatten(1).double().numpy()
-
-
-def monomials(z):
-    """The constant, the variables, and their products in the order of the terms."""
-    n = z.shape[1]
+def terms(n):
+    """The constant, the variables, and their products, in the order in which they are tried."""
     pairs = [(i, j) for j in range(n) for i in range(j + 1)]
     return [(), *((i,) for i in range(n)), *pairs]
 
@@ -72,7 +67,7 @@ def value(z, term):
 def ideal(z):
     """Line 6: generators of one class, each a leading term plus least squares on what was kept."""
     kept, generators = [()], []
-    for term in monomials(z)[1:]:
+    for term in terms(z.shape[1])[1:]:
         if len(term) == 2 and not {(term[0],), (term[1],)} <= set(kept):
             continue  # a multiple of a leading term is no border term
         matrix = np.stack([value(z, t) for t in kept], 1)
