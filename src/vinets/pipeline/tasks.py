@@ -17,7 +17,7 @@ from vinets.files import following
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
-from vinets.measure.vanishing import Vanishing, class_means, measure_vanishing
+from vinets.measure.vanishing import Vanishing, measure_vanishing
 from vinets.nn.heads import Head, LastLayer, PolynomialHead
 from vinets.nn.heads.pieces import TrainedTail
 from vinets.nn.network import CutNetwork
@@ -33,7 +33,6 @@ from vinets.pipeline.trial import (
     TrainingFacts,
     Trial,
     TrialResult,
-    VanishingPicture,
 )
 from vinets.plain import as_plain
 from vinets.running import call, evaluating
@@ -106,7 +105,6 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         return _solve_head(context, trial, folder)
     network, report = context.network(trial)
     built = _vanishing(context, trial, network)
-    before = _picture(context, network) if trial.studied else None
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
     # variables of local heads are as many as the latents: too many to keep for all trials
     split = network.head.split() if _projected(trial) and not trial.design.local else None
@@ -135,7 +133,6 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         capped=None if report is None else report.capped,
         vanishing_built=built,
         vanishing=trained,
-        picture=before and replace(before, trained=_means(context, network)),
         **(_outcomes(setup, wrong) if trial.detailed else {}),
         history=history if trial.detailed else None,
         build=report if trial.detailed else None,
@@ -273,32 +270,6 @@ def _tested(context: CutContext, trial: Trial, network: CutNetwork) -> tuple[int
         setup = context.setup
         return wrong_answers(network, setup.test, setup.device, progress=context.progress)
     return _wrong(network.head, context.test_latents, context.setup.test.labels)
-
-
-def _means(context: CutContext, network: CutNetwork) -> tuple[tuple[float, ...], ...]:
-    """Mean absolute values of the polynomials of a VI-Net on the test images of every class."""
-    head = network.head
-    assert isinstance(head, PolynomialHead)
-    with torch.no_grad():
-        z = head.variables(context.test_latents.float())
-    means, _, _ = class_means(head.polynomials, [(z, context.setup.test.labels)])
-    return tuple(tuple(float(f"{value:.3g}") for value in row) for row in means.tolist())
-
-
-def _picture(context: CutContext, network: CutNetwork) -> VanishingPicture | None:
-    """A VI-Net before its training, behind a backbone that stays as it is; None of other heads."""
-    head = network.head
-    if not (isinstance(head, PolynomialHead) and head.from_ideals):
-        return None
-    layer, owners = head.polynomials, head.polynomials.owners
-    lead = layer.leading_coefficients()
-    assert owners is not None and lead is not None  # a head that was built here knows both
-    rows = _means(context, network)
-    found = [(k, p) for k in owners.unique().tolist() for p in layer.polynomials(k)]
-    shortest = min(range(len(found)), key=lambda j: sum(c != 0 for c in found[j][1].coefficients))
-    label, polynomial = found[shortest]
-    means = tuple(row[shortest] / abs(float(lead[shortest])) for row in rows)
-    return VanishingPicture(tuple(owners.tolist()), rows, rows, str(polynomial), label, means)
 
 
 def _vanishing(context: CutContext, trial: Trial, network: CutNetwork) -> Vanishing | None:

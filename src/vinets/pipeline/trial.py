@@ -61,8 +61,7 @@ class Trial(TrialSettings):
     detailed : bool
         Keep every epoch, wrong answers and how the head was built in the result.
     studied : bool
-        Compute the spectral complexity of the trained network and of the uncut one as well; of a
-        VI-Net keep the mean of every polynomial on every class, too.
+        Compute the spectral complexity of the trained network and of the uncut one as well.
     seed : int
         Of everything.
     alone : bool
@@ -149,18 +148,6 @@ class IdealFacts:
 
 
 @dataclass(frozen=True)
-class VanishingPicture:
-    """Mean absolute values of the polynomials of a VI-Net on the test images of every class."""
-
-    owners: tuple[int, ...]  # the class that each of the N polynomials vanishes on
-    built: tuple[tuple[float, ...], ...]  # K rows of N means, before training
-    trained: tuple[tuple[float, ...], ...]  # the same afterwards
-    polynomial: str  # the one with the fewest terms, at leading coefficient 1, as it was found
-    label: int  # its class
-    means: tuple[float, ...]  # its mean absolute value on every class
-
-
-@dataclass(frozen=True)
 class TrainingFacts:
     """A head that was trained and tested; the fields from ``wrong`` on are of a detailed trial."""
 
@@ -176,7 +163,6 @@ class TrainingFacts:
     best_epoch: int | None = None  # the one that was kept
     vanishing_built: Vanishing | None = None  # of a VI-Net on the test images, before training
     vanishing: Vanishing | None = None  # the same afterwards
-    picture: VanishingPicture | None = None  # of a VI-Net that was studied
     wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
     uncut_wrong: tuple[int, ...] | None = None  # those that the uncut network gets wrong
     tested: int | None = None  # how many test examples there are
