@@ -62,6 +62,8 @@ class Backbone:
     # Kinds of heads of the figure on truncation, with their names there.
     heads: Mapping[str, str] = field(default_factory=lambda: PUBLISHED_HEADS, hash=False)
     algorithms: tuple[str, ...] = ("abm",)  # algorithms of the figure on pruning
+    # Changes to the settings in that figure, where steps of an oracle would take minutes.
+    search: Mapping[str, Any] = field(default_factory=dict, hash=False)
     layers: tuple[str, ...] = ()  # cuts of the figure on generators behind every layer
     residual: bool = False  # whether every second layer is behind the sum of a residual block
     baselines: bool = False  # whether it has the figure on baselines over seeds
@@ -234,7 +236,8 @@ DIGITS = Backbone(
             for kind in ("linear", "pooled", "components", "random", "same-degrees", "mlp")
         },
     },
-    algorithms=("abm", "oavi-cg", "oavi-agd"),
+    algorithms=("abm", "cg", "agd", "cg-gap", "agd-gap"),
+    search={"psi": 0.1},
     layers=("relu1", "bn2", "relu2", "pool", "bn3", "relu3", "bn4", "relu4", "avgpool"),
     studied="VI-Net-Small",
 )
