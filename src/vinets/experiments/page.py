@@ -156,7 +156,7 @@ def _vanishing(kept: ExperimentResult) -> tuple[Block, ...]:
         0: "C and W_F trained",
         1: "the same, kept small",
     }
-    drawings = []
+    drawings: list[Block] = []
     for weight, title in wanted.items():
         row = next((row for row in rows if row.values["weight"] == weight), None)
         if row is None or not can_draw():
