@@ -10,8 +10,8 @@ from vinets.report.values import Axis, Column, Figure, Row, Series, Table
 
 TEXT = (
     "Mean absolute values on test images of the {count} polynomials of {name}, cut at {cut}, on "
-    "the first split. Each was found as one that nearly vanishes on the training images of a class; on "
-    "the test images of that class it should be smaller than on those of all others.",
+    "the first split. Each was found as one that nearly vanishes on the training images of a "
+    "class; on the test images of that class it should be smaller than on those of all others.",
     "The one with the highest score vanishes on class {label}: p = {text}.",
 )
 COLUMNS = (
