@@ -165,10 +165,17 @@ class Finding(Options):
     oracle: str | None = option(
         None, optional(text()), "The solver: {oracles} or exact (oavi).", shown="bpcg"
     )
-    tau: float | None = option(
+    # No bound is a word, because files of results have no number for it.
+    tau: float | str | None = option(
         None,
-        optional(real(0, math.inf, high_included=True)),
-        "Largest l1 norm of the coefficients, inf for least squares (oavi).",
+        Domain(
+            "a number in [0, inf), 'inf', or None",
+            lambda value: value in (None, "inf") or real(0).holds(value),
+            lambda given: given if given == "inf" else float(given),
+            written="a number in [0, inf), or inf",
+            metavar="R|inf",
+        ),
+        "Largest l1 norm of the coefficients; inf for least squares without a bound (oavi).",
         shown="1000",
     )
     oracle_start: str | None = option(
@@ -600,7 +607,7 @@ PAPER_SIZES: dict[str, dict[str, Any]] = {
     "resnet34": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
     "digits_cnn": {
         **{"components": 16, "psi": 0.01, "max_degree": 2, "keep": 32, "monomials": None},
-        **{"trained": "classifier", "augment": False, "weight_decay": 5e-4},
+        **{"trained": "classifier", "augment": False, "weight_decay": 1e-4},
     },
 }
 """What :data:`PAPER` becomes for networks by name, where that is not the first row.

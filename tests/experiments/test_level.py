@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from scipy.stats import ttest_1samp
 
-from vinets.experiments.level import Difference, level, level_with_uncut, over_images, over_seeds
+from vinets.experiments.level import level, level_with_uncut
+from vinets.measure.level import Difference, over_images, over_seeds
 from vinets.pipeline.trial import TrainingFacts
 
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 
 from vinets import ABM, OAVI, VCA
 from vinets.ideals.choose import choose_ideal, make_ideal
+from vinets.plain import changes, from_plain
 from vinets.settings import Finding, Placing, Projecting
 
 
@@ -14,11 +18,25 @@ def test_an_algorithm_is_made_with_what_was_given():
     expected = OAVI(0.2, oracle="agd", tau=5.0, max_degree=4, random_state=3)
     assert made.get_params() == expected.get_params()
     assert isinstance(make_ideal(Finding("vca"), max_degree=2), VCA)
+    made = make_ideal(Finding("oavi", oracle="cg", oracle_start="vertex", oracle_stop="gap"))
+    expected = OAVI(0.1, oracle="cg", start="vertex", stop="gap", max_degree=None)
+    assert made.get_params() == expected.get_params()
+
+
+def test_no_bound_is_written_down_and_read_again():
+    finding = Finding("oavi", tau="inf")
+    assert make_ideal(finding).tau == math.inf
+    assert from_plain(Finding, json.loads(json.dumps(changes(finding)))) == finding
+    for wrong in (math.inf, math.nan, -1.0, "none"):
+        with pytest.raises(ValueError, match="'tau' parameter of Finding"):
+            Finding("oavi", tau=wrong)
 
 
 def test_what_an_algorithm_does_not_have_is_refused():
     with pytest.raises(ValueError, match="tau is no option of abm"):
         make_ideal(Finding("abm", tau=5.0))
+    with pytest.raises(ValueError, match="oracle_start is no option of abm"):
+        make_ideal(Finding("abm", oracle_start="vertex"))
     with pytest.raises(ValueError, match="must be one of 'abm', 'oavi', 'vca'"):
         make_ideal(Finding("groebner"))
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from vinets.experiments.accuracy import ALGORITHMS
 from vinets.experiments.backbones import Backbone
 from vinets.experiments.evidence import Evidence, Judged, count, judge
-from vinets.experiments.level import Difference, level, level_with_uncut
+from vinets.experiments.level import level, level_with_uncut
+from vinets.measure.level import Difference
 from vinets.pipeline.trial import TrainingFacts
 from vinets.report.formats import number
 

@@ -30,6 +30,7 @@ from vinets.oracles import (
     solve,
     solve_sparse,
 )
+from vinets.oracles.loop import finish
 
 SPARSE_STEPS = 2000  # of an oracle that goes on where a few entries did not suffice
 MAX_STEPS = 10_000  # of an oracle by itself; beyond either, the minimiser stands in
@@ -155,6 +156,13 @@ def run_oracle(problem: LeastSquaresBatch, minimisers: Tensor | None, rule: Rule
             start[:, 0] = problem.radius
     else:
         start = least_squares(problem) if minimisers is None else minimisers
+        if to_target:  # most minimisers vanish, and no solver needs to be set up for them
+            steps = torch.zeros_like(problem.owner)
+            status = torch.full_like(steps, Status.TARGET)
+            goal = torch.full_like(problem.constant, rule.psi)
+            solution = finish(problem, start, steps, status, target=goal, tolerance=0.0)
+            if bool((solution.status == Status.TARGET).all()):
+                return solution
     return solve(
         problem,
         solver,

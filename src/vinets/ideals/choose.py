@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 from vinets.checks import one_of
@@ -46,6 +47,8 @@ def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
     kind = ALGORITHMS[name]
     wanted = {option: getattr(finding, option) for option in OPTIONS} | given
     wanted = {option: value for option, value in wanted.items() if value is not None}
+    if wanted.get("tau") == "inf":
+        wanted["tau"] = math.inf
     parameters = inspect.signature(kind).parameters
     unknown = [option for option in wanted if OPTIONS.get(option, option) not in parameters]
     if unknown:

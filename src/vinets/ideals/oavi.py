@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from vinets.algebra.polynomials import PolynomialSet
 from vinets.checks import bounded_float, one_of, parameter_error
 from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal
@@ -129,12 +129,10 @@ class OAVI(MonomialIdeal):
         return torch.count_nonzero(self.generators_.tail, dim=1).cpu().numpy()
 
     def _store(self, fitted: FittedIdeal, **facts: Any) -> None:
-        assert fitted.steps is not None
+        assert fitted.steps is not None and isinstance(fitted.generators, PolynomialSet)
         self.steps_ = fitted.steps.cpu().numpy()
-        super()._store(fitted, **facts)
-        self.report_ = replace(
-            self.report_, steps=int(self.steps_.sum()), nonzeros=int(self.nonzeros_.sum())
-        )
+        nonzeros = int(torch.count_nonzero(fitted.generators.tail))
+        super()._store(fitted, steps=int(self.steps_.sum()), nonzeros=nonzeros, **facts)
 
     def _rule(self) -> Rule:
         psi = check_psi("OAVI", self.psi)

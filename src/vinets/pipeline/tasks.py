@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -147,7 +146,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     polynomials = None
     if shown:
         after = _values_by_class(context, trial, folded)
-        polynomials = _polynomials(context, trial, before, after)
+        polynomials = _polynomials(context, trial, network, before, after)
     theory = _theory(setup, folded) if trial.studied else None
     return TrialResult(training=facts, theory=theory, polynomials=polynomials)
 
@@ -166,18 +165,22 @@ def _values_by_class(
 def _polynomials(
     context: CutContext,
     trial: Trial,
+    network: CutNetwork,
     before: tuple[tuple[float, ...], ...],
     after: tuple[tuple[float, ...], ...],
 ) -> PolynomialFacts:
-    """The polynomials of a VI-Net on every class, and the best of them in words."""
+    """The polynomials of a VI-Net on every class, and the shortest of them in words."""
     generators = context.generators(trial)
     keep, _ = trial.pruning.counts(False, len(generators.ideals.ideals))
     kept = prune(generators.ideals, generators.scores, 1.0 if keep is None else keep)
     owners = [k for k, scores in enumerate(kept.scores) for _ in scores]
-    places = [place for scores in kept.scores for place in range(len(scores))]
-    best = int(np.argmax(np.concatenate(kept.scores)))
-    text = kept.polynomials[owners[best]][places[best]].text()
-    return PolynomialFacts(tuple(owners), before, after, best, text)
+    every = [p for polynomials in kept.polynomials for p in polynomials]
+    shortest = min(range(len(every)), key=lambda j: sum(c != 0 for c in every[j].coefficients))
+    points, labels = zip(*_test_variables(context, trial, network), strict=True)
+    sizes, label = every[shortest](torch.cat(points).double()).abs(), torch.cat(labels)
+    means = tuple(float(sizes[label == k].mean()) for k in range(len(kept.scores)))
+    text = every[shortest].text()
+    return PolynomialFacts(tuple(owners), before, after, shortest, text, means)
 
 
 def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:

@@ -18,6 +18,7 @@ from vinets.data.sources import limit_source, split_source
 from vinets.files import write_json, write_text
 from vinets.locks import locked
 from vinets.measure import machine
+from vinets.models.sources import source_of, spec_of
 from vinets.nn.network import CutNetwork
 from vinets.nn.seen import refuse_seen
 from vinets.options import flat
@@ -201,6 +202,8 @@ def with_commands(
 ) -> list[Tried]:
     """What was tried, with the command that makes each again."""
     points = {point.name: point for point in search.cuts}
+    source = source_of(search.setup.model)
+    architecture = None if source is None else spec_of(source)
     return [
         replace(
             one,
@@ -209,6 +212,7 @@ def with_commands(
                 points[one.candidate.cut],
                 search.trial(one.candidate, one.epochs),
                 limit,
+                architecture,
             ),
         )
         for one in tried

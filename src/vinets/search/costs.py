@@ -124,10 +124,12 @@ def untrained(
     setup: Setup, start: Trial, candidates: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, CutNetwork]]:
     """Networks of candidates, folded, with the weights that they start from."""
-    for cut in dict.fromkeys(one.cut for one in candidates):
-        context = CutContext(setup, replace(start, cut=cut), progress_of(None))
-        for one in (candidate for candidate in candidates if candidate.cut == cut):
-            made, _ = context.network(one.trial(start, 1))
+    trials = [(one, one.trial(start, 1)) for one in candidates]
+    for shares in dict.fromkeys(trial.shares for _, trial in trials):
+        group = [(one, trial) for one, trial in trials if trial.shares == shares]
+        context = CutContext(setup, group[0][1], progress_of(None))
+        for one, trial in group:
+            made, _ = context.network(trial)
             yield one, made.folded()
 
 

@@ -213,15 +213,15 @@ class Search:
         return self._trial(candidate, epochs, self.short if epochs < self.epochs else self.long)
 
     def _trial(self, candidate: Candidate, epochs: int, start: Trial) -> Trial:
-        trial = candidate.trial(start, epochs)
+        trial = replace(candidate.trial(start, epochs), detailed=True)
         if epochs < self.epochs:
             return trial
         place = f"finalists/{self.candidates.index(candidate)}-{start.recipe.learning_rate:g}"
-        return replace(trial, save=place, checkpoints=True, detailed=True)
+        return replace(trial, save=place, checkpoints=True)
 
     def tried(self, candidate: Candidate) -> Tried:
         """What is known of it."""
-        found, seconds, error = {}, 0.0, None
+        found, wrong, seconds, error = {}, {}, 0.0, None
         for epochs in (*self.rungs, self.epochs):
             trial = self.trial(candidate, epochs)
             if not self.store.missing([trial]):
@@ -229,10 +229,11 @@ class Search:
                 found[epochs] = facts.accuracy
                 seconds += facts.seconds
                 if facts.wrong is not None:
+                    wrong[epochs] = facts.wrong
                     apart = set(facts.wrong) ^ set(self.setup.wrong)
                     error = sqrt(len(apart)) / len(self.setup.test)
         cost = self.known.costs[candidate.name]
-        return Tried(candidate, cost, found, error=error, seconds=seconds)
+        return Tried(candidate, cost, found, error=error, seconds=seconds, wrong=wrong)
 
     def _points(
         self, candidates: Sequence[Candidate], epochs: int

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from vinets.checks import counted
-from vinets.nn.heads import ProductsHead
+from vinets.nn.heads import ProductsHead, VanishingHead
 from vinets.report.values import (
     Axis,
     Block,
@@ -206,7 +206,8 @@ def _against(
     groups = {
         "chosen, at the knee" if both else "chosen": [chosen] if chosen else [],
         ProductsHead.label: [one for one in plain if one.candidate.head == "vi"],
-        "other heads": [one for one in plain if one.candidate.head != "vi"],
+        VanishingHead.label: [one for one in plain if one.candidate.head == VanishingHead.kind],
+        "other heads": [one for one in plain if not one.candidate.polynomial],
         "knee": [knee] if knee and not both else [],
     }
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from vinets.files import slug
 from vinets.latent.cut import CutPoint
+from vinets.nn.heads import VanishingHead
 from vinets.options import flag_of
+from vinets.pipeline.presets import paper_settings
 from vinets.pipeline.trial import Trial
 from vinets.search.result import INT8
 from vinets.search.space import Candidate
@@ -35,17 +37,26 @@ class Written:
         return ("vinets", "evaluate", self.model, *self.data, *self.device)
 
     def build(
-        self, candidate: Candidate, point: CutPoint, trial: Trial, limit: int | None = None
+        self,
+        candidate: Candidate,
+        point: CutPoint,
+        trial: Trial,
+        limit: int | None = None,
+        architecture: str | None = None,
     ) -> tuple[str, ...]:
         """Trains the network of a candidate as that trial did, and tests it on all test examples.
 
-        The uncut network was cut at ``point``, and trained on ``limit`` examples.
+        The uncut network, of that ``architecture`` if it has a name, was cut at ``point``, and
+        trained on ``limit`` examples.
         """
-        head = () if candidate.head == "vi" else ("--head", candidate.head)
+        vanishing = candidate.head == VanishingHead.kind
+        head = () if candidate.head == "vi" or vanishing else ("--head", candidate.head)
+        placed = () if vanishing else ("--placement", "products")
+        first = paper_settings(architecture) if vanishing else BEST
         few = () if limit is None else ("--limit", str(limit))
         seed = ("--seed", str(trial.seed)) if trial.seed else ()
         start = ("vinets", "build", self.model, *self.data, *self.augment, *few)
-        made = (*head, *changed_options(trial), *seed, *self.device)
+        made = (*placed, *head, *changed_options(trial, first), *seed, *self.device)
         out = f"{self.out}/{REPEATED}/{slug(candidate.name)}-{trial.recipe.epochs}"
         return (*start, "--cut", _cut(point), *made, "--out", out)
 

@@ -34,6 +34,8 @@ class Tried:
         Of all its trainings.
     command : tuple of str
         Makes the network again, as it is after its longest training.
+    wrong : dict of int to tuple
+        Validation examples that it gets wrong, by the number of epochs; not part of the JSON.
     """
 
     candidate: Candidate
@@ -45,6 +47,7 @@ class Tried:
     latency: float | None = None
     seconds: float = 0.0
     command: tuple[str, ...] = ()
+    wrong: Mapping[int, tuple[int, ...]] = field(default_factory=dict, metadata={"plain": False})
 
     @property
     def epochs(self) -> int:

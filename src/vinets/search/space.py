@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log
+from math import log, prod
+from typing import Any
 
 from vinets.latent.cut import CutPoint
-from vinets.nn.heads import HEADS, ProductsHead
+from vinets.nn.heads import HEADS, ProductsHead, VanishingHead
 from vinets.pipeline.trial import Trial
 from vinets.settings import BEST
 
@@ -18,6 +19,16 @@ SHARE = 0.2  # of the uncut network's parameters, at most
 SMALL_DATA = 10_000  # examples, below which batches are small
 FEW_CLASSES = 20  # with no more, a teacher's answers say more at a higher temperature
 WARM = 4.0
+VARIABLES = 16  # of a VI-Net's polynomials, of which there are then at most 152 monomials
+LEAST_GENERATORS = 4  # per class, below which a VI-Net is not tried
+MOST_GENERATORS = 64
+
+VANISHING: dict[str, Any] = {
+    **{"placement": "global", "components": VARIABLES, "order": "pca-tanh", "scale": "unit"},
+    **{"normalization": "leading", "psi": 0.03, "max_degree": 2, "monomials": None},
+    **{"per_class": 512, "vanish": 1.0},
+}
+"""What makes a VI-Net of a trial of products; the backbone is tuned with it all the same."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,7 @@ class Candidate:
     head: str  # a kind of vinets.nn.heads.HEADS, or "vi" for products
     budget: int  # parameters that the head may store, as far as its kind allows it
     factors: int = 2  # of products
+    keep: int = 0  # generators per class, of a VI-Net
 
     @property
     def label(self) -> str:
@@ -41,8 +53,15 @@ class Candidate:
         """Tells candidates apart."""
         return f"{self.cut} {self.label}, {self.budget:,}"
 
+    @property
+    def polynomial(self) -> bool:
+        """Whether it is a head of polynomials, and no plain one."""
+        return self.head in ("vi", VanishingHead.kind)
+
     def trial(self, start: Trial, epochs: int) -> Trial:
         """The trial that trains it for ``epochs``."""
+        if self.head == VanishingHead.kind:
+            return start.change(cut=self.cut, keep=self.keep, epochs=epochs, **VANISHING)
         return start.change(
             cut=self.cut,
             head=self.head,
@@ -105,11 +124,15 @@ def head_sizes(parameters: int) -> tuple[int, int]:
 def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candidate]:
     """Heads to try behind a cut of a network with ``parameters``."""
     large, small = head_sizes(parameters)
-    flat = classes
-    for side in point.shape:
-        flat *= side
+    flat = prod(point.shape)
     heads = [("vi", large, 3), ("vi", small, 3), ("vi", small, 2), ("relu-units", large, 2)]
     heads.append(("pooled", large, 2))
-    if flat <= 2 * large:
+    if flat * classes <= 2 * large:
         heads.append(("linear", large, 2))
-    return [Candidate(point.name, *head) for head in heads]
+    found = [Candidate(point.name, *head) for head in heads]
+    # a generator takes its coefficients, a bias, and a weight for every class
+    generator = VARIABLES + VARIABLES * (VARIABLES + 1) // 2 + 1 + classes
+    keep = min(MOST_GENERATORS, (2 * large - VARIABLES * flat) // (generator * classes))
+    if keep >= LEAST_GENERATORS:
+        found.append(Candidate(point.name, VanishingHead.kind, 2 * large, keep=keep))
+    return found

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vinets.checks import counted, format_bytes
+from vinets.measure.level import over_images, over_seeds
 from vinets.nn.heads import ProductsHead
 from vinets.search.result import Quantised, SearchResult, Tried
 
-CLOSE = 0.2  # points, below which two networks are called level
+CLOSE = 0.2  # points by which a network in int8 has to be ahead to be called better
 MUCH = 5.0  # points, above which a loss is spoken of
 TOLERATED = 0.05  # of a latency, above the budget without a word
 
 
 def verdict(result: SearchResult) -> str:
-    """Which network it is, what it gains and loses, whether a product head earned its place.
+    """Which network it is, what it gains and loses, whether polynomials earned their place.
 
     And whether the uncut network in int8 would do better.
     """
@@ -32,7 +33,7 @@ def verdict(result: SearchResult) -> str:
         )
     rival = _other_kind(result.tried, chosen)
     if rival is not None:
-        said.append(_against(chosen, rival))
+        said.append(_against(chosen, rival, result.validation))
     whole = next((one for one in result.int8 if one.of == "uncut"), None)
     if whole is not None and int8_is_better(result, chosen, whole):
         said.append(_in_int8(result, chosen, whole))
@@ -107,12 +108,12 @@ def _choice(result: SearchResult, chosen: Tried) -> str:
 
 
 def _other_kind(tried: Sequence[Tried], chosen: Tried) -> Tried | None:
-    """The best of the other kind, plain or product head, that is no larger and as long trained."""
-    ours = chosen.candidate.head == "vi"
+    """The best of the other kind, plain or polynomials, that is no larger and as long trained."""
+    ours = chosen.candidate.polynomial
     others = [
         one
         for one in tried
-        if (one.candidate.head == "vi") != ours
+        if one.candidate.polynomial != ours
         and one.cost.parameters <= 1.1 * chosen.cost.parameters
         and one.accuracies
     ]
@@ -125,15 +126,23 @@ def _common(one: Tried, other: Tried) -> int:
     return max(set(one.accuracies) & set(other.accuracies), default=0)
 
 
-def _against(chosen: Tried, rival: Tried) -> str:
+def _against(chosen: Tried, rival: Tried, examples: int) -> str:
+    """Whether a polynomial head is ahead of a plain one, by :mod:`vinets.measure.level`."""
     epochs = _common(chosen, rival)
-    gain = 100 * (chosen.accuracies[epochs] - rival.accuracies[epochs])
+    if epochs in chosen.wrong and epochs in rival.wrong:
+        found = over_images([(chosen.wrong[epochs], rival.wrong[epochs], examples)])
+    else:  # results that were read from a file do not keep single answers
+        found = over_seeds([100 * (chosen.accuracies[epochs] - rival.accuracies[epochs])])
+    ours = (chosen if chosen.candidate.polynomial else rival).candidate
+    head = ProductsHead.label if ours.head == "vi" else ours.label
     name = f"{rival.candidate.label} behind {rival.candidate.cut}, {rival.cost.parameters:,}"
+    apart = f"{abs(found.value):.2f} points {'behind' if found.value > 0 else 'ahead'}"
     after = f"after {counted(epochs, 'epoch')} on the validation examples"
-    ours = f"The {ProductsHead.label}"
-    if abs(gain) < CLOSE:
-        return f"{ours} makes no difference here: {name} parameters, is level {after}."
-    earned = (gain > 0) == (chosen.candidate.head == "vi")
-    word = "earned its place" if earned else "did not earn a place"
-    apart = f"{abs(gain):.2f} points {'behind' if gain > 0 else 'ahead'}"
-    return f"{ours} {word}: {name} parameters, is {apart} {after}."
+    if found.word == "level":
+        said, apart = "makes no difference here", f"level with it ({apart}, {found.shown})"
+    elif found.word == "not decided":
+        said = "may or may not have earned its place, for one training does not decide it"
+    else:
+        earned = (found.value > 0) == chosen.candidate.polynomial
+        said = "earned its place" if earned else "did not earn a place"
+    return f"The {head} {said}: {name} parameters, is {apart} {after}."
