@@ -215,7 +215,7 @@ DIGITS = Backbone(
         "degree 1": {"max_degree": 1},
         "degree 3": {"max_degree": 3},
     },
-    chosen=("VI-Net-Tiny", "VI-Net-Small"),
+    chosen=("VI-Net-Tiny",),
     heads={
         "vi": VanishingHead.label,
         **{

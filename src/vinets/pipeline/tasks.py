@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from vinets.algebra.shared import count_monomials
 from vinets.files import following
-from vinets.ideals.classwise import ClassIdeals
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
@@ -70,6 +69,7 @@ def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> TrialResult
         str(ratio): count_monomials(prune(ideals, generators.scores, 1.0 - ratio).polynomials)
         for ratio in RATIOS
     }
+    with_oracle = all(hasattr(one, "steps_") for _, one in ideals)
     by_class = {str(k): count_monomials([as_polynomials(one.generators_)]) for k, one in ideals}
     facts = IdealFacts(
         points=int(latents.fit.sum()),
@@ -81,16 +81,10 @@ def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> TrialResult
         seconds=generators.seconds,
         monomials_left=left,
         by_class=by_class,
-        steps=_total(ideals, "steps"),
-        nonzeros=_total(ideals, "nonzeros"),
+        steps=sum(one.report_.steps for _, one in ideals) if with_oracle else None,
+        nonzeros=sum(one.report_.nonzeros for _, one in ideals) if with_oracle else None,
     )
     return TrialResult(ideals=facts)
-
-
-def _total(ideals: ClassIdeals, name: str) -> int | None:
-    """A count of the fits, summed over the classes; None where the algorithm does not count it."""
-    counts: list[Any] = [getattr(one.report_, name, None) for _, one in ideals]
-    return None if None in counts else int(sum(counts))
 
 
 def _estimate_dimension(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
