@@ -178,10 +178,18 @@ Experiment(
 # --- pruning and algorithms -------------------------------------------------------------------
 
 _OAVI = {"algorithm": "oavi", "normalization": None}  # the rule is an option of ABM alone
+_CG = {**_OAVI, "oracle": "cg", "oracle_start": "vertex"}
+_AGD = {**_OAVI, "oracle": "agd", "oracle_start": "zero"}
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "abm": ("ABM", {}),
+    # As they were published on CIFAR: the oracle starts at least squares, and takes no step.
     "oavi-cg": ("OAVI-CG", {**_OAVI, "oracle": "cg"}),
     "oavi-agd": ("OAVI-AGD", {**_OAVI, "oracle": "agd"}),
+    # As the authors' algorithm starts and stops, and to a gap of a hundredth of ψ.
+    "cg": ("OAVI-CG", {**_CG, "oracle_stop": "vanishing"}),
+    "agd": ("OAVI-AGD", {**_AGD, "oracle_stop": "vanishing"}),
+    "cg-gap": ("OAVI-CG, gap 0.01 ψ", {**_CG, "oracle_stop": "gap"}),
+    "agd-gap": ("OAVI-AGD, gap 0.01 ψ", {**_AGD, "oracle_stop": "gap"}),
 }
 """Algorithms by name, with the names that people read and the settings of the search."""
 
@@ -197,6 +205,24 @@ COMPARED = (
     "Nothing is pruned{}. Coefficients are retrained, so the algorithms differ in the monomials "
     "and in where training starts."
 )
+LARGER_PSI = (
+    "Here ψ = {psi}, as in the paper: with a smaller one, conditional gradients take hundreds of "
+    "thousands of steps."
+)
+KEPT = (
+    "Nothing is pruned, coefficients stay as they were found, and ψ = {psi}. Conditional gradients "
+    "(CG) start at a vertex of the ball, accelerated gradients (AGD) at its centre, and both stop "
+    "as soon as a polynomial vanishes, as the authors' do; the rows with a gap go on until the "
+    "mean square is proved to be within 0.01 ψ of the smallest, or 10,000 steps are done."
+)
+ORACLE_COLUMNS = (
+    Column("algorithm", "algorithm"),
+    Column("accuracy", "accuracy %", ".2f"),
+    Column("polynomials", "polynomials", ","),
+    Column("seconds", "seconds", ".2f"),
+    Column("steps", "steps of the oracle", ","),
+    Column("nonzeros", "coefficients that are not 0", ","),
+)
 BUT = f", but for OAVI at early cuts, where only the best {MOST:,} polynomials fit into a head"
 
 
@@ -204,7 +230,9 @@ def _pruned_trial(plan: Plan, backbone: Backbone, cut: str, algorithm: str, rati
     """Training after the share ``ratio`` of the polynomials was pruned."""
     # Rounded, for 1 - 0.9 is not 0.1, and a trial is known by its settings.
     keep = None if ratio == 0 else round(1 - ratio, 6)
-    return plan.trial(backbone, cut, keep=keep, **ALGORITHMS[algorithm][1])
+    return plan.trial(
+        backbone, cut, keep=keep, **(dict(backbone.search) | ALGORITHMS[algorithm][1])
+    )
 
 
 def _pruned(plan: Plan) -> Trials:
@@ -228,7 +256,10 @@ Experiment(
     5,
     _pruned,
     lambda plan, found: Findings(
-        (PRUNING.format(HAPPENS if plan.compared else ""),),
+        (
+            PRUNING.format(HAPPENS if plan.compared else ""),
+            *(LARGER_PSI.format(**one.search) for one in plan.chosen if one.search),
+        ),
         figures=_accuracy_figures(plan, found),
     ),
 )
@@ -236,26 +267,47 @@ Experiment(
 
 def _by_algorithm(plan: Plan) -> Trials:
     """Trainings that the figure on pruning has, too, where a network has several algorithms."""
-    return {
-        (("algorithms", f"{backbone.caption}: accuracy"), ALGORITHMS[algorithm][0], cut): (
-            _pruned_trial(plan, backbone, cut, algorithm, 0.0)
-        )
-        for backbone, cut in plan.places
-        if len(backbone.algorithms) > 1
-        for algorithm in backbone.algorithms
-    }
+    found: Trials = {}
+    for backbone, cut in plan.places:
+        figure = "algorithms", f"{backbone.caption}: accuracy"
+        for algorithm in backbone.algorithms if len(backbone.algorithms) > 1 else ():
+            name, changes = ALGORITHMS[algorithm]
+            found[figure, name, cut] = _pruned_trial(plan, backbone, cut, algorithm, 0.0)
+            if backbone.splits:  # what the oracles did, next to their accuracy
+                found["ideals", name, cut] = plan.trial(
+                    backbone, cut, "ideals", **(dict(backbone.search) | changes)
+                )
+    return found
 
 
 def _algorithms_found(plan: Plan, found: Results) -> Findings:
+    trained = {key: one for key, one in found.items() if key[0] != "ideals"}
     sizes: dict[str, list[tuple[float, float, str]]] = {}
-    for (_, name, cut), one in found.items():
+    for (_, name, cut), one in trained.items():
         sizes.setdefault(name, []).append((share(one), one.trained.polynomials or 0, cut))
     series = tuple(line(name, points) for name, points in sizes.items())
-    (figure,) = _accuracy_figures(plan, found)
+    (figure,) = _accuracy_figures(plan, trained)
     title = figure.title.replace("accuracy", "polynomials in the head")
     count = Axis("polynomials", log=True, format=",.0f")
     figures = (figure, Figure("algorithms-size", title, plan.removed, count, series))
-    return Findings((COMPARED.format(BUT if plan.compared else ""),), figures=figures)
+    rows = []
+    for (name, cut), one in part(found, "ideals").items():
+        facts = one.found
+        accuracy = trained[(figure.id, figure.title), name, cut].trained.accuracy
+        values = {
+            "algorithm": name,
+            "accuracy": 100 * accuracy,
+            "polynomials": facts.polynomials,
+            "seconds": facts.seconds,
+            "steps": facts.steps,
+            "nonzeros": facts.nonzeros,
+        }
+        rows.append(Row(values, section=cut))
+    table = Table("oracles", "What the oracles did", ORACLE_COLUMNS, tuple(rows))
+    text = (COMPARED.format(BUT if plan.compared else ""),)
+    if rows:
+        return Findings((KEPT.format(**plan.chosen[0].search),), (table,), figures)
+    return Findings(text, figures=figures)
 
 
 Experiment(

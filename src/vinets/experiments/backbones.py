@@ -8,6 +8,7 @@ from typing import Any
 
 from vinets.models.presets import PRESETS
 from vinets.nn.heads import HEADS, VanishingHead
+from vinets.settings import PAPER_SIZES
 
 READINGS: dict[str, dict[str, Any]] = {
     "plain components, mean square ≤ 0.1": {},
@@ -62,6 +63,8 @@ class Backbone:
     # Kinds of heads of the figure on truncation, with their names there.
     heads: Mapping[str, str] = field(default_factory=lambda: PUBLISHED_HEADS, hash=False)
     algorithms: tuple[str, ...] = ("abm",)  # algorithms of the figure on pruning
+    # Changes to the settings in that figure, where steps of an oracle would take minutes.
+    search: Mapping[str, Any] = field(default_factory=dict, hash=False)
     layers: tuple[str, ...] = ()  # cuts of the figure on generators behind every layer
     residual: bool = False  # whether every second layer is behind the sum of a residual block
     baselines: bool = False  # whether it has the figure on baselines over seeds
@@ -179,25 +182,11 @@ DIGITS = Backbone(
     rows=(("relu1", None), ("relu2", None), ("pool", None), ("relu3", None), ("relu4", None)),
     splits=True,
     settings={
-        "components": 16,
-        "scale": "unit",
-        "psi": 0.01,
-        "max_degree": 2,
-        "normalization": "leading",
-        "keep": 64,
-        "per_class": None,
-        "batch_size": 64,
-        "dtype": "float32",
-        "views": 1,
-        "augment": False,
-        "weight_decay": 1e-4,
-        "seconds": 0.1,
-        "where": "cpu",
-        "counting": "layers",
-        "trained": "classifier",
-        "detailed": True,
+        **PAPER_SIZES["digits_cnn"],
+        **{"scale": "unit", "normalization": "leading", "per_class": None},
+        **{"batch_size": 64, "dtype": "float32", "views": 1, "seconds": 0.1, "where": "cpu"},
+        **{"counting": "layers", "detailed": True},
     },
-    variant={"keep": 16},
     variants={
         "VI-Net-Tiny": "relu1",
         "VI-Net-Small": "relu2",
@@ -234,7 +223,8 @@ DIGITS = Backbone(
             for kind in ("linear", "pooled", "components", "random", "same-degrees", "mlp")
         },
     },
-    algorithms=("abm", "oavi-cg", "oavi-agd"),
+    algorithms=("abm", "cg", "agd", "cg-gap", "agd-gap"),
+    search={"psi": 0.1},
     layers=("relu1", "bn2", "relu2", "pool", "bn3", "relu3", "bn4", "relu4", "avgpool"),
     studied="VI-Net-Small",
 )

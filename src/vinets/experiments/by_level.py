@@ -12,6 +12,7 @@ from vinets.measure.level import Difference
 from vinets.pipeline.trial import TrainingFacts
 from vinets.report.formats import number
 
+MOSTLY = 0.95  # share of the polynomials
 EARLY, LATE = 40, 20  # percent of the layers: at least so many are removed, or at most
 
 
@@ -122,3 +123,11 @@ def ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
         "VI-Net is above random monomials of the same degrees", heads.against("same-degrees")
     )
     yield _ahead("VI-Net is above a linear layer on its variables", heads.against("components"))
+    found = [
+        (f"{cut} {one.smallest_own:.0%}", one.smallest_own >= MOSTLY)
+        for cut in heads.removed
+        for one in (heads.of("vi", cut)[0].vanishing,)
+        if one is not None
+    ]
+    claim = f"polynomials are smallest on their own class on test images ({MOSTLY:.0%} or more)"
+    yield judge(claim, found, "{} of them")

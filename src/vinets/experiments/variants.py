@@ -89,7 +89,7 @@ def _text(plan: Plan) -> tuple[str, ...]:
     return (start, COUNTING, timed) if plan.compared else (start, timed)
 
 
-def _planned(plan: Plan) -> Trials:
+def planned_variants(plan: Plan) -> Trials:
     """Trainings of every variant for every seed, and the speed of all of the first seed."""
     found: Trials = {}
     for backbone in plan.chosen:
@@ -154,7 +154,12 @@ def _finding(plan: Plan, found: Results) -> Findings:
 
 
 Experiment(
-    "table-efficiency", "Size, accuracy and speed of the variants", "Table 2", 3, _planned, _finding
+    "table-efficiency",
+    "Size, accuracy and speed of the variants",
+    "Table 2",
+    3,
+    planned_variants,
+    _finding,
 )
 
 # --- theory -----------------------------------------------------------------------------------
@@ -186,7 +191,11 @@ THEORY = (
 
 def _studied(plan: Plan) -> Trials:
     """The saved variants, which Table 2 trains."""
-    return {key: trial for key, trial in _planned(plan).items() if trial.studied and key[0].studied}
+    return {
+        key: trial
+        for key, trial in planned_variants(plan).items()
+        if trial.studied and key[0].studied
+    }
 
 
 def _theory(plan: Plan, found: Results) -> Findings:

@@ -125,6 +125,10 @@ class BlockPolynomialLayer(MonomialLayer):
     def forward(self, z: Tensor) -> Tensor:
         return self.watch(self.values(z).abs())
 
+    def plain_coefficients(self) -> tuple[Tensor, Tensor]:
+        plain = self.folded()
+        return plain.dense().double(), plain.bias.double()
+
     def leading_coefficients(self) -> Tensor:
         """Coefficients (N,) of the leading terms, in float64."""
         return self.folded().lead.double()

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from vinets.algebra.polynomial import Polynomial
 from vinets.latent.reader import LatentReader
 from vinets.nn.distances import ClassDistances
-from vinets.nn.heads import DistanceHead, Head
+from vinets.nn.heads import DistanceHead, Head, PolynomialHead
 from vinets.running import Inputs, call, device_of, evaluating
 
 MOST_VALUES = 1 << 24  # of one input; an image of 2,000 by 2,000 pixels has twelve million
@@ -174,6 +175,15 @@ class VINet(CutNetwork):
     The polynomials were found as generators of class ideals: heads of kind ``vanishing`` and
     ``local``. Made by :func:`vinets.build`, trained by :func:`vinets.fine_tune`.
     """
+
+    def polynomials(self, label: int) -> list[Polynomial]:
+        """Return the polynomials that vanish on a class, by the position of its name.
+
+        They are those that the network evaluates now, in its variables x0, x1, ..., with leading
+        coefficient 1; training of the coefficients changes them.
+        """
+        assert isinstance(self.head, PolynomialHead)  # the heads of class ideals are such heads
+        return self.head.polynomials.polynomials(label)
 
 
 def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.algebra.evaluation import EvaluationPlan
+from vinets.algebra.polynomial import Polynomial
 from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.checks import one_of
@@ -147,6 +148,38 @@ class MonomialLayer(nn.Module):
         if self.counts is None:
             return None
         return torch.repeat_interleave(torch.tensor(self.counts)).to(next(self.parameters()).device)
+
+    @torch.no_grad()
+    def polynomials(self, label: int) -> list[Polynomial]:
+        """Return the generators of a class as they are now, with leading coefficient 1.
+
+        Where the leading term was dropped, a polynomial is returned as it is evaluated.
+        """
+        owners, lead = self.owners, self.leading_coefficients()
+        if owners is None or lead is None:
+            raise ValueError("these polynomials are not known as generators of classes.")
+        table, constants = self.plain_coefficients()
+        rows = [tuple(row.tolist()) for block in self.monomials.terms.blocks for row in block]
+        names = tuple(f"x{i}" for i in range(self.monomials.terms.n_variables))
+        found = []
+        for j in (owners == label).nonzero()[:, 0].tolist():
+            factor = 1 / float(lead[j]) if lead[j] else 1.0
+            values = [factor * c for c in table[j].tolist()]
+            used = [i for i in reversed(range(len(rows))) if values[i]]
+            first = int(self.leading[j]) if self.leading is not None else -1
+            used.sort(key=lambda i: i != first)  # the leading term comes first
+            terms = (*(rows[i] for i in used), ())
+            coefficients = (*(values[i] for i in used), factor * float(constants[j]))
+            found.append(Polynomial(terms, coefficients, names))
+        return found
+
+    def leading_coefficients(self) -> Tensor | None:
+        """Coefficients (N,) of the leading terms, in float64; None where these are not known."""
+        raise NotImplementedError
+
+    def plain_coefficients(self) -> tuple[Tensor, Tensor]:
+        """Coefficients (N, S) over the terms, and constants (N,), without standardisation."""
+        raise NotImplementedError
 
     def watch(self, y: Tensor) -> Tensor:
         """Keep the absolute values (B, ..., N) of a batch where training asks for them."""
@@ -332,8 +365,8 @@ class PolynomialLayer(MonomialLayer):
         """Coefficients (N,) of the leading terms, 0 where such a term was dropped; in float64."""
         if self.leading is None:
             return None
-        plain = self.folded().weight.double()
-        found = plain.gather(1, self.leading.clamp_min(0)[:, None])[:, 0]
+        table, _ = self.plain_coefficients()
+        found = table.gather(1, self.leading.clamp_min(0)[:, None])[:, 0]
         return found * (self.leading >= 0)
 
     @property
@@ -347,6 +380,10 @@ class PolynomialLayer(MonomialLayer):
             # the same values, and one pass instead of two for the gradient
             return F.leaky_relu(y, -1.0) if self.training else y.abs()
         return y.relu() if self.activation == "relu" else y
+
+    def plain_coefficients(self) -> tuple[Tensor, Tensor]:
+        plain = self.folded()
+        return plain.weight.double(), plain.bias.double()
 
     @torch.no_grad()
     def folded(self) -> PolynomialLayer:

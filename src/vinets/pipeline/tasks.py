@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from vinets.algebra.shared import count_monomials
 from vinets.files import following
+from vinets.ideals.classwise import ClassIdeals
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
-from vinets.measure.vanishing import Vanishing, measure_vanishing
+from vinets.measure.vanishing import Vanishing, class_means, measure_vanishing
 from vinets.nn.heads import Head, LastLayer, PolynomialHead
 from vinets.nn.heads.pieces import TrainedTail
 from vinets.nn.network import CutNetwork
@@ -28,6 +29,7 @@ from vinets.pipeline.setup import CHUNK, Setup, wrong_answers
 from vinets.pipeline.trial import (
     DimensionFacts,
     IdealFacts,
+    PolynomialFacts,
     SpeedFacts,
     TheoryFacts,
     TrainingFacts,
@@ -79,8 +81,16 @@ def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> TrialResult
         seconds=generators.seconds,
         monomials_left=left,
         by_class=by_class,
+        steps=_total(ideals, "steps"),
+        nonzeros=_total(ideals, "nonzeros"),
     )
     return TrialResult(ideals=facts)
+
+
+def _total(ideals: ClassIdeals, name: str) -> int | None:
+    """A count of the fits, summed over the classes; None where the algorithm does not count it."""
+    counts: list[Any] = [getattr(one.report_, name, None) for _, one in ideals]
+    return None if None in counts else int(sum(counts))
 
 
 def _estimate_dimension(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
@@ -105,6 +115,8 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         return _solve_head(context, trial, folder)
     network, report = context.network(trial)
     built = _vanishing(context, trial, network)
+    shown = trial.studied and built is not None  # a VI-Net, whose polynomials have classes
+    before = _values_by_class(context, trial, network) if shown else ()
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
     # variables of local heads are as many as the latents: too many to keep for all trials
     split = network.head.split() if _projected(trial) and not trial.design.local else None
@@ -137,7 +149,44 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         history=history if trial.detailed else None,
         build=report if trial.detailed else None,
     )
-    return TrialResult(training=facts, theory=_theory(setup, folded) if trial.studied else None)
+    polynomials = None
+    if shown:
+        after = _values_by_class(context, trial, folded)
+        polynomials = _polynomials(context, trial, network, before, after)
+    theory = _theory(setup, folded) if trial.studied else None
+    return TrialResult(training=facts, theory=theory, polynomials=polynomials)
+
+
+def _values_by_class(
+    context: CutContext, trial: Trial, network: CutNetwork
+) -> tuple[tuple[float, ...], ...]:
+    """Mean absolute values of polynomials on test examples: a row for each, a column a class."""
+    head = network.head
+    assert isinstance(head, PolynomialHead)
+    with evaluating(network):
+        means, _, _ = class_means(head.polynomials, _test_variables(context, trial, network))
+    return tuple(tuple(float(f"{x:.3g}") for x in row) for row in means.T.tolist())
+
+
+def _polynomials(
+    context: CutContext,
+    trial: Trial,
+    network: CutNetwork,
+    before: tuple[tuple[float, ...], ...],
+    after: tuple[tuple[float, ...], ...],
+) -> PolynomialFacts:
+    """The polynomials of a VI-Net on every class, and the shortest of them in words."""
+    generators = context.generators(trial)
+    keep, _ = trial.pruning.counts(False, len(generators.ideals.ideals))
+    kept = prune(generators.ideals, generators.scores, 1.0 if keep is None else keep)
+    owners = [k for k, scores in enumerate(kept.scores) for _ in scores]
+    every = [p for polynomials in kept.polynomials for p in polynomials]
+    shortest = min(range(len(every)), key=lambda j: sum(c != 0 for c in every[j].coefficients))
+    points, labels = zip(*_test_variables(context, trial, network), strict=True)
+    sizes, label = every[shortest](torch.cat(points).double()).abs(), torch.cat(labels)
+    means = tuple(float(sizes[label == k].mean()) for k in range(len(kept.scores)))
+    text = every[shortest].text()
+    return PolynomialFacts(tuple(owners), before, after, shortest, text, means)
 
 
 def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
@@ -274,23 +323,29 @@ def _tested(context: CutContext, trial: Trial, network: CutNetwork) -> tuple[int
 
 def _vanishing(context: CutContext, trial: Trial, network: CutNetwork) -> Vanishing | None:
     """How the polynomials of a VI-Net vanish on the test images; None of other networks."""
-    head, setup = network.head, context.setup
+    head = network.head
     if not (isinstance(head, PolynomialHead) and head.from_ideals):
         return None
     if head.polynomials.counts is None:  # a head of an earlier release does not know its classes
         return None
-    psi = trial.finding.psi
-    if trial.tuning.tune == "head" and trial.vanishing.trained != "backbone":
-        parts = zip(
-            context.test_latents.split(CHUNK // 4), setup.test.labels.split(CHUNK // 4), strict=True
-        )
-        return measure_vanishing(
-            head.polynomials, ((head.variables(z.float()), y) for z, y in parts), psi
-        )
     with evaluating(network):
-        batches = setup.test.batches(CHUNK // 4, device=setup.device)
-        seen = ((head.variables(call(network.latents, x)), y) for x, y in batches)
-        return measure_vanishing(head.polynomials, seen, psi)
+        seen = _test_variables(context, trial, network)
+        return measure_vanishing(head.polynomials, seen, trial.finding.psi)
+
+
+def _test_variables(
+    context: CutContext, trial: Trial, network: CutNetwork
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Points in the variables of a head for all test examples, with their labels."""
+    head, setup = network.head, context.setup
+    assert isinstance(head, PolynomialHead)
+    if trial.tuning.tune == "head" and trial.vanishing.trained != "backbone":
+        labels = setup.test.labels.split(CHUNK // 4)
+        for z, y in zip(context.test_latents.split(CHUNK // 4), labels, strict=True):
+            yield head.variables(z.float()), y
+    else:
+        for x, y in setup.test.batches(CHUNK // 4, device=setup.device):
+            yield head.variables(call(network.latents, x)), y
 
 
 def _size(head: Head) -> dict[str, Any]:

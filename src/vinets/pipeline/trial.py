@@ -61,7 +61,8 @@ class Trial(TrialSettings):
     detailed : bool
         Keep every epoch, wrong answers and how the head was built in the result.
     studied : bool
-        Compute the spectral complexity of the trained network and of the uncut one as well.
+        Compute the spectral complexity of the trained network and of the uncut one as well, and
+        the mean absolute value of every polynomial on every class.
     seed : int
         Of everything.
     alone : bool
@@ -145,6 +146,8 @@ class IdealFacts:
     seconds: float  # of the fits alone, until the device was done
     monomials_left: dict[str, int]  # after a share of the polynomials was pruned
     by_class: dict[str, int] | None = None  # monomials that each class takes, where it was kept
+    steps: int | None = None  # steps of the oracle, where the algorithm has one
+    nonzeros: int | None = None  # coefficients that are not 0, without the leading ones
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,18 @@ class TheoryFacts:
 
 
 @dataclass(frozen=True)
+class PolynomialFacts:
+    """Polynomials of a VI-Net on the test examples of every class, to three digits."""
+
+    owners: tuple[int, ...]  # class whose ideal each polynomial is from
+    built: tuple[tuple[float, ...], ...]  # mean absolute values before training, a row for each
+    trained: tuple[tuple[float, ...], ...]  # the same after training
+    shortest: int  # the one with the fewest terms
+    text: str  # that one as it was found
+    means: tuple[float, ...]  # mean absolute value of that text on every class
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """What came of a trial: a section for its task.
 
@@ -234,6 +249,7 @@ class TrialResult:
     dimension: DimensionFacts | None = None
     speed: SpeedFacts | None = None
     theory: TheoryFacts | None = None
+    polynomials: PolynomialFacts | None = None
 
     @property
     def trained(self) -> TrainingFacts:
