@@ -183,7 +183,7 @@ DIGITS = Backbone(
     splits=True,
     settings={
         **PAPER_SIZES["digits_cnn"],
-        **{"scale": "unit", "normalization": "leading", "per_class": None},
+        **{"scale": "unit", "normalization": "leading", "per_class": 512},
         **{"batch_size": 64, "dtype": "float32", "views": 1, "seconds": 0.1, "where": "cpu"},
         **{"counting": "layers", "detailed": True},
     },
