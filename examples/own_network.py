@@ -94,9 +94,9 @@ print(found)
 print(markdown(found.table))
 
 # %% [markdown]
-# The verdict tells you what was gained, what was lost, and whether a product head was worth it:
-# if a plain linear head is just as good, you get the linear head. Half of the test examples were
-# used for choosing; the table shows the accuracy on the other half.
+# The verdict tells you what was gained, what was lost, and whether polynomials were worth it, those
+# of a VI-Net or a product head: if a smaller plain head does as well, you get the plain head. Half
+# of the test examples were used for choosing; the table shows the accuracy on the other half.
 #
 # ## Use it
 #

@@ -3,9 +3,10 @@
 #
 # The paper cuts a pretrained network at an inner layer, keeps the backbone frozen, finds
 # polynomials that vanish on the latents of each class, and trains their coefficients together
-# with a linear layer. This tutorial repeats its main experiment, accuracy against the share of
-# layers removed, on a network small enough for a laptop. The last section has the commands for
-# ResNet-18 on CIFAR-10 and ResNet-34 on CIFAR-100.
+# with a linear layer. This tutorial goes through its main experiment, accuracy against the share
+# of layers removed, on a network small enough for a laptop. The last section has the commands
+# that repeat all experiments: on digits within minutes, and for ResNet-18 on CIFAR-10 and
+# ResNet-34 on CIFAR-100.
 
 # %%
 from pathlib import Path
@@ -40,9 +41,13 @@ print(f"uncut: {uncut:.2%}")
 #
 # 1. `collect` runs training images through the network up to the cut and keeps the activations,
 #    the *latents*.
-# 2. `build` rescales them, projects them onto principal components, finds one ideal per class with
-#    ABM, keeps the generators that are largest on other classes, and puts them behind the cut.
+# 2. `build` projects them onto principal components, scales these into [-1, 1], finds one ideal per
+#    class with ABM, keeps the generators that are largest on other classes, and puts them behind
+#    the cut. The report says how they vanish on the latents that they were found on.
 # 3. `fine_tune` trains the coefficients and the linear layer. The backbone does not change.
+#
+# The ideal is passed here with settings of its own: degree 3, and coefficients of unit norm, which
+# is the default of `ABM`. Without `ideal=`, `build` finds polynomials with leading coefficient 1.
 
 # %%
 latents = collect(model, data.train, "relu2", progress=None)
@@ -51,8 +56,10 @@ net, report = build(latents, ideal=found, components=32, keep=16, progress=None)
 print(report)
 
 # %% [markdown]
-# Each column of this figure is a generator, each row a class. Each block of columns nearly
-# vanishes on one class, which is what makes the absolute values useful features.
+# Each column of this figure is a generator, each row a class of training images. Each block of
+# columns nearly vanishes on one class, which is what makes the absolute values useful features.
+# The figure shows the polynomials as they were found. Training changes their coefficients; [what
+# is left](../networks.md#do-the-polynomials-still-vanish) was measured.
 
 # %%
 figure, axes = pyplot.subplots(figsize=(9, 3.6), layout="constrained")
@@ -92,14 +99,16 @@ figure.savefig(pictures / "truncation.png")
 
 # %% [markdown]
 # This is one seed with 449 test images. One image is worth 0.22 points, so differences of a few
-# tenths mean nothing. [Means over five seeds](../networks.md#what-came-of-it) tell you more.
+# tenths mean nothing. Means over several splits tell you more: the command for digits makes them.
 #
 # ## The real experiments
 #
-# Every table and figure of the paper has a name. `data` contains the folders `cifar10` and
-# `cifar100`, and `weights` the two [pretrained networks](../pretrained.md#the-uncut-networks):
+# Every table and figure of the paper has a name. With `--on digits` no files are needed. Otherwise
+# `data` contains the folders `cifar10` and `cifar100`, and `weights` the two [pretrained
+# networks](../pretrained.md#the-uncut-networks):
 #
 # ```
+# vinets reproduce all --on digits --out out/demo
 # vinets reproduce fig-truncation --data data --weights weights --out out/quick --quick
 # vinets reproduce table-efficiency --data data --weights weights --out out/paper
 # vinets reproduce all --data data --weights weights --out out/paper --jobs 8

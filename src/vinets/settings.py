@@ -607,7 +607,7 @@ PAPER_SIZES: dict[str, dict[str, Any]] = {
     "resnet34": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
     "digits_cnn": {
         **{"components": 16, "psi": 0.01, "max_degree": 2, "keep": 32, "monomials": None},
-        **{"trained": "classifier", "augment": False, "weight_decay": 5e-4},
+        **{"trained": "classifier", "augment": False, "weight_decay": 1e-4},
     },
 }
 """What :data:`PAPER` becomes for networks by name, where that is not the first row.

@@ -133,6 +133,32 @@ def test_the_theory_has_a_row_for_every_variant(out, found):
     assert len(bounds.rows) == 7
 
 
+def test_the_table_on_vanishing_follows_from_the_matrix(out, found):
+    (facts,) = (one.polynomials for one in results(out, "fig-vanishing").values())
+    assert len(facts.owners) == len(facts.built) == len(facts.trained)
+    assert facts.built == facts.trained  # the classifier alone was trained
+    vanishing, measures = found["fig-vanishing"].tables
+    assert sum(row.values["count"] for row in vanishing.rows) == len(facts.owners)
+    pairs = list(zip(facts.trained, facts.owners, strict=True))
+    smallest = sum(row[k] <= min(row) for row, k in pairs) / len(pairs)
+    assert measures.rows[-1].values["smallest_own"] == pytest.approx(smallest, abs=0.02)  # 3 digits
+    own = [row[k] for row, k in pairs if k == 3]
+    kept = next(row.values for row in vanishing.rows if row.values["class"] == "3")
+    assert kept["own"] == pytest.approx(sum(own) / len(own))
+    (figure,) = found["fig-vanishing"].figures
+    assert figure.series[0].y == tuple(facts.means)
+    assert facts.text in found["fig-vanishing"].text[1] and "x" in facts.text
+
+
+def test_rows_of_oavi_show_the_steps_of_their_oracles(found):
+    rows = found["fig-algorithms"].tables[0].rows
+    by_name = {row.values["algorithm"]: row.values for row in rows}
+    assert by_name["ABM"]["steps"] is None
+    assert by_name["OAVI-CG"]["steps"] > 0 and by_name["OAVI-AGD"]["steps"] > 0
+    assert by_name["OAVI-CG, gap 0.01 ψ"]["steps"] > by_name["OAVI-CG"]["steps"]
+    assert by_name["OAVI-CG"]["nonzeros"] < by_name["OAVI-CG, gap 0.01 ψ"]["nonzeros"]
+
+
 def test_claims_on_digits_need_no_printed_numbers(out):
     store, kept = Store(out), {}
     for key, trial in EXPERIMENTS["claims"].planned(PLAN).items():

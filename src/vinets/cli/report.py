@@ -35,6 +35,7 @@ def report(
 
     Example: vinets report out/results
     """
+    from vinets.experiments.page import can_show, newcomers_page
     from vinets.files import write_text
     from vinets.report import html, read_results, results_page
 
@@ -44,7 +45,10 @@ def report(
     if page.is_dir():
         raise ValueError(f"{page} is a folder. Pass the name of a file with --out.")
     # A text of JSON may hold half a pair of surrogates, which no file can.
-    text = html(results_page(experiments, title)).encode("utf-8", "replace").decode("utf-8")
+    shown = (
+        newcomers_page(experiments) if can_show(experiments) else results_page(experiments, title)
+    )
+    text = html(shown).encode("utf-8", "replace").decode("utf-8")
     write_text(page, text)
     if common.json:
         names = [experiment.experiment for experiment in experiments]

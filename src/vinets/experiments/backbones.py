@@ -8,6 +8,7 @@ from typing import Any
 
 from vinets.models.presets import PRESETS
 from vinets.nn.heads import HEADS, VanishingHead
+from vinets.settings import PAPER_SIZES
 
 READINGS: dict[str, dict[str, Any]] = {
     "plain components, mean square ≤ 0.1": {},
@@ -181,25 +182,11 @@ DIGITS = Backbone(
     rows=(("relu1", None), ("relu2", None), ("pool", None), ("relu3", None), ("relu4", None)),
     splits=True,
     settings={
-        "components": 16,
-        "scale": "unit",
-        "psi": 0.01,
-        "max_degree": 2,
-        "normalization": "leading",
-        "keep": 64,
-        "per_class": None,
-        "batch_size": 64,
-        "dtype": "float32",
-        "views": 1,
-        "augment": False,
-        "weight_decay": 1e-4,
-        "seconds": 0.1,
-        "where": "cpu",
-        "counting": "layers",
-        "trained": "classifier",
-        "detailed": True,
+        **PAPER_SIZES["digits_cnn"],
+        **{"scale": "unit", "normalization": "leading", "per_class": 512},
+        **{"batch_size": 64, "dtype": "float32", "views": 1, "seconds": 0.1, "where": "cpu"},
+        **{"counting": "layers", "detailed": True},
     },
-    variant={"keep": 16},
     variants={
         "VI-Net-Tiny": "relu1",
         "VI-Net-Small": "relu2",
@@ -228,7 +215,7 @@ DIGITS = Backbone(
         "degree 1": {"max_degree": 1},
         "degree 3": {"max_degree": 3},
     },
-    chosen=("VI-Net-Tiny", "VI-Net-Small"),
+    chosen=("VI-Net-Tiny",),
     heads={
         "vi": VanishingHead.label,
         **{

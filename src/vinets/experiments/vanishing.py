@@ -10,9 +10,9 @@ from vinets.report.values import Axis, Column, Figure, Row, Series, Table
 
 TEXT = (
     "Mean absolute values on test images of the {count} polynomials of {name}, cut at {cut}, on "
-    "the first split. Each was found as one that nearly vanishes on the training images of a class; on "
-    "the test images of that class it should be smaller than on those of all others.",
-    "The one with the highest score vanishes on class {label}: p = {text}.",
+    "the first split. Each was found as one that nearly vanishes on the training images of a "
+    "class; on the test images of that class it should be smaller than on those of all others.",
+    "The shortest of them vanishes on class {label}: p = {text}.",
 )
 COLUMNS = (
     Column("class", "class"),
@@ -63,7 +63,7 @@ def _finding(plan: Plan, found: Results) -> Findings:
             "trained": after,
         }
         rows.append(Row(values))
-    label, best = facts.owners[facts.best], facts.trained[facts.best]
+    label = facts.owners[facts.shortest]
     measures = tuple(
         Row({"when": when} | {c.name: getattr(one, c.name) for c in MEASURES[1:]})
         for when, one in (("as built", trained.vanishing_built), ("trained", trained.vanishing))
@@ -74,7 +74,8 @@ def _finding(plan: Plan, found: Results) -> Findings:
         Table("measures", "How they vanish on test images", MEASURES, measures),
     )
     classes = Axis("class", names=tuple(map(str, range(backbone.classes))))
-    series = Series(f"polynomial of class {label}", tuple(range(len(best))), best)
+    places = tuple(range(backbone.classes))
+    series = Series(f"polynomial of class {label}", places, facts.means)
     size = Axis("mean absolute value", format=".3f")
     figure = Figure("polynomial", f"One polynomial of class {label}", classes, size, (series,))
     about = {"count": len(facts.owners), "name": name, "cut": backbone.variants[name]}

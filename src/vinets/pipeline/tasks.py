@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vinets.algebra.shared import count_monomials
 from vinets.files import following
-from vinets.ideals.classwise import ClassIdeals
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
@@ -71,6 +69,7 @@ def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> TrialResult
         str(ratio): count_monomials(prune(ideals, generators.scores, 1.0 - ratio).polynomials)
         for ratio in RATIOS
     }
+    with_oracle = all(hasattr(one, "steps_") for _, one in ideals)
     by_class = {str(k): count_monomials([as_polynomials(one.generators_)]) for k, one in ideals}
     facts = IdealFacts(
         points=int(latents.fit.sum()),
@@ -82,16 +81,10 @@ def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> TrialResult
         seconds=generators.seconds,
         monomials_left=left,
         by_class=by_class,
-        steps=_total(ideals, "steps"),
-        nonzeros=_total(ideals, "nonzeros"),
+        steps=sum(one.report_.steps for _, one in ideals) if with_oracle else None,
+        nonzeros=sum(one.report_.nonzeros for _, one in ideals) if with_oracle else None,
     )
     return TrialResult(ideals=facts)
-
-
-def _total(ideals: ClassIdeals, name: str) -> int | None:
-    """A count of the fits, summed over the classes; None where the algorithm does not count it."""
-    counts: list[Any] = [getattr(one.report_, name, None) for _, one in ideals]
-    return None if None in counts else int(sum(counts))
 
 
 def _estimate_dimension(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
@@ -153,7 +146,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     polynomials = None
     if shown:
         after = _values_by_class(context, trial, folded)
-        polynomials = _polynomials(context, trial, before, after)
+        polynomials = _polynomials(context, trial, network, before, after)
     theory = _theory(setup, folded) if trial.studied else None
     return TrialResult(training=facts, theory=theory, polynomials=polynomials)
 
@@ -172,18 +165,22 @@ def _values_by_class(
 def _polynomials(
     context: CutContext,
     trial: Trial,
+    network: CutNetwork,
     before: tuple[tuple[float, ...], ...],
     after: tuple[tuple[float, ...], ...],
 ) -> PolynomialFacts:
-    """The polynomials of a VI-Net on every class, and the best of them in words."""
+    """The polynomials of a VI-Net on every class, and the shortest of them in words."""
     generators = context.generators(trial)
     keep, _ = trial.pruning.counts(False, len(generators.ideals.ideals))
     kept = prune(generators.ideals, generators.scores, 1.0 if keep is None else keep)
     owners = [k for k, scores in enumerate(kept.scores) for _ in scores]
-    places = [place for scores in kept.scores for place in range(len(scores))]
-    best = int(np.argmax(np.concatenate(kept.scores)))
-    text = kept.polynomials[owners[best]][places[best]].text()
-    return PolynomialFacts(tuple(owners), before, after, best, text)
+    every = [p for polynomials in kept.polynomials for p in polynomials]
+    shortest = min(range(len(every)), key=lambda j: sum(c != 0 for c in every[j].coefficients))
+    points, labels = zip(*_test_variables(context, trial, network), strict=True)
+    sizes, label = every[shortest](torch.cat(points).double()).abs(), torch.cat(labels)
+    means = tuple(float(sizes[label == k].mean()) for k in range(len(kept.scores)))
+    text = every[shortest].text()
+    return PolynomialFacts(tuple(owners), before, after, shortest, text, means)
 
 
 def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:

@@ -225,8 +225,9 @@ class PolynomialFacts:
     owners: tuple[int, ...]  # class whose ideal each polynomial is from
     built: tuple[tuple[float, ...], ...]  # mean absolute values before training, a row for each
     trained: tuple[tuple[float, ...], ...]  # the same after training
-    best: int  # the one with the highest score
-    text: str  # that one in words of algebra, as it was found
+    shortest: int  # the one with the fewest terms
+    text: str  # that one as it was found
+    means: tuple[float, ...]  # mean absolute value of that text on every class
 
 
 @dataclass(frozen=True)

@@ -235,7 +235,8 @@ def _side_by_side(
     groups: list[list[Trial]], facts: Facts, store: Store, jobs: int, progress: Progress
 ) -> None:
     """Several processes on this machine."""
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    # A caller that computes in one thread, so that bits are the same everywhere, means all of it.
+    threads = max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // jobs))
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
     with ExitStack() as stack:
         lessons = stack.enter_context(_shared(store.folder / LESSONS))

@@ -85,7 +85,7 @@ def results_page(results: Iterable[ExperimentResult], title: str = "Results") ->
     if 0 < len(quick) < len(found):
         lead.append(f"Quick runs are: {', '.join(one.title for one in quick)}.")
     lead.append(QUICK_LEAD if len(quick) == len(found) else LEAD)
-    return Page(title, tuple(lead), tuple(map(_section, found)), footer)
+    return Page(title, tuple(lead), tuple(map(experiment_section, found)), footer)
 
 
 def result_in_short(result: ExperimentResult) -> Page:
@@ -95,7 +95,8 @@ def result_in_short(result: ExperimentResult) -> Page:
     return Page(f"{result.title} ({remark})", lead, ())
 
 
-def _section(result: ExperimentResult) -> Section:
+def experiment_section(result: ExperimentResult) -> Section:
+    """Make the section of an experiment, with how it was run folded away."""
     figures = result.figures if len(result.figures) < 2 else (Beside(result.figures),)
     seconds = None if result.seconds is None else number(result.seconds, ",.1f")
     settings = [("seeds", result.seeds or None), ("seconds in all", seconds)]
