@@ -26,7 +26,7 @@ OPTIONS = {
     "explain": "data against top neighbours per-class out json",
     "export": "out format opset",
     "theory": "cut weights shape data vinet components tau constant out json",
-    "reproduce": "data weights out seeds quick backbone jobs cluster json",
+    "reproduce": "data weights out seeds quick on jobs cluster json",
     "report": "out title json",
     "ideal": "label algorithm psi max-degree scale normalization border variable-order oracle "
     "tau all out json",

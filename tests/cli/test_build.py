@@ -12,11 +12,13 @@ from vinets.models import PRESETS, resnet18, save_weights
 from vinets.nn import CutNetwork, VINet
 from vinets.pipeline.compare import BuildResult, compare_heads
 from vinets.pipeline.opening import open_with_data
+from vinets.pipeline.presets import paper_settings
 from vinets.pipeline.trial import Trial
 from vinets.plain import from_plain
 from vinets.settings import BEST
 
 PAPER = ["--preset", "paper", "--cut", "relu3"]
+PRODUCTS = ["--placement", "products"]
 BASELINES = {"linear, flat", "linear, pooled", "MLP", "random monomials"}
 
 
@@ -90,8 +92,9 @@ def test_equal_seeds_give_equal_networks(call, base, vinet, results, build_optio
 
 def test_the_library_does_without_the_program(base, results, tmp_path):
     opened, split = open_with_data(base, "digits")
-    trial = Trial(cut="relu3").change(components=8, keep=4, monomials=32, max_degree=2)
-    trial = trial.change(per_class=40, epochs=2, views=1, batch=16, repeats=1, seconds=0.0)
+    paper = paper_settings("digits_cnn", trained="coefficients", components=8, keep=4)
+    trial = Trial(cut="relu3", **vars(paper)).change(monomials=32, max_degree=2, per_class=40)
+    trial = trial.change(epochs=2, views=1, batch=16, repeats=1, seconds=0.0)
     found = compare_heads(opened.network, split, trial, tmp_path, device="cpu", progress=None)
     (ours,) = found.comparison.networks
     assert ours.wrong == results.comparison.networks[0].wrong
@@ -117,19 +120,32 @@ def test_options_reach_the_library(call, base, build_options, tmp_path):
 QUICK = ["--epochs", 1, "--repeats", 1, "--seconds", 0, "--batch", 16, "--quiet"]
 
 
+def parameters_changed(net: CutNetwork, base) -> list[str]:
+    uncut = open_with_data(base, "digits")[0].network
+    mine, given = dict(net.backbone.named_parameters()), dict(uncut.named_parameters())
+    return [name for name, weight in mine.items() if not torch.equal(weight, given[name])]
+
+
 def test_what_is_made_of_a_network_when_nothing_is_said(call, base, tmp_path):
     command = ["build", base, "--data", "digits", "--cut", "pool", *QUICK]
     assert call(*command, "--out", tmp_path / "out").code == 0
+    kept, paper = settings(tmp_path / "out"), paper_settings("digits_cnn", epochs=1)
+    groups = ("collecting", "placing", "projecting", "pruning", "finding", "recipe", "vanishing")
+    assert [getattr(kept, name) for name in groups] == [getattr(paper, name) for name in groups]
+    net = VINet.from_pretrained(tmp_path / "out")
+    assert net.head.kind == "vanishing" and parameters_changed(net, base) == []
+
+
+def test_products_are_tuned_with_the_backbone(call, base, tmp_path):
+    command = ["build", base, "--data", "digits", "--cut", "pool", *QUICK]
+    assert call(*command, "--placement", "products", "--out", tmp_path / "out").code == 0
     kept = settings(tmp_path / "out")
     assert replace(kept.recipe, epochs=BEST.recipe.epochs) == BEST.recipe
     assert (kept.placing, kept.tuning, kept.shaping) == (BEST.placing, BEST.tuning, BEST.shaping)
-    # not the backbone that it was given, which is left as it was
     net = CutNetwork.from_pretrained(tmp_path / "out")
     assert type(net) is CutNetwork and net.head.label == "product head"
-    uncut = open_with_data(base, "digits")[0].network
-    mine, given = dict(net.backbone.named_parameters()), dict(uncut.named_parameters())
-    changed = [name for name, weight in mine.items() if not torch.equal(weight, given[name])]
-    assert changed == list(mine)
+    # the backbone that was given is left as it was
+    assert parameters_changed(net, base) == list(dict(net.backbone.named_parameters()))
     assert net.head.kind == "products" and net.record.notes["tuned"] == "all"
 
 
@@ -147,7 +163,8 @@ def test_a_placement_of_the_papers_polynomials_means_the_papers_settings(
 @pytest.mark.parametrize("cut", ["relu2", "avgpool"])
 def test_a_map_and_a_vector_take_products_and_what_stands_beside_them(call, base, tmp_path, cut):
     command = ["build", base, "--data", "digits", "--cut", cut, *QUICK, "--baselines"]
-    done = call(*command, "--head-parameters", 4000, "--out", tmp_path / "out")
+    products = ["--placement", "products", "--head-parameters", 4000]
+    done = call(*command, *products, "--out", tmp_path / "out")
     assert done.code == 0, done.err
     found = read(tmp_path / "out").comparison
     assert (found.shape[1] == 1) == (cut == "avgpool")
@@ -221,10 +238,10 @@ def test_bad_input_is_refused_in_one_sentence(refused, base, tmp_path, options, 
         (["--psi", "1.5"], "--psi must be a number in [0, 1). Got 1.5 instead."),
         (["--preset", "paper", "--algorithm", "gb"], "'abm', 'oavi', 'vca'"),
         (["--placement", "local", "--tau", "5"], "tau is no option of abm"),
-        (["--psi", "0.2"], "--psi is for polynomials that are found on latents"),
+        ([*PRODUCTS, "--psi", "0.2"], "--psi is for polynomials that are found on latents"),
         (["--per-class", "40", "--preset", "best"], "or pass --preset paper."),
-        (["--preset", "paper", "--factors", "3"], "--factors is for products of forms."),
-        (["--project-once"], "--project-once is for a backbone that stays as it is"),
+        (["--factors", "3"], "--factors is for products of forms."),
+        ([*PRODUCTS, "--project-once"], "--project-once is for a backbone that stays as it is"),
         (["--nesterov", "--momentum", "0"], "above 0 with nesterov"),
         (["--read", "tokens"], "--read must be 'auto'"),
         (["--preset", "VI-Net19"], "There is no preset"),

@@ -13,6 +13,9 @@ from vinets.pipeline.store import Store
 from vinets.plain import as_plain
 
 PAPER = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"
+# It trains on CIFAR-10 with settings of its own, which no GPU has run yet.
+UNCOMMITTED = ("fig-kept",)
+COMMITTED = {name: one for name, one in EXPERIMENTS.items() if name not in UNCOMMITTED}
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +23,7 @@ def store():
     return Store(PAPER)
 
 
-@pytest.mark.parametrize("name", [n for n, one in EXPERIMENTS.items() if one.planned(Plan())])
+@pytest.mark.parametrize("name", [n for n, one in COMMITTED.items() if one.planned(Plan())])
 def test_the_results_in_the_repository_follow_from_its_trials(store, name):
     made = as_plain(EXPERIMENTS[name].findings(Plan(), store))
     written = json.loads((PAPER / f"{name}.json").read_text())
@@ -31,8 +34,13 @@ def test_every_trial_in_the_repository_loads_and_is_used(store):
     files = set((PAPER / "trials").iterdir())
     assert len(files) == 616
     assert all(store.path(store.load(path).trial) == path for path in files)
-    used = {store.path(trial) for each in EXPERIMENTS.values() for trial in each.trials(Plan())}
+    used = {store.path(trial) for each in COMMITTED.values() for trial in each.trials(Plan())}
     assert used == files
+
+
+def test_what_is_not_committed_yet_is_planned_and_has_no_file():
+    for name in UNCOMMITTED:
+        assert EXPERIMENTS[name].planned(Plan()) and not (PAPER / f"{name}.json").exists()
 
 
 def test_the_results_belong_to_some_weights_and_data(store):

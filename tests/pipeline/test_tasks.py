@@ -19,7 +19,7 @@ from vinets.pipeline.variables import find_variables
 from vinets.settings import Placing, Projecting
 
 FEW = Trial(network="net", cut="relu3", task="ideals").change(
-    components=8, per_class=48, max_degree=3
+    components=8, order="pca-tanh", per_class=48, max_degree=3
 )
 
 
@@ -35,7 +35,11 @@ def carried_out(model, train, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("order", ["tanh-pca", "pca-tanh"])
+# components of unit variance that no tanh follows lie outside of [-1, 1]
+WIDE = pytest.mark.filterwarnings("ignore::vinets.ideals.base.ScaleWarning")
+
+
+@pytest.mark.parametrize("order", [pytest.param("tanh-pca", marks=WIDE), "pca-tanh"])
 def test_what_is_counted_is_what_a_build_finds(model, train, carried_out, order):
     result = carried_out(FEW.change(order=order))
     found = result.found
@@ -49,12 +53,11 @@ def test_what_is_counted_is_what_a_build_finds(model, train, carried_out, order)
 
 def test_classes_are_counted_one_by_one_and_shared_terms_once(latents, carried_out):
     found = carried_out(FEW).found
-    made = find_variables(latents, Placing(), Projecting(components=8))
+    made = find_variables(latents, Placing(), Projecting(components=8, order="pca-tanh"))
     points, labels = made.points[latents.fit], made.labels[latents.fit]
     everything = set()
     for k in range(10):
-        with pytest.warns(UserWarning, match="scale|range|unit|\\[-1, 1\\]"):
-            fitted = ABM(psi=0.1, max_degree=3).fit(points[labels == k].numpy())
+        fitted = ABM(psi=0.1, max_degree=3).fit(points[labels == k].numpy())
         used = (fitted.generators_.tail != 0).any(0).numpy()
         rows = [*fitted.order_ideal_[used].tolist(), *fitted.leading_terms_.tolist()]
         terms = {tuple(row) for row in rows if any(row)}

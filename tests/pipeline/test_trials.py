@@ -22,7 +22,8 @@ from vinets.training.loop import DivergedError
 WHOLE = digits()
 DATA = DataSplit("digits", WHOLE.train.subset(torch.arange(500)), WHOLE.test)
 SMALL = Trial(network="net", cut="relu3").change(
-    components=8, keep=4, monomials=32, per_class=20, epochs=2, batch_size=64, repeats=1, seconds=0
+    **{"components": 8, "order": "pca-tanh", "keep": 4, "monomials": 32, "per_class": 20},
+    **{"epochs": 2, "batch_size": 64, "repeats": 1, "seconds": 0},
 )
 
 

@@ -179,8 +179,15 @@ def test_a_vanishing_loss_makes_products_vanish_on_their_class(model, train):
     assert shares[1] < 0.8 * shares[0]
 
 
-def test_a_vanishing_loss_needs_products(make, train):
-    with pytest.raises(ValueError, match=r"vanish=0.5 is for products.*'vanishing'"):
-        fine_tune(make(), train, vanish=0.5, **OPTIONS)
-    with pytest.raises(ValueError, match="for heads of products"):
+def test_a_vanishing_loss_needs_a_class_to_vanish_on(make, model, train):
+    latents = collect(model, train, "relu3", per_class=20, reuse=True, progress=None)
+    net = make()
+    earlier = make()
+    earlier.head.polynomials.counts = None  # as version 0.2 saved it
+    others = baselines(net, latents)
+    for other in (others["linear, flat"], others["random, same degrees"], earlier):
+        kind = other.head.kind
+        with pytest.raises(ValueError, match=rf"vanish=0.5 is for polynomials that .*'{kind}'"):
+            fine_tune(other, train, vanish=0.5, **OPTIONS)
+    with pytest.raises(ValueError, match="for heads of polynomials"):
         train_classifier(nn.Linear(2, 2), train, vanish=0.5)

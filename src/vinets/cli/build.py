@@ -164,14 +164,14 @@ def _chosen(
 ) -> tuple[str, Trial, str | None]:
     """The network, what is made of it, and which network the preset is for."""
     from vinets.ideals.choose import choose_ideal
-    from vinets.pipeline.opening import open_network
+    from vinets.nn.uncut import architecture_in
     from vinets.pipeline.presets import settings_with, start_of
     from vinets.pipeline.trial import Trial
 
     architecture = model
     # the sizes of a VI-Net, and the cuts of some presets, depend on the network in the folder
     if model is not None and Path(model).is_dir():
-        architecture = open_network(model).architecture
+        architecture = architecture_in(Path(model))
     start = start_of(name, architecture, given["placing"].get("placement"))
     cut, model = cut or start.cut, model or start.backbone
     if model is None:

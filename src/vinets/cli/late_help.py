@@ -22,7 +22,7 @@ LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "{heads}": ("vinets.pipeline.baselines", lambda m: ", ".join(m.kinds())),
     "{experiments}": (
         "vinets.experiments.reproduce",
-        lambda m: ", ".join(one.name for one in m.chosen_experiments(["all"])),
+        lambda m: ", ".join(sorted(m.EXPERIMENTS, key=lambda name: m.EXPERIMENTS[name].order)),
     ),
 }
 

@@ -14,7 +14,7 @@ from vinets.files import write_json
 from vinets.models import load_weights, rebuild, save_weights
 from vinets.models.guard import room_for
 from vinets.models.libraries.file import UnnamedFile
-from vinets.models.sources import ModelRecord, sketch
+from vinets.models.sources import ModelRecord, sketch, spec_of
 from vinets.models.weights import check_weights, read_weights
 from vinets.nn.files import check_tied, read_description, tied
 from vinets.nn.network import example_inputs
@@ -46,6 +46,14 @@ def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
     save_weights(uncut.model, folder / WEIGHTS, notes)
     description = {"format": FORMAT, "version": VERSION, **as_plain(uncut)}
     write_json(folder / DESCRIPTION, tied(description, uncut.model.state_dict()))
+
+
+def architecture_in(folder: Path) -> str | None:
+    """Return the name of a network that :func:`write_uncut` wrote, without reading its weights."""
+    try:
+        return spec_of(read_description(folder / DESCRIPTION, FORMAT, VERSION)["source"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None  # whoever opens the folder is told what is wrong with it
 
 
 def read_uncut(folder: Path) -> UncutNetwork:

@@ -36,7 +36,7 @@ from vinets.pipeline.collect import Latents
 from vinets.pipeline.report import BuildReport, ClosedForms
 from vinets.pipeline.vanish import find_generators, make_layer
 from vinets.pipeline.variables import find_variables
-from vinets.settings import Finding, Placing, Projecting, Pruning
+from vinets.settings import PAPER, Pruning
 
 PARTS = 5  # one of which is held out
 FLAT = 2048  # values of a map of which all are seen
@@ -174,9 +174,9 @@ def _distances(latents: Latents, mask: Tensor, *, seed: int) -> _Made:
 
 def _generators(latents: Latents, mask: Tensor, *, seed: int) -> _Made:
     """The paper's head with a last layer in closed form."""
-    placing, projecting = Placing(), Projecting()
+    placing, projecting = PAPER.placing, PAPER.projecting
     pruning = Pruning(keep=max(1, min(128, GENERATORS // latents.n_classes)))
-    ideal = choose_ideal(Finding(), placing, projecting)
+    ideal = choose_ideal(PAPER.finding, placing, projecting)
     variables = find_variables(latents, placing, projecting, seed=seed)
     generators = find_generators(variables, mask, mask, ideal, pruning.score)
     points = variables.points[mask.to(variables.points.device)]

@@ -231,8 +231,9 @@ def criterion_of(head: Head, recipe: Recipe) -> Criterion | None:
     """The loss of a head; None is the usual one."""
     if not recipe.vanish:
         return head.criterion
-    watched = head if isinstance(head, ProductsHead) else getattr(head, "polynomials", None)
-    if not (head.from_ideals or watched is head) or watched is None:
+    watched: Any = head if isinstance(head, ProductsHead) else getattr(head, "polynomials", None)
+    # A VI-Net that 0.2 saved does not know the classes of its polynomials.
+    if not (head.from_ideals or watched is head) or watched.owners is None:
         raise ValueError(
             f"vanish={recipe.vanish:g} is for polynomials that have a class to vanish on. Those of "
             f"a head of kind {head.kind!r} have none: leave it out."
