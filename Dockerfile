@@ -10,10 +10,10 @@ COPY .ci/readme.py /source/.ci/
 COPY src /source/src
 # of PyTorch's own index, for that of PyPI brings gigabytes for GPUs
 RUN pip install --no-cache-dir -c /source/constraints.txt \
-        --extra-index-url https://download.pytorch.org/whl/cpu "/source[images,plots]" \
+        --extra-index-url https://download.pytorch.org/whl/cpu "/source[demo,images]" \
     && useradd --create-home --uid 1000 vinets \
     && install -d -o vinets /work /work/out
 
 USER 1000
 WORKDIR /work
-CMD ["sh", "-c", "vinets train --recipe digits-cnn --out out/demo/uncut && vinets compress out/demo/uncut --data digits --budget drop=0.5 --out out/demo/small"]
+CMD ["sh", "-c", "vinets reproduce all --on digits --jobs 2 --out out/demo && vinets report out/demo"]

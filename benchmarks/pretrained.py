@@ -42,20 +42,22 @@ from vinets import pretrained
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.files import read_json, write_json, write_text
 from vinets.measure import compare, evaluate, flops, machine, sizes
+from vinets.measure.vanishing import measure_vanishing
 from vinets.models import PRESETS
 from vinets.nn.files import CONFIG
 from vinets.nn.files import WEIGHTS as MODEL
-from vinets.nn.heads import HEADS
+from vinets.nn.heads import HEADS, PolynomialHead
 from vinets.nn.network import CutNetwork
 from vinets.nn.uncut import WEIGHTS, read_uncut
 from vinets.pipeline.compare import UNCUT, compare_heads, head_trials
+from vinets.pipeline.presets import paper_settings
 from vinets.pipeline.scratch import expectation, train_into
 from vinets.pipeline.setup import Origin, Setup, SetupFiles
 from vinets.pipeline.store import Store
 from vinets.pipeline.trial import Trial
 from vinets.plain import as_plain
 from vinets.progress import Lines
-from vinets.running import each, resolve_device
+from vinets.running import each, evaluating, resolve_device
 from vinets.settings import RECIPES
 
 if TYPE_CHECKING:
@@ -84,6 +86,9 @@ CIFAR = "CIFAR is given away for research without a licence of its own"
 UCI = "the digits are those of the UCI Machine Learning Repository, CC BY 4.0"
 NETWORKS = {
     "digits-cnn-products": Made("digits-cnn", DIGITS["relu1"], UCI),
+    "digits-cnn-vinet": Made(
+        "digits-cnn", Trial(**vars(paper_settings("digits_cnn")), cut="pool"), UCI
+    ),
     "resnet18-cifar10-products": Made(
         "cifar10-resnet18", variant(PRESETS["VI-Net18-Tiny"], 0), CIFAR
     ),
@@ -238,6 +243,8 @@ def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
         "recipe": made.recipe,
         "cut": str(made.trial.cut),
         "head": network.head.kind,
+        "trained": made.trial.vanishing.trained,
+        "vanishing": _vanishing(network, setup, made),
         "tuned": network.record.notes.get("tuned", "head"),
         "distill": made.trial.recipe.distill,
         "epochs": made.trial.recipe.epochs,
@@ -261,6 +268,18 @@ def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
         "timed_on": machine("cpu") | {"torch_threads": 1},
         "licence": "MIT",
     }
+
+
+def _vanishing(network: CutNetwork, setup: Setup, made: Made) -> dict[str, Any] | None:
+    """How the polynomials of a VI-Net vanish on the test images; None of other networks."""
+    head = network.head
+    if not (isinstance(head, PolynomialHead) and head.from_ideals):
+        return None
+    with evaluating(network):
+        batches = setup.test.batches(512, device=setup.device)
+        seen = [(head.variables(network.latents(x)), y) for x, y in batches]
+    found = measure_vanishing(head.polynomials, seen, made.trial.finding.psi)
+    return as_plain(found) | {"said": str(found), "psi": made.trial.finding.psi}
 
 
 def card(name: str, facts: Mapping[str, Any]) -> str:
@@ -287,7 +306,16 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
     if head.from_ideals:
         kind, loader = head.label, "VINet"
     tuned = "they and the backbone were" if facts["tuned"] != "head" else "they were"
+    tuned += f" tuned for {facts['epochs']} epochs"
+    if facts.get("trained") == "classifier" and facts["tuned"] == "head":
+        tuned = "the linear layer behind them was trained to the minimum of its loss"
     taught = ", with the uncut network as the teacher" if facts["distill"] else ""
+    vanishing = ""
+    if facts.get("vanishing"):
+        vanishing = (
+            f"**How its polynomials vanish.** On the test images, {facts['vanishing']['said']} "
+            f"(psi = {facts['vanishing']['psi']:g}). `net.polynomials(label)` returns them.\n\n"
+        )
     return f"""# {name}
 
 A {kind} for {facts["data"]}: {facts["classes"]} classes, images of {shape} pixels.
@@ -314,8 +342,7 @@ Speeds: one thread of {timed["processor"]}, torch {timed["torch"]}, the two netw
 ratio is what counts: speeds alone depend on what else a machine does.
 
 **How it was made.** {facts["network"]}, {uncut} was cut at `{facts["cut"]}`. Behind the cut \
-stand {POLYNOMIALS[facts["head"]]}; {tuned} tuned for {facts["epochs"]} epochs on \
-{facts["train"]:,} training images{taught}, on \
+stand {POLYNOMIALS[facts["head"]]}; {tuned} on {facts["train"]:,} training images{taught}, on \
 {trained["gpu"] or trained["processor"]} with torch \
 {trained["torch"]}, seed {facts["seed"]}. No choice was made by the test images. \
 Weights are stored in half precision ({facts["bytes"] / 1e6:.2f} MB) and computed with in single.
@@ -324,8 +351,8 @@ Weights are stored in half precision ({facts["bytes"] / 1e6:.2f} MB) and compute
 {facts["command"]}
 ```
 
-**What it is not.** It knows images like those it was trained on. For others it answers just as \
-surely, and wrongly.
+{vanishing}**What it is not.** It knows images like those it was trained on. For others it answers \
+just as surely, and wrongly.
 
 **Licence.** {facts["licence"]} for the weights; {facts["data_licence"]}.
 """

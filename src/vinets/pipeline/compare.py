@@ -107,7 +107,8 @@ def compare_heads(
     report = ours.trained.build
     cut = resolve_cut(model, trial.cut, each(setup.train.example(), lambda t: t.to(on)))
     assert ours.shape is not None  # of a trial with a cut
-    comparison = Comparison(cut, ours.shape, uncut, tuple(networks), report)
+    vanishing = ours.trained.vanishing
+    comparison = Comparison(cut, ours.shape, uncut, tuple(networks), report, vanishing)
     result = BuildResult(origin.command, machine(on), data.name, trial.seed, comparison)
     write_json(store.folder / "results.json", as_plain(result))
     return result

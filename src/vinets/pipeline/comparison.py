@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
+from vinets.measure.vanishing import Vanishing
 from vinets.pipeline.report import BuildReport
 from vinets.training.history import History
 
@@ -60,3 +61,4 @@ class Comparison:
     uncut: NetworkResult  # the network that was given
     networks: tuple[NetworkResult, ...]  # polynomials first, then the baselines; or another head
     build: BuildReport | None = None  # of the polynomials of the first seed
+    vanishing: Vanishing | None = None  # of a VI-Net on the test examples, after training

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from statistics import stdev
 
-from scipy.stats import binomtest
-
+from vinets.measure.level import over_images
 from vinets.pipeline.comparison import Comparison, NetworkResult
 from vinets.report.formats import number
 from vinets.report.values import Column, Row, Table, Value
@@ -19,7 +17,6 @@ SHORT_HEADINGS = {
     "coefficients": "coeffs",
     "linear": "lin.",
 }
-SIGNIFICANCE = 0.05  # a difference with a smaller probability is not put down to chance
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -62,7 +59,9 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """Sentences on what one would not want: a network that is no smaller, or not the best head.
+    """Sentences on how polynomials vanish, and on what one would not want.
+
+    That is a network that is no smaller than the uncut one, or not the best head.
 
     Examples
     --------
@@ -72,6 +71,8 @@ def remarks(comparison: Comparison) -> list[str]:
     """
     uncut, (ours, *others) = comparison.uncut, comparison.networks
     found = []
+    if comparison.vanishing is not None:
+        found.append(f"On the test examples, {comparison.vanishing}.")
     if ours.parameters >= uncut.parameters:
         times = number(ours.parameters / uncut.parameters, ".1f")
         found.append(
@@ -79,12 +80,7 @@ def remarks(comparison: Comparison) -> list[str]:
             "choose another cut (vinets cuts) or a smaller head, or let vinets compress choose."
         )
     for other in others:
-        if (
-            other.parameters <= ours.parameters
-            and other.accuracy > ours.accuracy
-            and (ours.wrong and other.wrong)
-            and sign_test(ours, other) < SIGNIFICANCE
-        ):
+        if other.parameters <= ours.parameters and _is_ahead(other, ours):
             gap = number(100 * (other.accuracy - ours.accuracy), ".2f")
             found.append(
                 f"{other.name} is ahead of {ours.name} by {gap} points, with no more parameters."
@@ -92,31 +88,17 @@ def remarks(comparison: Comparison) -> list[str]:
     return found
 
 
+def _is_ahead(one: NetworkResult, other: NetworkResult) -> bool:
+    """Whether a network is ahead of another, by the rule of :mod:`vinets.measure.level`."""
+    splits = []
+    for ours, theirs, right in zip(one.wrong, other.wrong, other.accuracies, strict=False):
+        # how many test examples there are follows from the share of those that are wrong
+        splits.append((ours, theirs, round(len(theirs) / (1 - right)) if theirs else 0))
+    known = bool(splits) and all(count for *_, count in splits)
+    return known and over_images(splits).word == "ahead"
+
+
 def _parts(networks: Iterable[NetworkResult]) -> list[str]:
     """Names of all parts, those of polynomials first and in their order."""
     found = dict.fromkeys(part for network in networks for part in network.parts)
     return [part for part in dict.fromkeys([*SHORT_HEADINGS, *found]) if part in found]
-
-
-def sign_test(ours: NetworkResult, theirs: NetworkResult) -> float:
-    """Return how probable a difference at least this large is if both were equally good.
-
-    A sign test over the examples on which they differ (McNemar's exact test in case of one seed).
-
-    Examples
-    --------
-    >>> ours = NetworkResult("VI-Net", {}, (0.9,), wrong=((3,),))
-    >>> theirs = NetworkResult("MLP", {}, (0.7,), wrong=((3, 5, 8),))
-    >>> sign_test(ours, theirs)
-    0.5
-    """
-    balance: Counter[int] = Counter()
-    for sign, network in ((1, theirs), (-1, ours)):
-        for seed in network.wrong:
-            for example in seed:
-                balance[example] += sign
-    # Over several seeds an example counts once, for whoever is right on it more often: answers of
-    # networks to the same example are not independent.
-    better = sum(count > 0 for count in balance.values())
-    worse = sum(count < 0 for count in balance.values())
-    return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
