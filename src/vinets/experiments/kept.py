@@ -15,7 +15,7 @@ CUTS: dict[str, tuple[str, ...]] = {
 """Cuts that are looked at, by the name of the network; others have none."""
 
 SIZES: dict[str, dict[str, Any]] = {
-    "digits": {"studied": True, "epochs": 20},
+    "digits": {"epochs": 20},
     # The one paper pipeline, of which the published figures on CIFAR differ in scale and rule.
     "resnet18": {
         **{"scale": "unit", "normalization": "leading", "keep": 128, "monomials": 512},
@@ -49,12 +49,14 @@ def _planned(plan: Plan) -> Trials:
         changes = SIZES.get(backbone.name, {})
         for cut in CUTS.get(backbone.name, ()):
             key = backbone, cut
+            drawn = bool(backbone.studied) and cut == CUTS[backbone.name][-1]
             found[*key, CLASSIFIER, 0.0] = plan.trial(
-                backbone, cut, trained="classifier", **changes
+                backbone, cut, trained="classifier", studied=drawn, **changes
             )
             for weight in WEIGHTS:
+                options = changes | {"vanish": weight, "studied": drawn and weight in (0.0, 1.0)}
                 found[*key, BOTH, weight] = plan.trial(
-                    backbone, cut, trained="coefficients", vanish=weight, **changes
+                    backbone, cut, trained="coefficients", **options
                 )
     return found
 
@@ -81,8 +83,11 @@ def _finding(plan: Plan, found: Results) -> Findings:
                     "square": kept.mean_square,
                     "built": facts.vanishing_built.own_over_other,
                 }
-                if one.polynomials is not None:  # not shown: what the page draws
-                    values |= {"owners": one.polynomials.owners, "means": one.polynomials.trained}
+                if (
+                    one.polynomials is not None
+                ):  # not shown: what the page draws, a line of text each
+                    means = [" ".join(f"{x:.2g}" for x in row) for row in one.polynomials.trained]
+                    values |= {"owners": one.polynomials.owners, "means": means}
                 rows.append(Row(values, section=f"{backbone.caption}, {cut}"))
                 name = trained if trained == CLASSIFIER else f"weight {weight:g}"
                 points.append((values["ratio"], values["accuracy"], name))

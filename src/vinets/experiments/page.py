@@ -86,7 +86,7 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
     found = {one.experiment: one for one in results}
     truncation, claims = found["fig-truncation"], found["claims"]
     first = [
-        Section("Polynomials that vanish on one class each", _vanishing(found["fig-kept"]), "kept"),
+        Section("Every polynomial on every class", _vanishing(found["fig-kept"]), "kept"),
         Section(
             "Accuracy against removed layers",
             (TRUNCATION, *truncation.figures, LEVEL, Folded("Every comparison", truncation.tables)),
@@ -139,8 +139,8 @@ def _lead(
     said, _, polynomial = vanishing.text[1].partition(": p = ")
     label = said.rpartition(" ")[2]
     means = vanishing.figures[0].series[0].y
-    columns = (Column("of"), *(Column(str(k), format=".3f") for k in range(len(means))))
-    values = {"of": "mean of |p|"} | {str(k): value for k, value in enumerate(means)}
+    columns = (Column("digit"), *(Column(str(k), format=".3f") for k in range(len(means))))
+    values = {"digit": "mean of |p|"} | {str(k): value for k, value in enumerate(means)}
     table = Table("one", "On the test images of every digit", columns, (Row(values),))
     formula = Code(f"p = {polynomial.removesuffix('.')}")
     return IDEALS, facts, READ.format(label=label), formula, table
@@ -154,14 +154,15 @@ def _vanishing(kept: ExperimentResult) -> tuple[Block, ...]:
     wanted = {
         None: "as found, and with W_F alone trained",
         0: "C and W_F trained",
-        1: "the same, kept small",
+        1: "C and W_F trained, kept small",
     }
     drawings: list[Block] = []
     for weight, title in wanted.items():
         row = next((row for row in rows if row.values["weight"] == weight), None)
         if row is None or not can_draw():
             continue
-        means, owners = np.array(row.values["means"]).T, np.array(row.values["owners"])
+        means = np.array([line.split() for line in row.values["means"]], dtype=float).T
+        owners = np.array(row.values["owners"])
         ratio, right = number(row.values["ratio"], ".3f"), number(row.values["accuracy"], ".2f")
         drawings.append(
             Drawing(

@@ -12,7 +12,7 @@ TEXT = (
     "Mean absolute values on test images of the {count} polynomials of {name}, cut at {cut}, on "
     "the first split. Each was found as one that nearly vanishes on the training images of a "
     "class; on the test images of that class it should be smaller than on those of all others.",
-    "The shortest of them vanishes on class {label}: p = {text}.",
+    "The shortest that is no line vanishes on class {label}: p = {text}.",
 )
 COLUMNS = (
     Column("class", "class"),
@@ -58,9 +58,6 @@ def _finding(plan: Plan, found: Results) -> Findings:
             "others": mean(x for one in after for j, x in enumerate(one) if j != k),
             "smallest_built": 100 * mean(one[k] <= min(one) for one in built),
             "smallest": 100 * mean(one[k] <= min(one) for one in after),
-            # Not shown: rows of the matrix of polynomials and classes.
-            "built": built,
-            "trained": after,
         }
         rows.append(Row(values))
     label = facts.owners[facts.shortest]

@@ -169,13 +169,15 @@ def _polynomials(
     before: tuple[tuple[float, ...], ...],
     after: tuple[tuple[float, ...], ...],
 ) -> PolynomialFacts:
-    """The polynomials of a VI-Net on every class, and the shortest of them in words."""
+    """The polynomials of a VI-Net on every class, and the shortest that is no line in words."""
     generators = context.generators(trial)
     keep, _ = trial.pruning.counts(False, len(generators.ideals.ideals))
     kept = prune(generators.ideals, generators.scores, 1.0 if keep is None else keep)
     owners = [k for k, scores in enumerate(kept.scores) for _ in scores]
     every = [p for polynomials in kept.polynomials for p in polynomials]
-    shortest = min(range(len(every)), key=lambda j: sum(c != 0 for c in every[j].coefficients))
+    # a line is the shortest polynomial of all, and shows less than one that bends
+    lengths = [(p.degree < 2, sum(c != 0 for c in p.coefficients)) for p in every]
+    shortest = min(range(len(every)), key=lengths.__getitem__)
     points, labels = zip(*_test_variables(context, trial, network), strict=True)
     sizes, label = every[shortest](torch.cat(points).double()).abs(), torch.cat(labels)
     means = tuple(float(sizes[label == k].mean()) for k in range(len(kept.scores)))

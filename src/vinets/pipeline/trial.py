@@ -225,7 +225,7 @@ class PolynomialFacts:
     owners: tuple[int, ...]  # class whose ideal each polynomial is from
     built: tuple[tuple[float, ...], ...]  # mean absolute values before training, a row for each
     trained: tuple[tuple[float, ...], ...]  # the same after training
-    shortest: int  # the one with the fewest terms
+    shortest: int  # the one with the fewest terms, of degree 2 or more if there is one
     text: str  # that one as it was found
     means: tuple[float, ...]  # mean absolute value of that text on every class
 
