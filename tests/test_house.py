@@ -15,13 +15,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 44_689,
-    "files": 279,
-    "private functions that are called once": 308,
-    "dataclasses": 227,
-    "classes named by a gerund or participle alone": 38,
+    "lines": 43_551,
+    "files": 267,
+    "private functions that are called once": 291,
+    "dataclasses": 218,
+    "classes named by a gerund or participle alone": 37,
     "global statements": 8,
-    "comments that begin with 'of'": 164,
+    "comments that begin with 'of'": 159,
 }
 PARTICIPLE = re.compile(r"_?[A-Z][a-z]*(ing|(?<!e)ed)")  # Collecting or Opened, but not Speed
 OF = re.compile(r"(?:^|\s)# of\b", re.IGNORECASE | re.MULTILINE)

@@ -22,11 +22,12 @@ def found(call, base, tmp_path_factory):
     return call("compress", base, *options, "--budget", "params=90%", "--json").json()
 
 
-@pytest.mark.parametrize("head", ["vi", "relu-units"])
+@pytest.mark.parametrize("head", ["vi", "relu-units", "vanishing"])
 def test_a_command_makes_the_same_network_again(call, found, head):
     one = next(one for one in found["tried"] if one["candidate"]["head"] == head)
     program, *words = one["command"]
-    assert program == "vinets" and ("--head" in words) == (head != "vi")
+    assert program == "vinets" and ("--head" in words) == (head == "relu-units")
+    assert ("products" in words) == (head != "vanishing")
     result = call(*words, "--quiet", "--json", "--seconds", 0.01).json()
     (network,) = result["comparison"]["networks"]
     assert sum(network["parts"].values()) == one["cost"]["parameters"]

@@ -229,12 +229,24 @@ def test_a_product_head_is_judged_by_a_rival_of_no_larger_size(found):
     result = found[1].result
     vi = next(one for one in result.tried if one.candidate.head == "vi")
     plain = next(one for one in result.tried if one.candidate.head == "pooled")
-    ours = replace(vi, accuracies={4: 0.9})
-    for right, word in ((0.8, "earned its place"), (0.95, "did not earn"), (0.9, "no differ")):
-        rival = replace(plain, accuracies={4: right})
-        name = ours.candidate.name
-        said = verdict(replace(result, tried=(ours, rival), chosen=name, met=True))
-        assert word in said
+    count, name = result.validation, vi.candidate.name
+
+    def right_on(one, share, wrong=None):
+        return replace(one, accuracies={4: share}, wrong={} if wrong is None else {4: wrong})
+
+    def said_of(ours, rival):
+        return verdict(replace(result, tried=(ours, rival), chosen=name, met=True))
+
+    ours = right_on(vi, 0.9, range(count // 10))
+    for right, words in (
+        (0.8, "The product head earned its place"),
+        (0.95, "The product head did not earn a place"),
+        (0.9, "The product head makes no difference here"),
+    ):
+        rival = right_on(plain, right, range(round((1 - right) * count)))
+        assert words in said_of(ours, rival)
+        # accuracies alone, of one training each, leave it open
+        assert "one training does not decide it" in said_of(ours, right_on(plain, right))
 
 
 def test_what_diverges_is_left_out_and_the_search_goes_on(model, data, tmp_path, monkeypatch):

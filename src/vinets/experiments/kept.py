@@ -99,7 +99,9 @@ def _finding(plan: Plan, found: Results) -> Findings:
             accuracy = Axis("test accuracy in %", format=".2f")
             name = f"kept-{backbone.data}"
             figures.append(Figure(name, backbone.caption, ratio, accuracy, tuple(series)))
-    table = Table("kept", "Training and vanishing", COLUMNS, tuple(rows))
+    # A quick run judges nothing.
+    columns = tuple(one for one in COLUMNS if one.name != "verdict" or not plan.quick)
+    table = Table("kept", "Training and vanishing", columns, tuple(rows))
     return Findings(TEXT, (table,), tuple(figures))
 
 
