@@ -447,6 +447,7 @@ DEMO: dict[str, tuple[str, str]] = {
     "demo_variants": ("table-efficiency", "variants"),
     "demo_choices": ("table-choices", "choices"),
     "demo_kept": ("fig-kept", "kept"),
+    "kept_cifar10": ("fig-kept", "kept"),  # on CIFAR-10, in a folder of its own
     "demo_claims": ("claims", "claims"),
     "demo_algorithms": ("fig-algorithms", "algorithms"),
 }
@@ -585,14 +586,15 @@ def render_paper(name: str) -> str:
 
 def render_demo(name: str) -> str:
     """A table of an experiment on digits."""
-    result = demo_result(DEMO[name][0])
+    folder = "kept" if name == "kept_cifar10" else "demo"
+    result = demo_result(DEMO[name][0], folder)
     table = next(each for each in result.tables if each.id == DEMO[name][1])
     return _with_source(table, [" ".join(result.command)], result.machine)
 
 
-def demo_result(experiment: str) -> ExperimentResult:
-    """An experiment on digits as it is kept in the repository."""
-    path = RESULTS / "demo" / f"{experiment}.json"
+def demo_result(experiment: str, folder: str = "demo") -> ExperimentResult:
+    """An experiment on digits, or of another folder, as it is kept in the repository."""
+    path = RESULTS / folder / f"{experiment}.json"
     return from_plain(ExperimentResult, read_json(path), path.name)
 
 
