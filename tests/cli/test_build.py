@@ -267,3 +267,16 @@ def test_networks_that_cannot_be_cut_are_refused(refused, base, vinet, tmp_path)
 def test_other_settings_in_the_same_folder_are_refused(refused, base, vinet, build_options):
     given = [*build_options, "--views", 1, "--psi", 0.05, "--out", vinet]
     assert "differ in psi." in refused("build", base, *given)
+
+
+def test_a_network_in_half_precision_answers_as_it_did(base, call, tmp_path):
+    options = ["build", base, "--data", "digits", "--cut", "pool", "--out"]
+    call(*options, tmp_path / "single")
+    call(*options, tmp_path / "half", "--half")
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("single", "half")]
+    assert sizes[1] < 0.65 * sizes[0]  # positions of monomials stay whole numbers
+    single, half = (
+        open_with_data(tmp_path / name, "digits")[0].network for name in ("single", "half")
+    )
+    assert next(half.parameters()).dtype == torch.float32
+    assert accuracy(half) == pytest.approx(accuracy(single), abs=0.005)

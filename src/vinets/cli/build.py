@@ -88,6 +88,9 @@ def build(
     ] = "vi",
     limit: Limit = None,
     baselines: Baselines = False,
+    half: Annotated[
+        bool, option(OUTPUT, "Store the network in half precision; it computes in single.")
+    ] = False,
     common: Filling,
 ) -> None:
     """Cut a network, put polynomials behind the cut, and train what is left.
@@ -113,6 +116,7 @@ def build(
     --out out/small
     """
     from vinets.data.sources import limit_source
+    from vinets.nn.network import CutNetwork
     from vinets.pipeline.compare import compare_heads, head_trials
     from vinets.pipeline.opening import open_uncut, require_weights
     from vinets.pipeline.setup import Origin
@@ -142,6 +146,9 @@ def build(
             origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
             progress=progress,
         )
+    if half:
+        uncut = opened.network.cpu() if opened.architecture is None else None
+        CutNetwork.from_pretrained(out, backbone=uncut).half().save_pretrained(out)
     if common.json:
         print_json(result)
         return

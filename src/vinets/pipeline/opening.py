@@ -205,7 +205,8 @@ def _opened(name: str, network: CutNetwork) -> Opened:
     known = None if record.source is None else spec_of(record.source)
     facts = record.inputs, record.classes, preprocessing
     stated = _share(record.notes.get("accuracy"))
-    return Opened(name, network.folded(), known, *facts, stated=stated)
+    # what is stored in half precision computes in single, for which every kernel is made
+    return Opened(name, network.folded().float(), known, *facts, stated=stated)
 
 
 def _share(value: Any) -> float | None:
