@@ -87,7 +87,9 @@ UCI = "the digits are those of the UCI Machine Learning Repository, CC BY 4.0"
 NETWORKS = {
     "digits-cnn-products": Made("digits-cnn", DIGITS["relu1"], UCI),
     "digits-cnn-vinet": Made(
-        "digits-cnn", Trial(**vars(paper_settings("digits_cnn")), cut="pool"), UCI
+        "digits-cnn",
+        Trial(**vars(paper_settings("digits_cnn")), network="digits_cnn", cut="pool"),
+        UCI,
     ),
     "resnet18-cifar10-products": Made(
         "cifar10-resnet18", variant(PRESETS["VI-Net18-Tiny"], 0), CIFAR

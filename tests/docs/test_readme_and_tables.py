@@ -81,8 +81,8 @@ def test_the_python_of_the_readme_runs(capsys, tmp_path, monkeypatch):
     names: dict = {}
     exec(compile(block, "README.md", "exec"), names)
     assert (tmp_path / "out" / "vinet" / "config.json").is_file()
-    assert names["report"].generators_kept == 160
-    assert "tensor(" in capsys.readouterr().out
+    assert names["report"].generators_kept == 10 * names["sizes"]["keep"]
+    assert str(names["net"].polynomials(label=0)[0]) in capsys.readouterr().out
 
 
 def test_the_polynomial_of_the_readme_is_what_comes_out():
