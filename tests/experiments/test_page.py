@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def results():
 
 
 def test_the_page_has_a_polynomial_its_means_and_the_claims(results):
-    page = html(newcomers_page(results))
+    page = unescape(html(newcomers_page(results)))
     found = {one.experiment: one for one in results}
     polynomial = found["fig-vanishing"].text[1].partition(": p = ")[2].removesuffix(".")
     assert polynomial in page

@@ -13,6 +13,7 @@ OLDEST = (
     "scikit-learn==1.6.1",
     "safetensors==0.5.3",
     "joblib==1.4.2",
+    "threadpoolctl==3.1.0",
     "rich==13.9.4",
     "typer==0.15.4",
     "click==8.1.8",
