@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 43_558,
+    "lines": 43_572,
     "files": 267,
     "private functions that are called once": 291,
     "dataclasses": 218,

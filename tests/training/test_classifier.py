@@ -1,11 +1,29 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from vinets import build, fine_tune
+from vinets.data import digits
+from vinets.measure.vanishing import measure_vanishing
+from vinets.models import digits_cnn
 from vinets.nn.heads import LastLayer
 from vinets.training.classifier import minimise_logistic, solve_classifier
+
+
+@pytest.fixture(scope="module")
+def data():
+    return digits(seed=1)
+
+
+@pytest.fixture(scope="module")
+def vinet(data):
+    torch.manual_seed(0)
+    sizes = {"components": 8, "psi": 0.02, "max_degree": 2, "keep": 6, "monomials": None}
+    return build(digits_cnn().eval(), data.train, "pool", progress=None, **sizes)[0]
 
 
 def features(m: int, width: int, classes: int = 4, seed: int = 0):
@@ -66,3 +84,32 @@ def test_a_constant_feature_does_no_harm():
     linear = nn.Linear(5, 4)
     solve_classifier(LastLayer(lambda z: z, None, linear), [(x.float(), labels)], 1e-3)
     assert bool(torch.isfinite(linear.weight).all())
+
+
+def test_cached_latents_and_a_pass_over_the_data_give_the_same_classifier(data, vinet):
+    options = {"trained": "classifier", "augment": False, "validation": 0.0, "progress": None}
+    passed, cached = copy.deepcopy(vinet), copy.deepcopy(vinet)
+    fine_tune(passed, data.train, **options)
+    fine_tune(cached, data.train, views=1, **options)
+    torch.testing.assert_close(passed.head.linear.weight, cached.head.linear.weight)
+    assert passed.record.data is not None  # what it was trained on
+    before, after = vinet.head.polynomials.state_dict(), passed.head.polynomials.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before)  # they stay as they were found
+
+
+def test_a_backbone_is_not_tuned_with_the_classifier_alone(data, vinet):
+    with pytest.raises(ValueError, match="Pass one of them"):
+        fine_tune(vinet, data.train, trained="classifier", tune="all", progress=None)
+
+
+def test_a_weight_keeps_polynomials_small_on_their_class(data, vinet):
+    images, labels = next(iter(data.test.batches(len(data.test))))
+    found = {}
+    for weight in (0.0, 3.0):
+        network = copy.deepcopy(vinet)
+        recipe = {"epochs": 4, "batch_size": 64, "validation": 0.0, "augment": False}
+        fine_tune(network, data.train, vanish=weight, progress=None, **recipe)
+        with torch.no_grad():
+            points = network.head.variables(network.latents(images))
+        found[weight] = measure_vanishing(network.head.polynomials, [(points, labels)], 0.02)
+    assert found[3.0].own_over_other < 0.95 * found[0.0].own_over_other

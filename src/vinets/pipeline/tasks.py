@@ -41,7 +41,7 @@ from vinets.theory import study
 from vinets.training import History, Lessons, fine_tune
 from vinets.training.feed import ViewFeed
 from vinets.training.loop import fit
-from vinets.training.tune import criterion_of, solve_on_views
+from vinets.training.tune import criterion_of, solve
 
 RATIOS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
 """Shares of the polynomials that are pruned, to count the monomials that are left."""
@@ -287,7 +287,7 @@ def _train_behind(
     if trial.vanishing.trained == "classifier" and isinstance(module, TrainedTail):
         features = module.features if module.features is not None else nn.Identity()
         last = LastLayer(features.eval(), module.norm, module.linear)
-        history = solve_on_views(last, views, recipe)
+        history = solve(last, views.parts(), recipe)
         return history, _wrong(module, test, context.setup.test.labels)
     history = fit(
         module,

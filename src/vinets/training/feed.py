@@ -221,6 +221,13 @@ class LatentViews:
         held = seen(self.held_latents) if len(self.held_labels) else self.held_latents
         return replace(self, views=views, held_latents=held)
 
+    def parts(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Latents of all views in single precision with their labels, some at a time."""
+        labels = self.labels.split(LATENT_BATCH)
+        for view in self.views:
+            for part, own in zip(view.split(LATENT_BATCH), labels, strict=True):
+                yield part.float(), own
+
     @property
     def nbytes(self) -> int:
         """Bytes of latents and logits."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from vinets.nn.heads import Head, LastLayer, ProductsHead
 from vinets.nn.network import CutNetwork
 from vinets.nn.seen import remember_examples
 from vinets.options import flat
-from vinets.progress import Progress
+from vinets.progress import Progress, progress_of
 from vinets.running import device_of
 from vinets.settings import BACKBONE, LAYOUTS, Caching, Recipe, Tuning, VanishingOptions
 from vinets.training.classifier import solve_classifier
@@ -28,6 +29,7 @@ from vinets.training.feed import (
     LatentViews,
     ViewFeed,
     cache_latents,
+    generator_of,
 )
 from vinets.training.history import Epoch, History
 from vinets.training.lessons import Lessons
@@ -77,6 +79,11 @@ def fine_tune(
     """
     if vanishing.trained == "backbone" and tuning.tune == "head":
         tuning = replace(tuning, tune="all")
+    if vanishing.trained == "classifier" and tuning.tune != "head":
+        raise ValueError(
+            f"trained='classifier' leaves all but the linear layer as it is, and tune="
+            f"{tuning.tune!r} changes the backbone. Pass one of them."
+        )
     cached = isinstance(data, LatentViews)
     taught = bool(data.teacher_logits) if cached else teacher is not None
     recipe = _distilling(recipe, teacher, taught)
@@ -110,12 +117,19 @@ def fine_tune(
     trained: nn.Module = network.head
     last = network.head.last_layer() if vanishing.trained == "classifier" else None
     if last is not None:
-        if not isinstance(data, LatentViews):
-            data = cache_latents(
-                network, data, recipe=recipe, views=1, device=device, progress=progress
-            )
-        history = solve_on_views(last, data, recipe)
         network.eval()
+        watch = progress_of(progress)
+        watch.start(options["stage"], 1)
+        if isinstance(data, LatentViews):
+            history = solve(last, data.parts(), recipe)
+        else:
+            live = InputFeed(data, recipe, device=device, network=network)
+            remember_examples(network, live.source)
+            draws = generator_of(recipe.seed, 1, 1) if recipe.augment else None
+            steps = live.given(live.train, LATENT_BATCH, draws=draws, teach=False)
+            # latents are one tensor, whatever the inputs of the backbone are
+            history = solve(last, ((cast(Tensor, z), y) for z, y, _ in steps), recipe)
+        watch.advance(1)
         return history
     if isinstance(data, LatentViews):
         split = network.head.split() if data.nbytes <= ROOM else None
@@ -137,15 +151,8 @@ def fine_tune(
     return history
 
 
-def solve_on_views(last: LastLayer, views: LatentViews, recipe: Recipe) -> History:
-    """Solve for the classifier of a head on cached latents, all views together."""
-    parts = [
-        (part.float(), labels)
-        for view in views.views
-        for part, labels in zip(
-            view.split(LATENT_BATCH), views.labels.split(LATENT_BATCH), strict=True
-        )
-    ]
+def solve(last: LastLayer, parts: Iterable[tuple[Tensor, Tensor]], recipe: Recipe) -> History:
+    """Solve for the classifier of a head; the minimum is a history of one epoch."""
     loss, accuracy, seconds = solve_classifier(last, parts, recipe.decay)
     return History((Epoch(1, loss, accuracy, None, None, seconds),), 1, recipe)
 
