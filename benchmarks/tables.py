@@ -444,12 +444,9 @@ PAPER: dict[str, tuple[str, str]] = {
 
 # The same on digits, as `make demo` makes them.
 DEMO: dict[str, tuple[str, str]] = {
-    "demo_variants": ("table-efficiency", "variants"),
     "demo_choices": ("table-choices", "choices"),
     "demo_kept": ("fig-kept", "kept"),
     "kept_cifar10": ("fig-kept", "kept"),  # on CIFAR-10, in a folder of its own
-    "demo_claims": ("claims", "claims"),
-    "demo_algorithms": ("fig-algorithms", "algorithms"),
 }
 SHORT = {"demo_short"}  # heads behind one cut of the digits network
 SHORT_CUT = "pool"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from vinets.experiments.page import NEEDED, can_show, newcomers_page
+from vinets.experiments.backbones import BACKBONES
+from vinets.experiments.page import NEEDED, NEXT, can_show, newcomers_page
+from vinets.experiments.plan import network_name
 from vinets.report import html, read_results
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "demo"
@@ -26,6 +28,11 @@ def test_the_page_has_a_polynomial_its_means_and_the_claims(results):
     for row in found["claims"].tables[0].rows:
         assert str(row.values["claim"]).split("(")[0].strip() in page
     assert page.count("<svg") >= 3  # polynomials times classes, before and after training
+
+
+def test_the_commands_of_the_page_name_the_folder_of_an_uncut_network():
+    folder = f"out/demo/uncut/{network_name(BACKBONES['digits'], 0)} "
+    assert sum(folder in line for line in NEXT) == 2
 
 
 def test_every_experiment_is_on_the_page(results):

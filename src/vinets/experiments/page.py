@@ -63,9 +63,9 @@ LEVEL = (
     "accuracies, over splits and test images, contains 0; else one of them is ahead."
 )
 NEXT = (
-    "vinets build out/demo/uncut/split-0 --data digits --cut pool --baselines --out out/vinet  "
+    "vinets build out/demo/uncut/digits-0 --data digits --cut pool --baselines --out out/vinet  "
     "# one VI-Net, with every other head next to it",
-    "vinets compress out/demo/uncut/split-0 --data digits --budget drop=0.5 --out out/small  "
+    "vinets compress out/demo/uncut/digits-0 --data digits --budget drop=0.5 --out out/small  "
     "# the smallest network that loses at most half a point, with product heads",
     "vinets reproduce all --data data --weights weights --out out/paper  "
     "# the same experiments on CIFAR-10 and CIFAR-100",

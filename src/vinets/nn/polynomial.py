@@ -7,6 +7,7 @@ norm. Both are linear, so they fold into plain coefficients and a bias when trai
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -93,7 +94,7 @@ class Monomials(nn.Module):
         return TermSet.from_tensors(n_variables, "t", blocks)
 
 
-class MonomialLayer(nn.Module):
+class MonomialLayer(nn.Module, ABC):
     """Base of polynomial layers: monomials (m - mean) / std, standardised in training.
 
     Monomials of different degree differ in size by orders of magnitude. A folded layer may do
@@ -173,13 +174,13 @@ class MonomialLayer(nn.Module):
             found.append(Polynomial(terms, coefficients, names))
         return found
 
+    @abstractmethod
     def leading_coefficients(self) -> Tensor | None:
         """Coefficients (N,) of the leading terms, in float64; None where these are not known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plain_coefficients(self) -> tuple[Tensor, Tensor]:
         """Coefficients (N, S) over the terms, and constants (N,), without standardisation."""
-        raise NotImplementedError
 
     def watch(self, y: Tensor) -> Tensor:
         """Keep the absolute values (B, ..., N) of a batch where training asks for them."""

@@ -109,8 +109,9 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         return _solve_head(context, trial, folder)
     network, report = context.network(trial)
     built = _vanishing(context, trial, network)
-    shown = trial.studied and built is not None  # a VI-Net, whose polynomials have classes
-    before = _values_by_class(context, trial, network) if shown else ()
+    # only polynomials of a VI-Net have classes to vanish on
+    studied = trial.studied and built is not None
+    polynomials = _polynomials(context, trial, network) if studied else None
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
     # variables of local heads are as many as the latents: too many to keep for all trials
     split = network.head.split() if _projected(trial) and not trial.design.local else None
@@ -143,10 +144,9 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         history=history if trial.detailed else None,
         build=report if trial.detailed else None,
     )
-    polynomials = None
-    if shown:
+    if polynomials is not None:
         after = _values_by_class(context, trial, folded)
-        polynomials = _polynomials(context, trial, network, before, after)
+        polynomials = replace(polynomials, trained=after)
     theory = _theory(setup, folded) if trial.studied else None
     return TrialResult(training=facts, theory=theory, polynomials=polynomials)
 
@@ -162,27 +162,21 @@ def _values_by_class(
     return tuple(tuple(float(f"{x:.3g}") for x in row) for row in means.T.tolist())
 
 
-def _polynomials(
-    context: CutContext,
-    trial: Trial,
-    network: CutNetwork,
-    before: tuple[tuple[float, ...], ...],
-    after: tuple[tuple[float, ...], ...],
-) -> PolynomialFacts:
-    """The polynomials of a VI-Net on every class, and the shortest that is no line in words."""
-    generators = context.generators(trial)
-    keep, _ = trial.pruning.counts(False, len(generators.ideals.ideals))
-    kept = prune(generators.ideals, generators.scores, 1.0 if keep is None else keep)
-    owners = [k for k, scores in enumerate(kept.scores) for _ in scores]
-    every = [p for polynomials in kept.polynomials for p in polynomials]
+def _polynomials(context: CutContext, trial: Trial, network: CutNetwork) -> PolynomialFacts:
+    """The polynomials of a VI-Net before its training, and the shortest that is no line."""
+    head = network.head
+    assert isinstance(head, PolynomialHead) and head.polynomials.owners is not None
+    values, owners = _values_by_class(context, trial, network), head.polynomials.owners.tolist()
+    every = [p for k in sorted({*owners}) for p in head.polynomials.polynomials(k)]
     # a line is the shortest polynomial of all, and shows less than one that bends
     lengths = [(p.degree < 2, sum(c != 0 for c in p.coefficients)) for p in every]
     shortest = min(range(len(every)), key=lengths.__getitem__)
-    points, labels = zip(*_test_variables(context, trial, network), strict=True)
+    with torch.no_grad():
+        points, labels = zip(*_test_variables(context, trial, network), strict=True)
     sizes, label = every[shortest](torch.cat(points).double()).abs(), torch.cat(labels)
-    means = tuple(float(sizes[label == k].mean()) for k in range(len(kept.scores)))
+    means = tuple(float(sizes[label == k].mean()) for k in range(len(values[0])))
     text = every[shortest].text()
-    return PolynomialFacts(tuple(owners), before, after, shortest, text, means)
+    return PolynomialFacts(tuple(owners), values, values, shortest, text, means)
 
 
 def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
