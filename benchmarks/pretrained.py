@@ -37,7 +37,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.tuning import DIGITS, early, variant
+from benchmarks.tuning import DIGITS, early, variant, vinet
 from vinets import pretrained
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.files import read_json, write_json, write_text
@@ -91,6 +91,7 @@ NETWORKS = {
         Trial(**vars(paper_settings("digits_cnn")), network="digits_cnn", cut="pool"),
         UCI,
     ),
+    "resnet18-cifar10-vinet": Made("cifar10-resnet18", vinet()[0], CIFAR),
     "resnet18-cifar10-products": Made(
         "cifar10-resnet18", variant(PRESETS["VI-Net18-Tiny"], 0), CIFAR
     ),

@@ -19,7 +19,7 @@ from vinets.experiments.plan import (
     share,
     spread,
 )
-from vinets.pipeline.trial import Trial
+from vinets.pipeline.trial import Trial, TrialResult
 from vinets.pipeline.vanish import MOST
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Series, Table
 
@@ -183,8 +183,8 @@ _AGD = {**_OAVI, "oracle": "agd", "oracle_start": "zero"}
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
     "abm": ("ABM", {}),
     # As they were published on CIFAR: the oracle starts at least squares, and takes no step.
-    "oavi-cg": ("OAVI-CG", {**_OAVI, "oracle": "cg"}),
-    "oavi-agd": ("OAVI-AGD", {**_OAVI, "oracle": "agd"}),
+    "oavi-cg": ("OAVI-CG from least squares", {**_OAVI, "oracle": "cg"}),
+    "oavi-agd": ("OAVI-AGD from least squares", {**_OAVI, "oracle": "agd"}),
     # As the authors' algorithm starts and stops, and to a gap of a hundredth of ψ.
     "cg": ("OAVI-CG", {**_CG, "oracle_stop": "vanishing"}),
     "agd": ("OAVI-AGD", {**_AGD, "oracle_stop": "vanishing"}),
@@ -214,14 +214,6 @@ KEPT = (
     "(CG) start at a vertex of the ball, accelerated gradients (AGD) at its centre, and both stop "
     "as soon as a polynomial vanishes, as the authors' do; the rows with a gap go on until the "
     "mean square is proved to be within 0.01 ψ of the smallest, or 10,000 steps are done."
-)
-ORACLE_COLUMNS = (
-    Column("algorithm", "algorithm"),
-    Column("accuracy", "accuracy %", ".2f"),
-    Column("polynomials", "polynomials", ","),
-    Column("seconds", "seconds", ".2f"),
-    Column("steps", "steps of the oracle", ","),
-    Column("nonzeros", "coefficients that are not 0", ","),
 )
 BUT = f", but for OAVI at early cuts, where only the best {MOST:,} polynomials fit into a head"
 
@@ -265,6 +257,30 @@ Experiment(
 )
 
 
+ORACLE_COLUMNS = (
+    Column("algorithm", "algorithm"),
+    Column("accuracy", "accuracy %", ".2f"),
+    Column("polynomials", "polynomials", ","),
+    Column("seconds", "seconds", ".2f"),
+    Column("steps", "steps of the oracle", ","),
+    Column("nonzeros", "coefficients that are not 0", ","),
+)
+
+
+def oracle_row(name: str, cut: str, ideals: TrialResult, training: TrialResult) -> Row:
+    """Return what an algorithm did behind a cut, and the accuracy of its polynomials."""
+    facts = ideals.found
+    values = {
+        "algorithm": name,
+        "accuracy": 100 * training.trained.accuracy,
+        "polynomials": facts.polynomials,
+        "seconds": facts.seconds,
+        "steps": facts.steps,
+        "nonzeros": facts.nonzeros,
+    }
+    return Row(values, section=cut)
+
+
 def _by_algorithm(plan: Plan) -> Trials:
     """Trainings that the figure on pruning has, too, where a network has several algorithms."""
     found: Trials = {}
@@ -290,19 +306,10 @@ def _algorithms_found(plan: Plan, found: Results) -> Findings:
     title = figure.title.replace("accuracy", "polynomials in the head")
     count = Axis("polynomials", log=True, format=",.0f")
     figures = (figure, Figure("algorithms-size", title, plan.removed, count, series))
-    rows = []
-    for (name, cut), one in part(found, "ideals").items():
-        facts = one.found
-        accuracy = trained[(figure.id, figure.title), name, cut].trained.accuracy
-        values = {
-            "algorithm": name,
-            "accuracy": 100 * accuracy,
-            "polynomials": facts.polynomials,
-            "seconds": facts.seconds,
-            "steps": facts.steps,
-            "nonzeros": facts.nonzeros,
-        }
-        rows.append(Row(values, section=cut))
+    rows = [
+        oracle_row(name, cut, one, trained[(figure.id, figure.title), name, cut])
+        for (name, cut), one in part(found, "ideals").items()
+    ]
     table = Table("oracles", "What the oracles did", ORACLE_COLUMNS, tuple(rows))
     text = (COMPARED.format(BUT if plan.compared else ""),)
     if rows:
