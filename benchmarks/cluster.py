@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from benchmarks.record import keep
 from vinets import ABM, fit_class_ideals
-from vinets.cluster import workers
+from vinets.core.executors import workers
 from vinets.data.synthetic import latent_like
 from vinets.ideals.base import ScaleWarning
 from vinets.ideals.classwise import ClassIdeals
@@ -43,10 +43,10 @@ def latents(data: str | None, weights: str | None, per_class: int, components: i
     if data is None or weights is None:
         parts = [latent_like(per_class, components, 16, 0.15, seed=k) for k in range(100)]
         return np.concatenate(parts), np.repeat(np.arange(100), per_class), "synthetic"
-    from vinets.pipeline.collect import collect
-    from vinets.pipeline.setup import SetupFiles
-    from vinets.pipeline.variables import find_variables
-    from vinets.settings import Placing, Projecting
+    from vinets.core.settings import Placing, Projecting
+    from vinets.runs.collect import collect
+    from vinets.runs.setup import SetupFiles
+    from vinets.runs.variables import find_variables
 
     setup = SetupFiles("resnet34", weights, data).open("uncut", torch.device("cpu"))
     made = collect(setup.model, setup.train, CUT, per_class=per_class, progress=None)

@@ -19,12 +19,12 @@ import torch
 from torch import nn
 
 from benchmarks.record import keep
+from vinets.core.settings import Caching, Finding, Placing, Projecting, Pruning, Recipe, Timing
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
-from vinets.pipeline.compare import OURS, compare_heads
-from vinets.pipeline.comparison import Comparison, NetworkResult
-from vinets.pipeline.trial import Trial
-from vinets.settings import Caching, Finding, Placing, Projecting, Pruning, Recipe, Timing
+from vinets.runs.compare import OURS, compare_heads
+from vinets.runs.comparison import Comparison, NetworkResult
+from vinets.runs.trial import Trial
 from vinets.training import train_classifier
 
 SEEDS = range(100, 105)

@@ -21,14 +21,14 @@ import torch
 
 from benchmarks.digits import CUTS, SEEDS, trained
 from benchmarks.record import keep
+from vinets.core.plain import as_plain
 from vinets.latent.cut import cut_points
 from vinets.measure import dimension_correlation
-from vinets.pipeline.setup import Setup
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import DimensionFacts, IdealFacts, Trial
-from vinets.pipeline.trials import run_trials
-from vinets.plain import as_plain
 from vinets.report import Axis, Figure, Series, save_figure
+from vinets.runs.setup import Setup
+from vinets.runs.store import Store
+from vinets.runs.trial import DimensionFacts, IdealFacts, Trial
+from vinets.runs.trials import run_trials
 
 MORE_CUTS = ("conv1", "bn4", "relu4", "avgpool")  # fixed before these seeds were run
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

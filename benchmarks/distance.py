@@ -31,19 +31,11 @@ from torch import Tensor, nn
 from benchmarks.distance_latents import CUTS, FAR, HOME, SIDE, classifier, known, read
 from benchmarks.record import keep, seconds
 from vinets.data.labels import choose_per_class
-from vinets.distance import (
-    SCORES,
-    Seen,
-    choose_space,
-    fit_distances,
-    fit_ridge,
-    fit_strangeness,
-    rates,
-    spaces,
-    try_spaces,
-)
-from vinets.distance.strangeness import Strangeness
+from vinets.heads.distance_fit import choose_space, fit_distances, spaces, try_spaces
+from vinets.heads.ridge import fit_ridge
 from vinets.models import create_model
+from vinets.scores import SCORES, Seen, fit_strangeness, rates
+from vinets.scores.strangeness import Strangeness
 
 if TYPE_CHECKING:
     from vinets.report import Table

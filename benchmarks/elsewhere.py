@@ -40,15 +40,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks import tuning
+from vinets.core.progress import Lines
+from vinets.core.settings import BACKBONE, Collecting, Placing, Recipe, Tuning
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.labels import choose_per_class, split_positions
+from vinets.heads import ProductsHead
 from vinets.models import channel_options, create_model, save_weights
-from vinets.nn.heads import ProductsHead
-from vinets.pipeline.setup import SetupFiles, wrong_answers
-from vinets.pipeline.store import FOLDER, Store
-from vinets.pipeline.trial import TrainingFacts, Trial
-from vinets.progress import Lines
-from vinets.settings import BACKBONE, Collecting, Placing, Recipe, Tuning
+from vinets.runs.setup import SetupFiles, wrong_answers
+from vinets.runs.store import FOLDER, Store
+from vinets.runs.trial import TrainingFacts, Trial
 from vinets.training import train_classifier
 from vinets.training.feed import InputFeed
 

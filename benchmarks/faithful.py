@@ -29,13 +29,13 @@ from torch.nn import functional as F
 
 from benchmarks.record import keep
 from vinets import build, fine_tune, train_classifier
+from vinets.core.device import evaluating
+from vinets.core.settings import BEST
 from vinets.data import choose_per_class
-from vinets.nn import CutNetwork
-from vinets.nn.gradients import integrated_gradients, margin_gradient
-from vinets.nn.sums import HeadSum, head_sum
-from vinets.pipeline.opening import open_with_data
-from vinets.running import evaluating
-from vinets.settings import BEST
+from vinets.explain.sums import HeadSum, head_sum
+from vinets.heads.gradients import integrated_gradients, margin_gradient
+from vinets.networks import CutNetwork
+from vinets.runs.opening import open_with_data
 
 Maps = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, answers, next classes to (B, H, W)
 

@@ -20,16 +20,16 @@ import torch
 
 from benchmarks.record import RESULTS, keep
 from vinets.algebra.shared import count_monomials
-from vinets.experiments.backbones import BACKBONES, Backbone
-from vinets.experiments.paper import GENERATORS
-from vinets.experiments.plan import Plan
-from vinets.experiments.reproduce import Folders
+from vinets.core.progress import Silent
 from vinets.ideals.choose import choose_ideal
 from vinets.ideals.pruning import as_polynomials
-from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import Setup
-from vinets.pipeline.vanish import timed_ideals
-from vinets.progress import Silent
+from vinets.paper.backbones import BACKBONES, Backbone
+from vinets.paper.paper import GENERATORS
+from vinets.paper.plan import Plan
+from vinets.paper.reproduce import Folders
+from vinets.runs.context import CutContext
+from vinets.runs.setup import Setup
+from vinets.runs.vanish import timed_ideals
 
 NAME = "generators_cpu"
 REPEATS = 5

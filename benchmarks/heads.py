@@ -31,16 +31,16 @@ from torch.nn import functional as F
 from benchmarks.layer import local_head, vanishing_head
 from benchmarks.record import RESULTS, keep
 from benchmarks.rivals.speed import CLASSES, thread_rates
+from vinets.core.settings import Shaping
+from vinets.heads import Head, PooledHead, ProductsHead, local, units
+from vinets.heads.pieces import traced
+from vinets.heads.polynomial import PolynomialHead
+from vinets.heads.units import UnitsHead
 from vinets.latent import LatentReader, truncate
 from vinets.measure import compare, flops
 from vinets.models import PRESETS, create_model
-from vinets.nn import CutNetwork, Record
-from vinets.nn.heads import Head, PooledHead, ProductsHead, local, units
-from vinets.nn.heads.pieces import traced
-from vinets.nn.heads.polynomial import PolynomialHead
-from vinets.nn.heads.units import UnitsHead
-from vinets.pipeline.presets import HEAD_PARAMETERS
-from vinets.settings import Shaping
+from vinets.networks import CutNetwork, Record
+from vinets.runs.presets import HEAD_PARAMETERS
 
 CUTS = (
     ("resnet18", "layer1.1.bn2"),

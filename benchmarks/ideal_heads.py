@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vinets.core.settings import Pruning
+from vinets.heads import Head, HeadMaps, ProductsHead
+from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.units import NormalizedForms, SpatialPatterns, rank_of
 from vinets.ideals.choose import make_ideal
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-from vinets.nn.heads import Head, HeadMaps, ProductsHead
-from vinets.nn.heads.units import NormalizedForms, SpatialPatterns, rank_of
-from vinets.nn.polynomial import PolynomialLayer
-from vinets.pipeline.build import seeded
-from vinets.pipeline.collect import Latents
-from vinets.pipeline.trial import Trial
-from vinets.pipeline.vanish import find_generators, make_layer
-from vinets.pipeline.variables import Variables, descriptors, project
-from vinets.settings import Pruning
+from vinets.runs.build import seeded
+from vinets.runs.collect import Latents
+from vinets.runs.trial import Trial
+from vinets.runs.vanish import find_generators, make_layer
+from vinets.runs.variables import Variables, descriptors, project
 
 
 class Mixed(Head):

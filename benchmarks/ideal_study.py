@@ -41,20 +41,20 @@ import torch
 
 from benchmarks import tuning
 from benchmarks.ideal_heads import draw, hold, mixed
-from vinets.files import read_json, slug, write_json
+from vinets.core.files import read_json, slug, write_json
+from vinets.core.plain import as_plain
+from vinets.core.progress import progress_of
+from vinets.heads import ProductsHead
+from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.ideals.choose import choose_ideal
 from vinets.measure import machine
-from vinets.nn.heads import ProductsHead
-from vinets.nn.network import CutNetwork
-from vinets.nn.polynomial import PolynomialLayer
-from vinets.pipeline.build import build
-from vinets.pipeline.collect import Latents, collect
-from vinets.pipeline.context import CutContext
-from vinets.pipeline.factored import factored_generators
-from vinets.pipeline.setup import Setup, SetupFiles, wrong_answers
-from vinets.pipeline.trial import Trial
-from vinets.plain import as_plain
-from vinets.progress import progress_of
+from vinets.networks.network import CutNetwork
+from vinets.runs.build import build
+from vinets.runs.collect import Latents, collect
+from vinets.runs.context import CutContext
+from vinets.runs.factored import factored_generators
+from vinets.runs.setup import Setup, SetupFiles, wrong_answers
+from vinets.runs.trial import Trial
 from vinets.training import History, fine_tune
 
 if TYPE_CHECKING:

@@ -29,13 +29,13 @@ from benchmarks.record import RESULTS, keep
 from benchmarks.stages import Stages
 from vinets import ABM, fit_class_ideals
 from vinets.algebra.shared import SharedPolynomials, term_moments
+from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.vanishing import GlobalPolynomials
 from vinets.ideals.base import NoGeneratorsWarning
 from vinets.ideals.pruning import prune, score
 from vinets.latent.pca import Projection, fit_pca
 from vinets.latent.rescale import Rescale
 from vinets.latent.store import collect_latents
-from vinets.nn.heads.vanishing import GlobalPolynomials
-from vinets.nn.polynomial import PolynomialLayer
 
 SIZES = (100, 300, 1000)
 SAMPLES, WIDTH = 1300, 2048

@@ -19,16 +19,17 @@ from torch import Tensor, nn
 
 from benchmarks.record import keep
 from vinets.algebra.terms import TermSet
+from vinets.core.device import evaluating
+from vinets.heads import LocalHead, VanishingHead
+from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.random import random_terms
 from vinets.latent import LatentReader, truncate
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.measure import flops
 from vinets.models import PRESETS, Preset, create_model
-from vinets.nn import CutNetwork, PolynomialLayer, Record
-from vinets.nn.heads import LocalHead, VanishingHead
-from vinets.nn.heads.random import random_terms
-from vinets.nn.network import network_of
-from vinets.running import evaluating
+from vinets.networks import CutNetwork, Record
+from vinets.networks.network import network_of
 
 BATCH = 256
 LOCAL = 510  # polynomials of the local heads

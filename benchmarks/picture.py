@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.tables import demo_result
-from vinets.plotting import plot_generators
+from vinets.ideals.plot import plot_generators
 
 IMAGE = Path(__file__).parents[1] / "docs" / "images" / "generators.png"
 

@@ -39,26 +39,26 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.tuning import DIGITS, early, variant, vinet
 from vinets import pretrained
+from vinets.core.device import each, evaluating, resolve_device
+from vinets.core.files import read_json, write_json, write_text
+from vinets.core.plain import as_plain
+from vinets.core.progress import Lines
+from vinets.core.settings import RECIPES
 from vinets.data import DataSplit, ImageSource, load_data
-from vinets.files import read_json, write_json, write_text
+from vinets.heads import HEADS, PolynomialHead
 from vinets.measure import compare, evaluate, flops, machine, sizes
 from vinets.measure.vanishing import measure_vanishing
 from vinets.models import PRESETS
-from vinets.nn.files import CONFIG
-from vinets.nn.files import WEIGHTS as MODEL
-from vinets.nn.heads import HEADS, PolynomialHead
-from vinets.nn.network import CutNetwork
-from vinets.nn.uncut import WEIGHTS, read_uncut
-from vinets.pipeline.compare import UNCUT, compare_heads, head_trials
-from vinets.pipeline.presets import paper_settings
-from vinets.pipeline.scratch import expectation, train_into
-from vinets.pipeline.setup import Origin, Setup, SetupFiles
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial
-from vinets.plain import as_plain
-from vinets.progress import Lines
-from vinets.running import each, evaluating, resolve_device
-from vinets.settings import RECIPES
+from vinets.networks.files import CONFIG
+from vinets.networks.files import WEIGHTS as MODEL
+from vinets.networks.network import CutNetwork
+from vinets.networks.uncut import WEIGHTS, read_uncut
+from vinets.runs.compare import UNCUT, compare_heads, head_trials
+from vinets.runs.presets import paper_settings
+from vinets.runs.scratch import expectation, train_into
+from vinets.runs.setup import Origin, Setup, SetupFiles
+from vinets.runs.store import Store
+from vinets.runs.trial import Trial
 
 if TYPE_CHECKING:
     from vinets.report import Table

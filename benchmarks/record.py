@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vinets.files import slug
+from vinets.core.files import slug
 from vinets.measure import machine
 
 if TYPE_CHECKING:

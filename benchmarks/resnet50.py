@@ -22,10 +22,10 @@ import torch
 from benchmarks.record import keep
 from benchmarks.stages import Stages
 from vinets import ABM, VINet, build, collect, evaluate, fine_tune
+from vinets.core.settings import BEST
 from vinets.data.formats import load_data
+from vinets.export import export_network
 from vinets.models import create_model, save_weights
-from vinets.nn.export import export_network
-from vinets.settings import BEST
 
 MODEL, CUT, SIZE, CLASSES = "timm:resnet50", "layer3", 224, 4
 TRAIN, TEST = 16, 8  # images

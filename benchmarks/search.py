@@ -30,19 +30,19 @@ import torch
 
 from benchmarks.record import RESULTS
 from benchmarks.tuning import NETWORKS, files
-from vinets.files import write_json
+from vinets.core.device import resolve_device
+from vinets.core.files import write_json
+from vinets.core.plain import as_plain, from_plain
+from vinets.core.progress import Lines
+from vinets.core.settings import Searching
+from vinets.heads import ProductsHead
 from vinets.measure import evaluate, machine
-from vinets.nn.heads import ProductsHead
-from vinets.pipeline.setup import Origin, Setup
-from vinets.plain import as_plain, from_plain
-from vinets.progress import Lines
-from vinets.running import resolve_device
+from vinets.runs.setup import Origin, Setup
 from vinets.search import compress, parse_budget
 from vinets.search.compressed import divided
 from vinets.search.halving import Search
 from vinets.search.result import SearchResult, Tried
 from vinets.search.verdict import verdict
-from vinets.settings import Searching
 
 if TYPE_CHECKING:
     from vinets.report import Table

@@ -16,11 +16,11 @@ from torch import nn
 from benchmarks.layer import local_head
 from benchmarks.layer import network as global_network
 from benchmarks.record import keep
+from vinets.heads import LinearHead, MLPHead
 from vinets.latent import LatentReader, truncate
 from vinets.measure import compare, flops
 from vinets.models import PRESETS, create_model
-from vinets.nn import CutNetwork, Record
-from vinets.nn.heads import LinearHead, MLPHead
+from vinets.networks import CutNetwork, Record
 
 BATCH = 256
 EXAMPLE = torch.randn(BATCH, 3, 32, 32)

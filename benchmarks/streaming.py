@@ -21,7 +21,7 @@ import torch
 from benchmarks.record import keep
 from benchmarks.stages import peak
 from vinets import ABM, OAVI
-from vinets.progress import Lines
+from vinets.core.progress import Lines
 
 DIMENSIONS, FREE, SHARD, NOISE = 32, 8, 65_536, 0.02
 HELD = (10_000,)  # points, for the comparison with the fit in memory

@@ -26,11 +26,11 @@ from benchmarks.rivals.table import choice_table as rival_choices
 from benchmarks.search import found_table, gap_table, read_search, searches
 from benchmarks.tuning import FOLDERS, choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
-from vinets.files import read_json
-from vinets.nn.heads import ProductsHead
-from vinets.pipeline.compare import BuildResult
-from vinets.plain import from_plain
+from vinets.core.files import read_json
+from vinets.core.plain import from_plain
+from vinets.heads import ProductsHead
 from vinets.report import Column, ExperimentResult, Row, Table, markdown
+from vinets.runs.compare import BuildResult
 from vinets.search.page import finalists_table
 
 ROOT = Path(__file__).parents[1]

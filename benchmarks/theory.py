@@ -32,9 +32,9 @@ from benchmarks.record import keep
 from vinets import VINet, build, fine_tune
 from vinets.data import load_data
 from vinets.data.interface import Source
+from vinets.heads import VanishingHead
 from vinets.measure import evaluate, intrinsic_dimension
 from vinets.models import PRESETS, create_model, digits_cnn, load_weights
-from vinets.nn.heads import VanishingHead
 from vinets.theory import Complexity, Study, cancellation, polynomial_bounds, study
 from vinets.theory.layers import layers_of
 from vinets.theory.networks import spectral_complexity
@@ -368,7 +368,7 @@ def draw(path: Path, onto: Callable[[Any], None]) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from vinets.palette import STYLE
+    from vinets.core.palette import STYLE
 
     with rc_context(STYLE | {"figure.facecolor": "white"}):
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")

@@ -35,12 +35,9 @@ from torch.nn import functional as F
 
 from benchmarks.record import keep
 from vinets.algebra.terms import TermSet
+from vinets.core.settings import Recipe, Shaping
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
-from vinets.latent import LatentReader, truncate
-from vinets.latent.rescale import Rescale
-from vinets.models import create_model
-from vinets.nn import CutNetwork, PolynomialLayer, Record
-from vinets.nn.heads import (
+from vinets.heads import (
     Head,
     LinearHead,
     LocalHead,
@@ -50,8 +47,12 @@ from vinets.nn.heads import (
     Reference,
     ReLUUnits,
 )
-from vinets.nn.heads.units import UnitsHead
-from vinets.settings import Recipe, Shaping
+from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.units import UnitsHead
+from vinets.latent import LatentReader, truncate
+from vinets.latent.rescale import Rescale
+from vinets.models import create_model
+from vinets.networks import CutNetwork, Record
 from vinets.training import fine_tune
 from vinets.training.feed import LatentViews
 

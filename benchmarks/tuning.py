@@ -32,18 +32,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vinets.cluster import processes_or_cluster
+from vinets.core.device import resolve_device
+from vinets.core.executors import processes_or_cluster
+from vinets.core.progress import Lines
+from vinets.core.settings import BACKBONE, BEST, SMALL, Collecting, Recipe
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.sources import split_source
 from vinets.models import PRESETS, Preset, create_model, save_weights
-from vinets.pipeline.presets import start_of
-from vinets.pipeline.setup import SetupFiles, wrong_answers
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial
-from vinets.pipeline.trials import run_trials
-from vinets.progress import Lines
-from vinets.running import resolve_device
-from vinets.settings import BACKBONE, BEST, SMALL, Collecting, Recipe
+from vinets.runs.presets import start_of
+from vinets.runs.setup import SetupFiles, wrong_answers
+from vinets.runs.store import Store
+from vinets.runs.trial import Trial
+from vinets.runs.trials import run_trials
 from vinets.training import train_classifier
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ def second_table(folder: Path) -> tuple[Table, dict[str, Any]]:
 
 def rate_table(folder: Path) -> tuple[Table, dict[str, Any]]:
     """Learning rates of the other heads on held-out images."""
-    from vinets.nn.heads import HEADS as KINDS
+    from vinets.heads import HEADS as KINDS
     from vinets.report import Column, Row, Table
 
     store = Store(folder)

@@ -8,12 +8,12 @@ from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks.tuning import EARLY, HEADS, early, size_of_best, variants
-from vinets.experiments.paper import UNCUT, VARIANTS
+from vinets.heads import HEADS as KINDS
 from vinets.models import PRESETS, create_model
-from vinets.nn.heads import HEADS as KINDS
-from vinets.pipeline.store import Store, TrialRecord
-from vinets.pipeline.trial import Trial
+from vinets.paper.paper import UNCUT, VARIANTS
 from vinets.report import Column, Row, Table
+from vinets.runs.store import Store, TrialRecord
+from vinets.runs.trial import Trial
 
 WHOLE = {  # parameters of the uncut networks
     name: sum(p.numel() for p in create_model(name, classes).parameters())

@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 import vinets
 from vinets import ABM, OAVI, VCA, VanishingIdealClassifier
 from vinets.data.synthetic import circle, sphere
-from vinets.plotting import plot_class_values, plot_zero_sets, plot_zero_surface, values_by_class
+from vinets.ideals.plot import plot_class_values, plot_zero_sets, plot_zero_surface, values_by_class
 
 TITLE = "Polynomials that vanish on your data"
 INTRODUCTION = (

@@ -15,8 +15,8 @@ import torch
 
 from vinets import ABM, build, train_classifier
 from vinets.data import digits
+from vinets.ideals.plot import plot_generators
 from vinets.models import digits_cnn
-from vinets.plotting import plot_generators
 
 
 def draw(out: Path, epochs: int) -> None:

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from vinets import baselines, build, collect, evaluate, fine_tune, train_classifier
 from vinets.data import digits
+from vinets.heads import Head, HeadMaps, LinearMap
+from vinets.heads.pieces import folded_linear, parameter_count
 from vinets.models import digits_cnn
-from vinets.nn import CutNetwork
-from vinets.nn.heads import Head, HeadMaps, LinearMap
-from vinets.nn.heads.pieces import folded_linear, parameter_count
+from vinets.networks import CutNetwork
 
 torch.manual_seed(0)
 EPOCHS = 10

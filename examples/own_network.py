@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from vinets import compress, cut_points, evaluate
 from vinets.data import DataSplit, as_source
-from vinets.nn import CutNetwork
+from vinets.networks import CutNetwork
 from vinets.report import markdown
 
 torch.manual_seed(0)

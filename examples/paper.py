@@ -16,8 +16,8 @@ from matplotlib import pyplot
 
 from vinets import ABM, baselines, build, collect, cut_points, evaluate, fine_tune, train_classifier
 from vinets.data import digits
+from vinets.ideals.plot import plot_generators
 from vinets.models import digits_cnn
-from vinets.plotting import plot_generators
 
 torch.manual_seed(0)
 EPOCHS = 12

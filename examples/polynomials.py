@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from vinets import ABM, OAVI, VanishingIdealClassifier, fit_class_ideals
 from vinets.data.synthetic import circle, sphere
-from vinets.plotting import plot_class_values, plot_zero_sets, values_by_class
+from vinets.ideals.plot import plot_class_values, plot_zero_sets, values_by_class
 
 pictures = Path("out/polynomials")
 pictures.mkdir(parents=True, exist_ok=True)

@@ -20,8 +20,8 @@ torch.set_num_threads(1)
 import vinets
 from vinets.data import digits
 from vinets.models import create_model
-from vinets.nn import VINet
-from vinets.pipeline import build
+from vinets.networks import VINet
+from vinets.runs import build
 from vinets.training import fine_tune
 
 points = np.random.default_rng(0).uniform(-1, 1, (60, 3))

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from vinets import CutNetwork, VINet, pretrained
+from vinets.core.settings import RECIPES
 from vinets.data import digits
 from vinets.measure import evaluate, sizes
-from vinets.pipeline.opening import open_network, open_with_data
-from vinets.settings import RECIPES
+from vinets.runs.opening import open_network, open_with_data
 
 DIGITS = "vinets/digits-cnn-products"
 NAMES = pretrained.names()

@@ -16,9 +16,9 @@ from benchmarks.rivals.speed import PARTS, measure, trials_in
 from benchmarks.rivals.table import rows, table
 from benchmarks.rivals.train import Call, run
 from benchmarks.tuning import NETWORKS, files
-from vinets.files import write_json
-from vinets.running import resolve_device
-from vinets.settings import Sampling
+from vinets.core.device import resolve_device
+from vinets.core.files import write_json
+from vinets.core.settings import Sampling
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 

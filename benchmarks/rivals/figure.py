@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.rivals.frontier import COSTS, Cost, Found, frontier, is_equal, name_of
 from benchmarks.tuning import JOINT
 from benchmarks.tuning_tables import TITLES
-from vinets.palette import GREY, INK, STYLE, color_of, looks, marker_of
+from vinets.core.palette import GREY, INK, STYLE, color_of, looks, marker_of
 from vinets.report import Axis, Figure, ReferenceLine, Series
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from benchmarks.record import RESULTS
 from benchmarks.rivals.table import rows
 from benchmarks.tuning import JOINT
 from benchmarks.tuning_tables import TITLES
-from vinets.nn.heads import HEADS, ProductsHead
+from vinets.heads import HEADS, ProductsHead
 
 if TYPE_CHECKING:
     from vinets.report import Table

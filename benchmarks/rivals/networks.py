@@ -9,7 +9,7 @@ from torch import nn
 
 from benchmarks.rivals.plan import Rival
 from vinets.models import create_model
-from vinets.pipeline.build import seeded
+from vinets.runs.build import seeded
 
 ALIGNED = 4  # channels come in multiples of this, for others run slowly
 CLOSE = 0.01  # to the size that was asked for, as a share of it

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.tuning import JOINT
-from vinets.checks import one_of
-from vinets.files import slug
-from vinets.plain import changes
-from vinets.settings import BACKBONE, Recipe, Sampling
+from vinets.core.checks import one_of
+from vinets.core.files import slug
+from vinets.core.plain import changes
+from vinets.core.settings import BACKBONE, Recipe, Sampling
 
 CLASSIC = ("resnet20", "resnet32", "resnet44")
 SIZES = (150_000, 400_000, 800_000, 2_300_000)  # parameters, about

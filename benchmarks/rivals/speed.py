@@ -16,19 +16,19 @@ from torch import Tensor, nn
 from benchmarks.rivals.networks import network_of, parameters
 from benchmarks.rivals.plan import PLANS, Rival
 from benchmarks.tuning import JOINT, early, variants
+from vinets.core.files import write_json
+from vinets.core.plain import changes
+from vinets.core.progress import progress_of
 from vinets.data import DataSplit, ImageSource
 from vinets.data.images import Augmentation, Preprocessing
-from vinets.files import write_json
 from vinets.measure import compare, flops, machine
 from vinets.measure.running import limited_threads
 from vinets.models import create_model, load_weights
-from vinets.nn.network import CutNetwork
-from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import Setup
-from vinets.pipeline.store import FOLDER, Store
-from vinets.pipeline.trial import Trial
-from vinets.plain import changes
-from vinets.progress import progress_of
+from vinets.networks.network import CutNetwork
+from vinets.runs.context import CutContext
+from vinets.runs.setup import Setup
+from vinets.runs.store import FOLDER, Store
+from vinets.runs.trial import Trial
 from vinets.training import fine_tune, train_classifier
 
 CLASSES = {"resnet18": 10, "resnet34": 100}

@@ -12,10 +12,10 @@ from benchmarks.rivals.plan import TRIED, choice, recipe_for
 from benchmarks.rivals.speed import CLASSES, PARTS, vinet_architecture, vinet_kind
 from benchmarks.rivals.train import FOLDER, RivalRecord
 from benchmarks.tuning import recipe_of
-from vinets.files import read_json
-from vinets.pipeline.store import TrialRecord
-from vinets.plain import as_plain, changes, from_plain
-from vinets.settings import Recipe, Shaping
+from vinets.core.files import read_json
+from vinets.core.plain import as_plain, changes, from_plain
+from vinets.core.settings import Recipe, Shaping
+from vinets.runs.store import TrialRecord
 
 if TYPE_CHECKING:
     from vinets.report import Table

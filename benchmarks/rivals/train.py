@@ -18,11 +18,11 @@ from torch import nn
 
 from benchmarks.rivals.networks import network_of, parameters
 from benchmarks.rivals.plan import Rival
-from vinets.files import write_json
+from vinets.core.files import write_json
+from vinets.core.plain import as_plain, changes
 from vinets.measure import machine
-from vinets.pipeline.setup import Setup, SetupFiles, wrong_answers
-from vinets.pipeline.store import Store
-from vinets.plain import as_plain, changes
+from vinets.runs.setup import Setup, SetupFiles, wrong_answers
+from vinets.runs.store import Store
 from vinets.training import Lessons, train_classifier
 
 FOLDER = "rivals"

@@ -4,23 +4,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vinets.distance.estimator import ChristoffelClassifier
+    from vinets.core.settings import Recipe
     from vinets.estimators import VanishingIdealClassifier
+    from vinets.explain.explain import explain
+    from vinets.heads.polynomial_layer import PolynomialLayer
     from vinets.ideals.abm import ABM
     from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
     from vinets.ideals.oavi import OAVI
     from vinets.ideals.vca import VCA
     from vinets.latent.cut import CutPoint, cut_points, truncate
-    from vinets.nn.network import CutNetwork, VINet
-    from vinets.nn.polynomial import PolynomialLayer
-    from vinets.pipeline.baselines import baselines
-    from vinets.pipeline.build import build
-    from vinets.pipeline.collect import collect
-    from vinets.pipeline.distances import attach_distances
-    from vinets.pipeline.explaining import explain
-    from vinets.pipeline.report import BuildReport
+    from vinets.networks.network import CutNetwork, VINet
+    from vinets.runs.baselines import baselines
+    from vinets.runs.build import build
+    from vinets.runs.collect import collect
+    from vinets.runs.distances import attach_distances
+    from vinets.runs.report import BuildReport
+    from vinets.scores.estimator import ChristoffelClassifier
     from vinets.search.compressed import compress
-    from vinets.settings import Recipe
     from vinets.side_by_side import bench, compare, evaluate
     from vinets.theory.networks import spectral_complexity
     from vinets.theory.studies import study
@@ -66,28 +66,28 @@ _HOME = {
     "ABM": "ideals.abm",
     "OAVI": "ideals.oavi",
     "VCA": "ideals.vca",
-    "BuildReport": "pipeline.report",
-    "ChristoffelClassifier": "distance.estimator",
+    "BuildReport": "runs.report",
+    "ChristoffelClassifier": "scores.estimator",
     "ClassIdeals": "ideals.classwise",
-    "CutNetwork": "nn.network",
+    "CutNetwork": "networks.network",
     "CutPoint": "latent.cut",
-    "PolynomialLayer": "nn.polynomial",
-    "Recipe": "settings",
-    "VINet": "nn.network",
+    "PolynomialLayer": "heads.polynomial_layer",
+    "Recipe": "core.settings",
+    "VINet": "networks.network",
     "VanishingIdealClassifier": "estimators",
-    "attach_distances": "pipeline.distances",
-    "build": "pipeline.build",
+    "attach_distances": "runs.distances",
+    "build": "runs.build",
     "cache_latents": "training.feed",
     "bench": "side_by_side",
-    "collect": "pipeline.collect",
+    "collect": "runs.collect",
     "compare": "side_by_side",
     "compress": "search.compressed",
     "cut_points": "latent.cut",
     "evaluate": "side_by_side",
-    "explain": "pipeline.explaining",
+    "explain": "explain.explain",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
-    "baselines": "pipeline.baselines",
+    "baselines": "runs.baselines",
     "spectral_complexity": "theory.networks",
     "study": "theory.studies",
     "train_classifier": "training.tune",

@@ -2,7 +2,7 @@
 
 import os
 
-from vinets.stopping import guarded
+from vinets.core.stopping import guarded
 
 
 def main() -> None:

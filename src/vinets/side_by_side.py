@@ -9,9 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import format_bytes, one_of, parameter_error
+from vinets.core.checks import format_bytes, one_of, parameter_error
+from vinets.core.device import Inputs, each, resolve_device
+from vinets.core.options import flat
+from vinets.core.plain import as_plain
+from vinets.core.progress import Progress
+from vinets.core.settings import Formats, Windows
 from vinets.data.interface import DataSplit, Source
 from vinets.data.sources import as_source
+from vinets.export import ExportedNetwork
 from vinets.measure import (
     Evaluation,
     Sizes,
@@ -23,14 +29,8 @@ from vinets.measure import (
 )
 from vinets.measure import compare as measure_speed
 from vinets.measure import evaluate as measure_accuracy
-from vinets.nn.export import ExportedNetwork
-from vinets.nn.seen import refuse_seen
-from vinets.options import flat
-from vinets.plain import as_plain
-from vinets.progress import Progress
+from vinets.networks.seen import refuse_seen
 from vinets.report import Column, Row, Table, markdown
-from vinets.running import Inputs, each, resolve_device
-from vinets.settings import Formats, Windows
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of 
 
 from benchmarks.elsewhere import HEADS, NEWSGROUPS, PLACES, main, table, trials, write_idx
 from vinets.data import ImageSource, Preprocessing, load_data
-from vinets.pipeline.store import Store, TrialRecord
-from vinets.pipeline.trial import TrainingFacts, TrialResult
+from vinets.runs.store import Store, TrialRecord
+from vinets.runs.trial import TrainingFacts, TrialResult
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -17,11 +17,11 @@ from benchmarks.rivals.plan import PLANS, RECIPES, SIZES, TRIED, choice, rival
 from benchmarks.rivals.table import choice_table
 from benchmarks.rivals.train import FOLDER, Result, RivalRecord
 from benchmarks.tuning import early, variants
-from vinets.files import write_json
-from vinets.pipeline.store import Store, TrialRecord
-from vinets.pipeline.trial import TrainingFacts, TrialResult
-from vinets.plain import as_plain, changes
+from vinets.core.files import write_json
+from vinets.core.plain import as_plain, changes
 from vinets.report import markdown
+from vinets.runs.store import Store, TrialRecord
+from vinets.runs.trial import TrainingFacts, TrialResult
 
 BY_KEY = {cost.key: cost for cost in COSTS}
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
+from vinets.heads import PooledHead, ProductsHead
 from vinets.latent import LatentReader
-from vinets.nn import CutNetwork, Record
-from vinets.nn.heads import PooledHead, ProductsHead
+from vinets.networks import CutNetwork, Record
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import heads

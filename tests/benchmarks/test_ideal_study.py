@@ -12,11 +12,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of the package
 
 from benchmarks import ideal_study as study
+from vinets.core.files import read_json, write_json
+from vinets.core.settings import Sampling
 from vinets.data import digits
-from vinets.files import read_json, write_json
 from vinets.models import digits_cnn
-from vinets.pipeline.setup import Setup
-from vinets.settings import Sampling
+from vinets.runs.setup import Setup
 
 # Its generators are found in components of unit variance, as they were for its results.
 pytestmark = pytest.mark.filterwarnings("ignore::vinets.ideals.base.ScaleWarning")

@@ -12,9 +12,9 @@ import torch
 
 from benchmarks import pretrained as maker
 from vinets import CutNetwork, pretrained
+from vinets.core.settings import RECIPES
 from vinets.models import digits_cnn, save_weights
-from vinets.nn.uncut import WEIGHTS
-from vinets.settings import RECIPES
+from vinets.networks.uncut import WEIGHTS
 
 
 @pytest.mark.parametrize("name", pretrained.names())

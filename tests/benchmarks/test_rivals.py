@@ -21,13 +21,13 @@ from benchmarks.rivals.speed import entries, random_images, thread_rates, traini
 from benchmarks.rivals.table import rows, table
 from benchmarks.rivals.train import Call, OutOfTimeError, Until, carry_out
 from benchmarks.tuning import early
+from vinets.core.files import write_json
+from vinets.core.plain import changes, from_plain
 from vinets.data import DataSplit
-from vinets.files import write_json
 from vinets.models import create_model
-from vinets.pipeline.setup import Setup
-from vinets.pipeline.store import Store, TrialRecord
-from vinets.pipeline.trial import TrainingFacts, TrialResult
-from vinets.plain import changes, from_plain
+from vinets.runs.setup import Setup
+from vinets.runs.store import Store, TrialRecord
+from vinets.runs.trial import TrainingFacts, TrialResult
 
 CPU = torch.device("cpu")
 EVERY = [

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of 
 
 from benchmarks import tuning
 from vinets.models import digits_cnn, save_weights
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial
+from vinets.runs.store import Store
+from vinets.runs.trial import Trial
 
 COMPLETE = ("choices", "digits", "early", "rates", "variants")
 
@@ -42,5 +42,5 @@ def test_a_plan_is_carried_out_once(tmp_path, monkeypatch, capsys):
     words = ["run", "early", "--weights", str(tmp_path), "--out", str(out), "--device", "cpu"]
     assert tuning.main(words) == 0
     assert Store(out).missing(trials) == [] and "2 trials" in capsys.readouterr().out
-    monkeypatch.setattr("vinets.pipeline.trials.run_at_cut", lambda *_: pytest.fail("repeated"))
+    monkeypatch.setattr("vinets.runs.trials.run_at_cut", lambda *_: pytest.fail("repeated"))
     assert tuning.main(words) == 0

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of 
 
 from benchmarks import tuning
 from benchmarks.tuning_tables import early_table, variant_table
-from vinets.pipeline.store import Store, TrialRecord
-from vinets.pipeline.trial import TrainingFacts, TrialResult
+from vinets.runs.store import Store, TrialRecord
+from vinets.runs.trial import TrainingFacts, TrialResult
 
 CUT = ("resnet18", "layer1.1.bn2")
 ACCURACY = {"linear": 0.8, "vi": 0.9}

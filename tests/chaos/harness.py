@@ -241,8 +241,8 @@ def run(
 def _import_all() -> None:
     """What commands import when they run, so that a trial has little else to do than its work."""
     import vinets.cli.app
-    import vinets.experiments.reproduce
-    import vinets.pipeline.scratch
+    import vinets.paper.reproduce
+    import vinets.runs.scratch
     import vinets.search.compressed  # noqa: F401
 
 

@@ -11,8 +11,8 @@ from typer.main import get_command
 
 import vinets
 from vinets.cli.app import app
-from vinets.experiments.plan import EXPERIMENTS
 from vinets.oracles import ORACLES
+from vinets.paper.plan import EXPERIMENTS
 
 OPTIONS = {
     "train": "model recipe data out epochs batch-size learning-rate weight-decay schedule "
@@ -92,7 +92,7 @@ def test_the_program_imports_neither_torch_nor_numpy_before_a_command_runs():
 def test_a_prediction_does_not_import_the_compiler_of_torch():
     """Heads have a kernel for compiled networks, and torch._dynamo takes seconds to import."""
     script = (
-        "import sys, vinets.nn.heads; from vinets.cli.app import app;"
+        "import sys, vinets.heads; from vinets.cli.app import app;"
         "app(['predict', 'vinets/digits-cnn-best', '--device', 'cpu'], standalone_mode=False);"
         "assert 'torch' in sys.modules and 'torch._dynamo' not in sys.modules"
     )

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from vinets.core.plain import from_plain
+from vinets.core.settings import BEST
 from vinets.data import digits
 from vinets.models import PRESETS, resnet18, save_weights
-from vinets.nn import CutNetwork, VINet
-from vinets.pipeline.compare import BuildResult, compare_heads
-from vinets.pipeline.opening import open_with_data
-from vinets.pipeline.presets import paper_settings
-from vinets.pipeline.trial import Trial
-from vinets.plain import from_plain
-from vinets.settings import BEST
+from vinets.networks import CutNetwork, VINet
+from vinets.runs.compare import BuildResult, compare_heads
+from vinets.runs.opening import open_with_data
+from vinets.runs.presets import paper_settings
+from vinets.runs.trial import Trial
 
 PAPER = ["--preset", "paper", "--cut", "relu3"]
 PRODUCTS = ["--placement", "products"]
@@ -250,8 +250,8 @@ def test_bad_input_is_refused_in_one_sentence(refused, base, tmp_path, options, 
 def test_bad_values_are_refused_before_any_work(
     refused, base, tmp_path, monkeypatch, options, message
 ):
-    monkeypatch.setattr("vinets.pipeline.opening.load_data", lambda *_, **__: pytest.fail("work"))
-    monkeypatch.setattr("vinets.pipeline.opening.open_network", lambda *_: pytest.fail("work"))
+    monkeypatch.setattr("vinets.runs.opening.load_data", lambda *_, **__: pytest.fail("work"))
+    monkeypatch.setattr("vinets.runs.opening.open_network", lambda *_: pytest.fail("work"))
     given = ["--data", "digits", "--cut", "relu3", "--out", tmp_path / "out"]
     assert message in refused("build", base, *given, *options)
     assert not (tmp_path / "out").exists()

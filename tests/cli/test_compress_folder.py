@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vinets.files import read_json
+from vinets.core.files import read_json
+from vinets.core.plain import from_plain
 from vinets.models.libraries import file as files
-from vinets.plain import from_plain
 from vinets.search import SearchResult, costs
 
 pillow = pytest.importorskip("PIL.Image", reason="folders of images need the extra 'vision'")

@@ -8,9 +8,19 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from vinets import settings
 from vinets.cli.generate import takes
-from vinets.options import Options, choice, count, flag, gibibytes, option, optional, real, share
+from vinets.core import settings
+from vinets.core.options import (
+    Options,
+    choice,
+    count,
+    flag,
+    gibibytes,
+    option,
+    optional,
+    real,
+    share,
+)
 
 BUILT = ("Collecting", "Placing", "Projecting", "Pruning", "Finding", "Recipe", "Caching", "Timing")
 

@@ -8,9 +8,9 @@ import pytest
 
 from vinets.cli.late_help import LOOKUPS
 from vinets.data import DATA_FORMATS
+from vinets.export import EXPORT_FORMATS
+from vinets.heads import HEADS, Head
 from vinets.models import LIBRARIES
-from vinets.nn.export import EXPORT_FORMATS
-from vinets.nn.heads import HEADS, Head
 from vinets.oracles import ORACLES
 
 

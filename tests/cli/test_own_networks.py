@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from vinets.core.files import read_json
 from vinets.data import digits
-from vinets.files import read_json
 from vinets.models import create_model, load_weights, rebuild, save_weights, use_file
 from vinets.models.libraries import file as files
-from vinets.nn import CutNetwork
-from vinets.pipeline.setup import SetupFiles
+from vinets.networks import CutNetwork
+from vinets.runs.setup import SetupFiles
 
 SOURCE = """
 from pathlib import Path

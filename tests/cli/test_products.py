@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vinets.data import digits
-from vinets.nn import CutNetwork
+from vinets.networks import CutNetwork
 
 SHORT = ["--repeats", 2, "--batch", 16, "--quiet"]
 OPTIONS = ["--data", "digits", "--cut", "relu2", "--placement", "products", *SHORT]

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
+from vinets.core.files import read_json
 from vinets.data import load_data
-from vinets.files import read_json
 from vinets.models import create_model, save_weights
 from vinets.models.libraries.timm import import_timm
-from vinets.pipeline.opening import Imaging, open_with_data
+from vinets.runs.opening import Imaging, open_with_data
 
 WRONG = ["--mean", "0.999", "--std", "0.001"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vinets.plain import as_plain
+from vinets.core.plain import as_plain
 from vinets.report import Column, ExperimentResult, Row, Table
 
 

@@ -117,7 +117,7 @@ def test_a_recipe_has_network_data_and_training(call, base, tmp_path):
 
 def test_what_to_expect_is_in_the_help_and_is_told_at_the_end(call, tmp_path, monkeypatch):
     from vinets import pretrained
-    from vinets.settings import RECIPES
+    from vinets.core.settings import RECIPES
 
     facts = pretrained.expected("digits-cnn")
     told = f"{100 * np.mean(facts['accuracies']):.2f}%"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vinets import pretrained
-from vinets.settings import RECIPES
+from vinets.core.settings import RECIPES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

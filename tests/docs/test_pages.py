@@ -40,12 +40,12 @@ def test_every_public_name_is_on_a_page():
     from public_names import public_names, undocumented
 
     known = public_names()
-    assert {"vinets.ABM", "vinets.nn.heads.Head", "vinets.plotting.plot_zero_sets"} <= known.keys()
+    assert {"vinets.ABM", "vinets.heads.Head", "vinets.ideals.plot.plot_zero_sets"} <= known.keys()
     assert undocumented(documented()) == []
-    left = documented() - {"vinets.compress", "vinets.plotting.plot_generators"}
+    left = documented() - {"vinets.compress", "vinets.ideals.plot.plot_generators"}
     assert undocumented(left) == [
         "vinets.compress",
-        "vinets.plotting.plot_generators",
+        "vinets.ideals.plot.plot_generators",
         "vinets.search.compress",
     ]
 

@@ -18,9 +18,9 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.tables import PAGES, fill  # noqa: E402
 from vinets import OAVI  # noqa: E402
+from vinets.core.settings import BEST  # noqa: E402
 from vinets.report import read_results  # noqa: E402
 from vinets.report.formats import cell, paper_cell  # noqa: E402
-from vinets.settings import BEST  # noqa: E402
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -94,7 +94,7 @@ def test_the_polynomial_of_the_readme_is_what_comes_out():
 
 def test_the_python_of_the_page_on_tuning_makes_the_best(capsys, monkeypatch):
     short = replace(BEST, recipe=replace(BEST.recipe, epochs=1))
-    monkeypatch.setattr("vinets.settings.BEST", short)
+    monkeypatch.setattr("vinets.core.settings.BEST", short)
     text = (ROOT / "docs" / "tuning.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     names: dict = {}

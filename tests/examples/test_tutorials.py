@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 from make_notebooks import TUTORIALS, cells_of, run  # noqa: E402
 
-from vinets.nn.heads import HEADS  # noqa: E402
+from vinets.heads import HEADS  # noqa: E402
 from vinets.testing.heads import HeadContract  # noqa: E402
 
 # What makes a tutorial short. Each has to be there, or the test is slow and nobody knows why.

@@ -21,22 +21,22 @@ from torch.optim import SGD
 from fuzz import mutations as m
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.cli.config import read_config, write_config
+from vinets.core.files import read_json, write_json
+from vinets.core.plain import as_plain, from_plain
 from vinets.data import cifar, digits, idx_folder, npy_pair
 from vinets.data.images import Preprocessing, read_image
 from vinets.data.points import read_points
 from vinets.data.texts import text_folder
-from vinets.files import read_json, write_json
 from vinets.ideals.abm import ABM
 from vinets.ideals.vca import VCA
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
 from vinets.models.sources import sketch
-from vinets.nn import CutNetwork
-from vinets.nn.uncut import UncutNetwork, read_uncut, write_uncut
-from vinets.pipeline import baselines, build, collect
-from vinets.pipeline.store import Store
-from vinets.plain import as_plain, from_plain
+from vinets.networks import CutNetwork
+from vinets.networks.uncut import UncutNetwork, read_uncut, write_uncut
 from vinets.report.html import html
 from vinets.report.results_page import read_results, results_page
+from vinets.runs import baselines, build, collect
+from vinets.runs.store import Store
 from vinets.search.budget import Cost
 from vinets.search.halving import _Known
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -285,7 +285,7 @@ def _exported(top: Path) -> Iterator[Reader]:
         import onnxruntime  # noqa: F401
     except ImportError:
         return
-    from vinets.nn.export.opened import open_exported
+    from vinets.networks.exported import open_exported
 
     helper, proto = onnx.helper, onnx.TensorProto
     node = helper.make_node("MatMul", ["input", "w"], ["logits"])

@@ -29,10 +29,10 @@ def make_networks(uncut: Path) -> dict[str, Any]:
 
     from vinets import ABM, VCA, attach_distances, baselines, build, collect, fine_tune
     from vinets.data import digits
-    from vinets.distance import Space, fit_distances
-    from vinets.nn.heads import DistanceHead
-    from vinets.nn.network import network_of
-    from vinets.nn.uncut import read_uncut
+    from vinets.heads import DistanceHead
+    from vinets.heads.distance_fit import Space, fit_distances
+    from vinets.networks.network import network_of
+    from vinets.networks.uncut import read_uncut
 
     (OUT / "networks" / "uncut").mkdir(parents=True)
     for name in ("network.json", "weights.safetensors"):
@@ -116,7 +116,7 @@ def write_networks(made: dict[str, Any]) -> None:
 
     from vinets import CutNetwork
     from vinets.data import digits
-    from vinets.pipeline.opening import open_network
+    from vinets.runs.opening import open_network
 
     inputs = next(iter(digits().test.batches(12)))[0]
     expected = {"inputs": inputs}

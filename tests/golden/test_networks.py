@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from vinets import CutNetwork
-from vinets.nn.heads import HEADS
-from vinets.pipeline.opening import open_network
+from vinets.heads import HEADS
+from vinets.runs.opening import open_network
 
 GOLDEN = Path(__file__).parent / "0.2"
 FOLDERS = sorted(path for path in (GOLDEN / "networks").iterdir() if path.name != "uncut")

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of 
 from benchmarks.record import RESULTS
 from benchmarks.tables import fill
 from vinets import pretrained
-from vinets.experiments.plan import EXPERIMENTS, Plan
-from vinets.pipeline.store import Store
+from vinets.paper.plan import EXPERIMENTS, Plan
+from vinets.runs.store import Store
 
 GOLDEN = Path(__file__).parent / "0.2"
 # What is called otherwise since then: the label of 0.2 and the new one.

@@ -6,9 +6,9 @@ import math
 import pytest
 
 from vinets import ABM, OAVI, VCA
+from vinets.core.plain import changes, from_plain
+from vinets.core.settings import Finding, Placing, Projecting
 from vinets.ideals.choose import choose_ideal, make_ideal
-from vinets.plain import changes, from_plain
-from vinets.settings import Finding, Placing, Projecting
 
 
 def test_an_algorithm_is_made_with_what_was_given():

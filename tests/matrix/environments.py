@@ -25,7 +25,7 @@ CORE = (
 # A part of them that takes half a minute.
 QUICK = (
     *("ideals/test_known_ideals.py", "algebra/test_polynomials.py", "latent/test_reader.py"),
-    *("nn/heads", "nn/test_network.py", "models/test_resnet.py", "test_pretrained.py"),
+    *("heads", "networks/test_network.py", "models/test_resnet.py", "test_pretrained.py"),
 )
 NEEDED = ("tests", "pyproject.toml", "benchmarks")
 VERSIONS = """

@@ -12,8 +12,8 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of the package
 
 from benchmarks.manifolds import sphere_points, swiss_roll, torus_points
+from vinets.core.plain import as_plain
 from vinets.measure import class_dimensions, dimension_correlation, intrinsic_dimension
-from vinets.plain import as_plain
 
 MANIFOLDS = [sphere_points, torus_points, swiss_roll]
 # The larger the dimension, the more points it takes: see the notes of intrinsic_dimension.

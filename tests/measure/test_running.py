@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from vinets.core.device import evaluating, resolve_device
 from vinets.measure.running import limited_threads, placed
-from vinets.running import evaluating, resolve_device
 
 
 def test_every_module_gets_its_own_flag_back_even_after_an_error():

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from vinets.core.plain import as_plain
 from vinets.measure import sizes, stored_indices, stored_numbers
 from vinets.models import resnet18
-from vinets.plain import as_plain
 
 
 class Layer(nn.Module):

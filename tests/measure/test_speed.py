@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from vinets.core.plain import as_plain
 from vinets.measure import compare, throughput
-from vinets.plain import as_plain
 
 QUICK = {"repeats": 3, "seconds": 0.005, "warmup": 1, "device": "cpu"}
 

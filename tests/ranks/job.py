@@ -13,13 +13,13 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from vinets import ranks
+from vinets.core import ranks
 from vinets.data import digits
 from vinets.latent.pca import fit_pca
 from vinets.latent.rescale import moments
 from vinets.measure import evaluate
 from vinets.models import digits_cnn
-from vinets.pipeline import build
+from vinets.runs import build
 from vinets.training import fine_tune, train_classifier
 
 DATA = digits().train.subset(torch.arange(203))  # divides by nothing

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from vinets import ranks
+from vinets.core import ranks
 
 JOB = Path(__file__).with_name("job.py")
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from vinets.measure.vanishing import Vanishing
-from vinets.pipeline.comparison import Comparison, NetworkResult, Speed
-from vinets.pipeline.report import BuildReport
-from vinets.report.comparisons import comparison_table, remarks
 from vinets.report.formats import cell
+from vinets.runs.comparison import Comparison, NetworkResult, Speed
+from vinets.runs.comparisons import comparison_table, remarks
+from vinets.runs.report import BuildReport
 
 PARTS = {"backbone": 10, "projection": 4, "monomials": 3, "coefficients": 2, "linear": 1}
 UNCUT = NetworkResult("uncut network", {"backbone": 50}, (0.97,), speed=Speed(100.0, 1.0))

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from vinets.palette import INK, OURS
+from vinets.core.palette import INK, OURS
 from vinets.report.figures import can_draw, draw_figure, save_figure, svg
 from vinets.report.html import html
 from vinets.report.values import Axis, Drawing, Figure, Page, ReferenceLine, Series

@@ -8,8 +8,8 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from vinets.nn.heads import HEADS
-from vinets.palette import COLORS, GREY, INK, OURS, color_of, looks, marker_of
+from vinets.core.palette import COLORS, GREY, INK, OURS, color_of, looks, marker_of
+from vinets.heads import HEADS
 
 
 def colours(scheme: int) -> dict[str, str]:

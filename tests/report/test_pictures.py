@@ -1,11 +1,11 @@
-"""The pictures of a build in :mod:`vinets.plotting`."""
+"""The pictures of a build in :mod:`vinets.ideals.plot`."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from vinets.plotting import plot_generators
+from vinets.ideals.plot import plot_generators
 
 pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from vinets.plain import as_plain
+from vinets.core.plain import as_plain
 from vinets.report import (
     Axis,
     Column,

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from vinets.report.theory_page import (
+from vinets.theory import Advice, Complexity, LayerNorms, Split, advise
+from vinets.theory.generalisation import GeneralisationBound, MarginDistribution
+from vinets.theory.page import (
     draw_region,
     draw_shares,
     layers_figure,
     margins_figure,
 )
-from vinets.theory import Advice, Complexity, LayerNorms, Split, advise
-from vinets.theory.generalisation import GeneralisationBound, MarginDistribution
 from vinets.theory.studies import Corollary
 
 pytest.importorskip("matplotlib")

@@ -10,18 +10,18 @@ from looks import faults
 from pages import ReadPage, loads_nothing
 
 from vinets import build
+from vinets.core.palette import COLORS
 from vinets.data import digits
 from vinets.measure import machine
 from vinets.models import digits_cnn
-from vinets.palette import COLORS
-from vinets.report import can_draw, html, print_page, theory_page
+from vinets.report import can_draw, html, print_page
 from vinets.report.formats import number
-from vinets.report.theory_page import corollary_sentence, kappa_sentence
 from vinets.report.values import Page, Table
 from vinets.theory import Study, study
 from vinets.theory.advisor import power_of_ten
 from vinets.theory.bounds import PolynomialBounds
 from vinets.theory.complexity import LayerNorms
+from vinets.theory.page import corollary_sentence, kappa_sentence, theory_page
 
 
 @pytest.fixture(scope="module")

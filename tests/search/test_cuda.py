@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.progress import progress_of
+from vinets.core.progress import progress_of
 from vinets.search.costs import in_turns
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -13,13 +13,14 @@ from looks import faults
 from torch.utils.data import DataLoader, TensorDataset
 
 from vinets import build
+from vinets.core.device import RecordingError
+from vinets.core.files import read_json, write_json
+from vinets.core.progress import progress_of
+from vinets.core.settings import Searching
 from vinets.data import DataSplit, digits
-from vinets.files import read_json, write_json
-from vinets.nn import CutNetwork
-from vinets.pipeline.setup import wrong_answers
-from vinets.progress import progress_of
+from vinets.networks import CutNetwork
 from vinets.report import html
-from vinets.running import RecordingError
+from vinets.runs.setup import wrong_answers
 from vinets.search import compress, parse_budget
 from vinets.search.budget import Cost
 from vinets.search.compressed import divided
@@ -27,7 +28,6 @@ from vinets.search.costs import LONGER, WINDOWS, in_turns
 from vinets.search.halving import Search
 from vinets.search.page import finalists_table, frontier_figure, rounds_table, search_page
 from vinets.search.result import Tried
-from vinets.settings import Searching
 
 OPTIONS = {"epochs": 4, "cuts": 2, "int8": False, "device": "cpu", "progress": None}
 

@@ -14,8 +14,8 @@ import torch
 from vinets import ABM
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
-from vinets.nn import CutNetwork
-from vinets.pipeline import build
+from vinets.networks import CutNetwork
+from vinets.runs import build
 
 MOST = 0.02  # megabytes an iteration; less than a single copy of what an iteration holds
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.data import digits
+from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.models import digits_cnn
-from vinets.nn import PolynomialLayer, VINet
-from vinets.pipeline import build
+from vinets.networks import VINet
+from vinets.runs import build
 from vinets.theory.bounds import (
     PolynomialBounds,
     PolynomialSize,

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from vinets import build
 from vinets.data import digits
+from vinets.heads import Head, PolynomialHead, PooledHead
 from vinets.models import digits_cnn
-from vinets.nn.heads import Head, PolynomialHead, PooledHead
-from vinets.nn.network import VINet
-from vinets.pipeline import baselines, collect
+from vinets.networks.network import VINet
+from vinets.runs import baselines, collect
 from vinets.theory.bounds import encode_polynomials, kappa
 from vinets.theory.networks import cut_complexity, head_norms, spectral_complexity
 from vinets.training import Recipe, fine_tune

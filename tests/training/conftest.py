@@ -7,8 +7,8 @@ import torch
 
 from vinets.data import digits
 from vinets.models import digits_cnn
-from vinets.nn import VINet
-from vinets.pipeline import build
+from vinets.networks import VINet
+from vinets.runs import build
 
 DIGITS = digits()
 

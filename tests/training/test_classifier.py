@@ -8,9 +8,9 @@ from torch import nn
 
 from vinets import build, fine_tune
 from vinets.data import digits
+from vinets.heads import LastLayer
 from vinets.measure.vanishing import measure_vanishing
 from vinets.models import digits_cnn
-from vinets.nn.heads import LastLayer
 from vinets.training.classifier import minimise_logistic, solve_classifier
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from vinets.core.settings import Recipe
 from vinets.data import digits
-from vinets.settings import Recipe
 from vinets.training import cache_latents
 from vinets.training.feed import InputFeed, ViewFeed, generator_of
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.nn import VINet
-from vinets.pipeline import baselines, build, collect
+from vinets.networks import VINet
+from vinets.runs import baselines, build, collect
 from vinets.training import cache_latents, fine_tune, train_classifier
 
 OPTIONS = {"epochs": 3, "batch_size": 64, "validation": 0.2, "progress": None}

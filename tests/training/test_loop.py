@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vinets.settings import Recipe
+from vinets.core.settings import Recipe
 from vinets.training.loop import Group, fit
 
 GENERATOR = torch.Generator().manual_seed(0)

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from vinets.plain import as_plain, from_plain
-from vinets.settings import BACKBONE, Recipe
+from vinets.core.plain import as_plain, from_plain
+from vinets.core.settings import BACKBONE, Recipe
 from vinets.training import Epoch, History
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from vinets.core.settings import Recipe
 from vinets.models import digits_cnn
-from vinets.settings import Recipe
 from vinets.training import LatentViews, cache_latents, fine_tune, train_classifier, tune
 
 OPTIONS = {"epochs": 3, "batch_size": 64, "validation": 0.2, "progress": None}

@@ -23,7 +23,7 @@ from vinets.algebra.polynomial import Polynomial, Polynomials
 from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays, names_of
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import MOST_VARIABLES, Index, TermSet, locate_rows
-from vinets.checks import counted, rows_within
+from vinets.core.checks import counted, rows_within
 
 EXPAND_LIMIT = 50_000  # monomials; a dense row of coefficients each polynomial
 LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from vinets.algebra.terms import term_name
-from vinets.checks import parameter_error
+from vinets.core.checks import parameter_error
 
 if TYPE_CHECKING:
     import sympy

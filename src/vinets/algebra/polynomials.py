@@ -24,7 +24,7 @@ from vinets.algebra.polynomial import TOLERANCE, Polynomial, Polynomials, TermNa
 from vinets.algebra.rescaling import rows_of, scaling_of, substituted, table_over, termset
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import Index, TermSet
-from vinets.checks import counted, point_shape, rows_within
+from vinets.core.checks import counted, point_shape, rows_within
 
 DEFAULT_MEMORY = 1 << 30
 SMALL = 1 << 18  # values of terms and polynomials that NumPy evaluates

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from vinets.algebra.terms import Index, TermSet
-from vinets.checks import parameter_error
+from vinets.core.checks import parameter_error
 
 Row = tuple[int, ...]
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from torch import Tensor
 from vinets.algebra.evaluation import EvaluationPlan
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet, locate_rows
-from vinets.checks import point_shape
+from vinets.core.checks import point_shape
 
 
 @dataclass(frozen=True, eq=False)

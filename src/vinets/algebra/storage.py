@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from vinets.checks import reason_of
-from vinets.tensors import as_note, facts_of, read_file, write_file
+from vinets.core.checks import reason_of
+from vinets.core.tensors import as_note, facts_of, read_file, write_file
 
 VERSION = 1
 

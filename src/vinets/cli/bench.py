@@ -9,7 +9,7 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import RUNNING, Common, Shape, integers, option
 from vinets.cli.output import print_json, seeded, watching
-from vinets.settings import Formats, Windows
+from vinets.core.settings import Formats, Windows
 
 
 @takes(("warmup",), windows=Windows, formats=Formats, common=Common)
@@ -42,8 +42,8 @@ def bench(
 
     Example: vinets bench out/base out/small small-int8.onnx --batch-sizes 1,256
     """
-    from vinets.pipeline.opening import noise_like, open_side_by_side
     from vinets.report import print_table
+    from vinets.runs.opening import noise_like, open_side_by_side
     from vinets.side_by_side import bench as measured
 
     seeded(common.seed)

@@ -25,11 +25,11 @@ from vinets.cli.options import (
     option,
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
-from vinets.locks import locked
-from vinets.settings import BEST, PAPER, TrialSettings
+from vinets.core.locks import locked
+from vinets.core.settings import BEST, PAPER, TrialSettings
 
 if TYPE_CHECKING:
-    from vinets.pipeline.trial import Trial
+    from vinets.runs.trial import Trial
 
 
 Baselines = Annotated[
@@ -116,12 +116,12 @@ def build(
     --out out/small
     """
     from vinets.data.sources import limit_source
-    from vinets.nn.network import CutNetwork
-    from vinets.pipeline.compare import compare_heads, head_trials
-    from vinets.pipeline.opening import open_uncut, require_weights
-    from vinets.pipeline.setup import Origin
-    from vinets.report import comparison_table, print_table
-    from vinets.report.comparisons import remarks
+    from vinets.networks.network import CutNetwork
+    from vinets.report import print_table
+    from vinets.runs.compare import compare_heads, head_trials
+    from vinets.runs.comparisons import comparison_table, remarks
+    from vinets.runs.opening import open_uncut, require_weights
+    from vinets.runs.setup import Origin
 
     model, trial, backbone = _chosen(preset, model, cut, settings, common.seed)
     trial = replace(trial, head=head)
@@ -171,9 +171,9 @@ def _chosen(
 ) -> tuple[str, Trial, str | None]:
     """The network, what is made of it, and which network the preset is for."""
     from vinets.ideals.choose import choose_ideal
-    from vinets.nn.uncut import architecture_in
-    from vinets.pipeline.presets import settings_with, start_of
-    from vinets.pipeline.trial import Trial
+    from vinets.networks.uncut import architecture_in
+    from vinets.runs.presets import settings_with, start_of
+    from vinets.runs.trial import Trial
 
     architecture = model
     # the sizes of a VI-Net, and the cuts of some presets, depend on the network in the folder

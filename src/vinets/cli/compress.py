@@ -21,8 +21,8 @@ from vinets.cli.options import (
     option,
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
-from vinets.locks import locked
-from vinets.settings import Searching
+from vinets.core.locks import locked
+from vinets.core.settings import Searching
 
 if TYPE_CHECKING:
     from vinets.search import Compressed
@@ -67,8 +67,8 @@ def compress(
     Example: vinets compress out/resnet18 --data cifar10:data --budget params=10% --budget
     latency=50%@cpu --out out/small
     """
-    from vinets.pipeline.opening import open_uncut, require_weights
-    from vinets.pipeline.setup import Origin
+    from vinets.runs.opening import open_uncut, require_weights
+    from vinets.runs.setup import Origin
     from vinets.search import Written, parse_budget
     from vinets.search import compress as search_for
     from vinets.search.compressed import divided

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vinets.files import read_bytes, write_text
+from vinets.core.files import read_bytes, write_text
 
 FILE = "run.toml"
 MOST = 1 << 20  # bytes of such a file

@@ -40,11 +40,11 @@ def cuts(
 
     Example: vinets cuts resnet18 --shape 3,32,32 --match layer3
     """
+    from vinets.core.device import each, resolve_device
     from vinets.latent.cut import cut_points
     from vinets.models import PRESETS
-    from vinets.pipeline.opening import open_uncut
     from vinets.report import print_table
-    from vinets.running import each, resolve_device
+    from vinets.runs.opening import open_uncut
     from vinets.search.space import choose_cuts
 
     seeded(common.seed)

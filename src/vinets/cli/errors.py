@@ -13,8 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from vinets.checks import DoubtWarning
-from vinets.stopping import SENTENCE, STOPPED, stoppable
+from vinets.core.checks import DoubtWarning
+from vinets.core.stopping import SENTENCE, STOPPED, stoppable
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
 REFUSED = 2
@@ -60,7 +60,7 @@ def _together() -> Iterator[None]:
         raise ValueError(
             f"torchrun is for vinets {', '.join(TOGETHER)}: other commands run in one process."
         )
-    from vinets import ranks
+    from vinets.core import ranks
 
     with ranks.joined(), open(os.devnull, "w", encoding="utf-8") as nowhere, ExitStack() as stack:
         if ranks.rank() > 0:

@@ -36,11 +36,11 @@ def evaluate(
 
     Example: vinets evaluate out/small@net.py:MyNet --data digits
     """
-    from vinets.checks import one_of
-    from vinets.pipeline.low_accuracy import warn_of_low_accuracy
-    from vinets.pipeline.opening import open_with_data, require_weights
+    from vinets.core.checks import one_of
+    from vinets.core.device import resolve_device
     from vinets.report import print_table
-    from vinets.running import resolve_device
+    from vinets.runs.low_accuracy import warn_of_low_accuracy
+    from vinets.runs.opening import open_with_data, require_weights
     from vinets.side_by_side import evaluate as evaluated
 
     seeded(common.seed)

@@ -58,14 +58,15 @@ def explain(
 
     Example: vinets explain out/small digit.png --out why.html
     """
+    from vinets.core.device import resolve_device
+    from vinets.core.files import write_text
     from vinets.data.formats import UnknownData
-    from vinets.files import write_text
-    from vinets.nn import CutNetwork
-    from vinets.pipeline.explaining import explain as explained
-    from vinets.pipeline.opening import open_with_data
-    from vinets.pipeline.positions import preprocessing_of
-    from vinets.report import explain_page, html, print_page
-    from vinets.running import resolve_device
+    from vinets.explain.explain import explain as explained
+    from vinets.explain.page import explain_page
+    from vinets.networks import CutNetwork
+    from vinets.report import html, print_page
+    from vinets.runs.opening import open_with_data
+    from vinets.runs.positions import preprocessing_of
 
     seeded(common.seed)
     there = resolve_device("vinets", common.device)

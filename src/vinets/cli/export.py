@@ -10,10 +10,10 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, Common, Reading, Shape, integers, option
 from vinets.cli.output import note, print_json, seeded
-from vinets.settings import Exporting
+from vinets.core.settings import Exporting
 
 if TYPE_CHECKING:
-    from vinets.nn.export import ExportReport
+    from vinets.export import ExportReport
     from vinets.report import Table
 
 
@@ -47,10 +47,10 @@ def export(
 
     Example: vinets export out/small --out small.onnx --format onnx-int8 --data digits
     """
-    from vinets.nn.export import export_network
-    from vinets.pipeline.opening import open_to_export
+    from vinets.core.device import resolve_device
+    from vinets.export import export_network
     from vinets.report import print_table
-    from vinets.running import resolve_device
+    from vinets.runs.opening import open_to_export
 
     seeded(common.seed)
     there = resolve_device("vinets", common.device)
@@ -72,7 +72,7 @@ def export(
 
 
 def _table(report: ExportReport) -> Table:
-    from vinets.checks import format_bytes
+    from vinets.core.checks import format_bytes
     from vinets.report import Column, Row, Table
 
     columns = [

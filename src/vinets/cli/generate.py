@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from vinets.options import Domain, flag_of
+from vinets.core.options import Domain, flag_of
 
 Words = Callable[[str], str | None] | None
 
@@ -25,8 +25,9 @@ def takes(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command that takes dataclasses be given their fields as options.
 
-    A field of :mod:`vinets.settings` becomes an option by its domain, in the panel of its class;
-    any other is annotated for typer. The fields of a field that is a dataclass are options, too.
+    A field of :mod:`vinets.core.settings` becomes an option by its domain, in the panel of its
+    class; any other is annotated for typer. The fields of a field that is a dataclass are options,
+    too.
 
     Parameters
     ----------

@@ -14,10 +14,10 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, Common, option
 from vinets.cli.output import note, print_json
-from vinets.settings import Finding
+from vinets.core.settings import Finding
 
 if TYPE_CHECKING:
-    from vinets.pipeline.point_ideals import IdealSummary
+    from vinets.runs.point_ideals import IdealSummary
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def ideal(
     """
     from vinets.data.points import read_points
     from vinets.ideals.choose import make_ideal
-    from vinets.pipeline.point_ideals import fit_points
+    from vinets.runs.point_ideals import fit_points
 
     if out is not None and out.suffix != ".safetensors":
         raise ValueError(f"--out must end in .safetensors. Got {str(out)!r} instead.")

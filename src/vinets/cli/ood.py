@@ -53,10 +53,10 @@ def ood(
 
     Example: vinets ood out/base --data digits --ood noise --ood textures
     """
-    from vinets.pipeline.opening import open_with_data, require_weights
-    from vinets.pipeline.out_of_distribution import compare_scores, ood_images
+    from vinets.core.device import resolve_device
     from vinets.report import Column, Row, Table, print_table
-    from vinets.running import resolve_device
+    from vinets.runs.opening import open_with_data, require_weights
+    from vinets.scores.detect import compare_scores, ood_images
 
     seeded(common.seed)
     there = resolve_device("vinets", common.device)

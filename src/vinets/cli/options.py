@@ -90,7 +90,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class Reading:
-    """Where data and weights come from; the names are those of :mod:`vinets.pipeline.opening`."""
+    """Where data and weights come from; the names are those of :mod:`vinets.runs.opening`."""
 
     data: Annotated[str, option(DATA, "{data formats}.")]
     weights: Weights = None
@@ -125,8 +125,8 @@ class Reading:
     ] = None
 
     def keywords(self) -> dict[str, Any]:
-        """What :func:`vinets.pipeline.opening.open_with_data` takes."""
-        from vinets.pipeline.opening import Imaging
+        """What :func:`vinets.runs.opening.open_with_data` takes."""
+        from vinets.runs.opening import Imaging
 
         given = vars(self) | {
             "mean": numbers("--mean", self.mean),

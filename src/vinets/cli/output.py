@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from vinets.plain import as_plain
-from vinets.progress import Bars, Lines, Progress, Silent
+from vinets.core.plain import as_plain
+from vinets.core.progress import Bars, Lines, Progress, Silent
 
 if TYPE_CHECKING:
     from vinets.data import DataSplit
-    from vinets.pipeline.opening import Opened
+    from vinets.runs.opening import Opened
 
 
 @contextmanager

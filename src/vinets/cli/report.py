@@ -35,8 +35,8 @@ def report(
 
     Example: vinets report out/results
     """
-    from vinets.experiments.page import can_show, newcomers_page
-    from vinets.files import write_text
+    from vinets.core.files import write_text
+    from vinets.paper.page import can_show, newcomers_page
     from vinets.report import html, read_results, results_page
 
     experiments = read_results(results)

@@ -12,7 +12,7 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, RUNNING, Filling, Workers, option
 from vinets.cli.output import print_json, watching
-from vinets.locks import locked
+from vinets.core.locks import locked
 
 if TYPE_CHECKING:
     from vinets.report import ExperimentResult
@@ -77,9 +77,9 @@ def reproduce(
 
     Example: vinets reproduce table-efficiency --data data --weights weights --out out/paper
     """
-    from vinets.experiments.plan import Plan
-    from vinets.experiments.reproduce import Folders, quick_sentence
-    from vinets.experiments.reproduce import reproduce as carried_out
+    from vinets.paper.plan import Plan
+    from vinets.paper.reproduce import Folders, quick_sentence
+    from vinets.paper.reproduce import reproduce as carried_out
     from vinets.report import print_page, result_in_short
 
     def show(result: ExperimentResult) -> None:

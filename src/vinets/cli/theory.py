@@ -13,14 +13,14 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import CUT, DATA, OUTPUT, Common, Reading, Shape, cut_of, integers, option
 from vinets.cli.output import note, print_json, seeded, watching
-from vinets.settings import Advising
+from vinets.core.settings import Advising
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from vinets.data import DataSplit
-    from vinets.nn import CutNetwork
-    from vinets.pipeline.opening import Opened
+    from vinets.networks import CutNetwork
+    from vinets.runs.opening import Opened
 
 
 BATCH = 256
@@ -68,13 +68,14 @@ def theory(
 
     Example: vinets theory out/base --vinet out/vinet --data digits --out out/theory
     """
+    from vinets.core.device import resolve_device
+    from vinets.core.files import write_json, write_text
+    from vinets.core.plain import as_plain
     from vinets.data.sources import draw_from
-    from vinets.files import write_json, write_text
     from vinets.measure import machine
-    from vinets.plain import as_plain
-    from vinets.report import html, print_page, theory_page
-    from vinets.running import resolve_device
+    from vinets.report import html, print_page
     from vinets.theory import study
+    from vinets.theory.page import theory_page
 
     seeded(common.seed)
     on = resolve_device("vinets", common.device)
@@ -113,7 +114,7 @@ def theory(
 
 def _open_vinet(folder: Path, uncut: Opened, example: Tensor) -> CutNetwork:
     """The network that is studied beside the uncut one, which takes the same inputs."""
-    from vinets.pipeline.opening import Opened, check_inputs, open_cut
+    from vinets.runs.opening import Opened, check_inputs, open_cut
 
     network = open_cut(folder, made_of=uncut)
     check_inputs(Opened(str(folder), network), example)
@@ -124,7 +125,7 @@ def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, DataSplit
     """The uncut network, an input and, where it is given, the data."""
     from torch import Tensor
 
-    from vinets.pipeline.opening import open_uncut, require_weights
+    from vinets.runs.opening import open_uncut, require_weights
 
     if reading.data is not None and reading.shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")

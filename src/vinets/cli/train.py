@@ -19,8 +19,8 @@ from vinets.cli.options import (
     option,
 )
 from vinets.cli.output import note, print_json, watching
-from vinets.locks import locked
-from vinets.settings import BACKBONE, RECIPES, SMALL, Recipe
+from vinets.core.locks import locked
+from vinets.core.settings import BACKBONE, RECIPES, SMALL, Recipe
 
 # there is no teacher, and no head; the seed is that of the command
 WITHOUT = ("seed", "distill", "temperature", "standardize", "vanish")
@@ -75,12 +75,12 @@ def train(
 
     Example: vinets train --recipe cifar10-resnet18 --out weights/cifar10-resnet18
     """
+    from vinets.core.plain import as_plain
     from vinets.data import load_data
     from vinets.data.images import augment_by, normalise_by
-    from vinets.pipeline.low_accuracy import AccuracyWarning, low_accuracy_sentence
-    from vinets.pipeline.scratch import expectation, recipe_called, recipe_for, train_into
-    from vinets.plain import as_plain
     from vinets.report import Column, Row, Table, print_table
+    from vinets.runs.low_accuracy import AccuracyWarning, low_accuracy_sentence
+    from vinets.runs.scratch import expectation, recipe_called, recipe_for, train_into
 
     if recipe is None and (model is None or not reading.data):
         raise ValueError(

@@ -1,5 +1,6 @@
 """Where examples and labels come from."""
 
+from vinets.core.device import Inputs
 from vinets.data.cifar import cifar
 from vinets.data.digits import digits
 from vinets.data.folders import image_folder
@@ -11,7 +12,6 @@ from vinets.data.labels import choose_per_class
 from vinets.data.npy import npy_pair
 from vinets.data.sources import LoaderSource, TensorSource, as_source, split_source
 from vinets.data.texts import text_folder
-from vinets.running import Inputs
 
 __all__ = [
     "DATA_FORMATS",

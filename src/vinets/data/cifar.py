@@ -16,14 +16,14 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from vinets.checks import one_of
+from vinets.core.checks import one_of
+from vinets.core.files import read_bytes
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, Preprocessing, image_split, read_image
 from vinets.data.interface import DataSplit
 from vinets.data.labels import Pair, as_labels
 from vinets.data.npy import read_array
 from vinets.data.pickles import read_pickle
-from vinets.files import read_bytes
 
 COLUMNS, ROWS, SIDE = 25, 40, 32
 PIXELS = 3 * SIDE * SIDE

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vinets.core.device import Inputs, tensors_of
+from vinets.core.fingerprint import digest, fingerprint
 from vinets.data.images import ImageSource
 from vinets.data.interface import DataSplit, Source
 from vinets.data.sources import LoaderSource, TensorSource
-from vinets.fingerprint import digest, fingerprint
-from vinets.running import Inputs, tensors_of
 
 CHUNK = 2_000  # examples at once
 WIDTH = 8  # bytes of the hash of one example

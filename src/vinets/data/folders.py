@@ -10,7 +10,7 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from vinets.checks import format_bytes, parameter_error
+from vinets.core.checks import format_bytes, parameter_error
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, image_size, image_split, read_image
 from vinets.data.interface import DataSplit

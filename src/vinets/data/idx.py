@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.checks import format_bytes, reason_of
+from vinets.core.checks import format_bytes, reason_of
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, image_split
 from vinets.data.interface import DataSplit

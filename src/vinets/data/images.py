@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.checks import one_of, parameter_error, reason_of
+from vinets.core.checks import one_of, parameter_error, reason_of
+from vinets.core.plain import as_plain, from_plain
 from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device
 from vinets.data.labels import Pair, as_labels, class_names, positive_int
-from vinets.plain import as_plain, from_plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -14,9 +14,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
-from vinets.checks import parameter_error
+from vinets.core.checks import parameter_error
+from vinets.core.device import Inputs
 from vinets.data.labels import brief, positive_int
-from vinets.running import Inputs
 
 Device: TypeAlias = torch.device | str
 

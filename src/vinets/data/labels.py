@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.checks import bounded_float, optional_positive_int, parameter_error
-from vinets.options import check_value, whole
+from vinets.core.checks import bounded_float, optional_positive_int, parameter_error
+from vinets.core.options import check_value, whole
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
 """Inputs (N, ...) with labels (N,)."""

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinets.checks import reason_of
-from vinets.files import read_bytes
+from vinets.core.checks import reason_of
+from vinets.core.files import read_bytes
 
 MOST_BYTES = 1 << 28  # of a file; the largest of the archives has 155 million
 DEEPEST = 8  # containers inside each other

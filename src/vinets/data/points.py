@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinets.checks import reason_of
+from vinets.core.checks import reason_of
+from vinets.core.files import read_bytes
 from vinets.data.npy import read_array
-from vinets.files import read_bytes
 
 MOST_BYTES = 1 << 30  # of a table
 DELIMITERS = (",", ";", "\t")

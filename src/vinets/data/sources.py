@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from vinets.checks import parameter_error
+from vinets.core.checks import parameter_error
+from vinets.core.device import Inputs, each, tensors_of
 from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device, Source
 from vinets.data.labels import as_labels, choose_per_class, class_names, split_positions
-from vinets.running import Inputs, each, tensors_of
 
 
 class TensorSource(CheckedSource):

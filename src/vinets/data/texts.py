@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
+from vinets.core.files import named, open_regular
 from vinets.data.formats import DataFormat, Size
 from vinets.data.interface import DataSplit
 from vinets.data.sources import TensorSource
-from vinets.files import named, open_regular
 
 VOCABULARY = 8_192  # numbers that words may have; 0 stands for every word that has none
 LENGTH = 48  # words that are read of a text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinets.checks import bounded_float, one_of
+from vinets.core.checks import bounded_float, one_of
 from vinets.ideals.monomial import MonomialIdeal
 from vinets.ideals.rule import Rule
 

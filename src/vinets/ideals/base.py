@@ -18,12 +18,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 from torch import Tensor
 
-import vinets.running  # noqa: F401 - after it, forked processes can fit, too
+import vinets.core.device  # noqa: F401 - after it, forked processes can fit, too
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet
-from vinets.checks import optional_positive_int
+from vinets.core.checks import optional_positive_int
+from vinets.core.progress import Progress, progress_of
 from vinets.ideals.report import FitReport
-from vinets.progress import Progress, progress_of
 
 Array: TypeAlias = Any  # numpy array or torch tensor
 ROUNDED = 1e-20  # of a square, what is left of it where all cancels

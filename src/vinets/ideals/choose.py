@@ -6,12 +6,12 @@ import inspect
 import math
 from typing import Any
 
-from vinets.checks import one_of
+from vinets.core.checks import one_of
+from vinets.core.settings import Finding, Placing, Projecting
 from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.oavi import OAVI
 from vinets.ideals.vca import VCA
-from vinets.settings import Finding, Placing, Projecting
 
 ALGORITHMS: dict[str, type[VanishingIdeal]] = {"abm": ABM, "oavi": OAVI, "vca": VCA}
 # Options that only some algorithms have, with the names of the estimators' parameters.

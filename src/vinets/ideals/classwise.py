@@ -15,10 +15,10 @@ from sklearn.base import clone
 from torch import Tensor
 
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.checks import one_of
+from vinets.core.checks import one_of
+from vinets.core.progress import Notes, Progress, progress_of
 from vinets.ideals.base import Array, VanishingIdeal, fit_ideals
 from vinets.ideals.device import choose_device
-from vinets.progress import Notes, Progress, progress_of
 
 BACKENDS = ("auto", "batched", "joblib")
 
@@ -95,8 +95,8 @@ def fit_class_ideals(
         a GPU for large problems and the CPU for small ones, or where there is no GPU.
     n_jobs : int or None, default=None
         Processes of the joblib backend, in joblib's convention; None means 1 unless a
-        ``joblib.parallel_config`` or :func:`vinets.cluster.workers` says otherwise. Starting them
-        takes seconds.
+        ``joblib.parallel_config`` or :func:`vinets.core.executors.workers` says otherwise. Starting
+        them takes seconds.
     progress : Progress, "auto" or None, default="auto"
         Told of every class, and of the degrees within, unless other processes fit them. Auto
         prints lines after two seconds if a person watches the terminal.

@@ -14,7 +14,7 @@ from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.krylov import batched_eigenvectors
 from vinets.algebra.terms import Index
-from vinets.checks import rows_within
+from vinets.core.checks import rows_within
 from vinets.ideals.ball import Decided, OracleLog, oracle_solutions, outside_ball
 from vinets.ideals.rule import Rule
 

@@ -27,7 +27,8 @@ from vinets.algebra.growing import GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet
-from vinets.checks import rows_within
+from vinets.core.checks import rows_within
+from vinets.core.progress import Progress, progress_of
 from vinets.ideals.ball import OracleLog
 from vinets.ideals.coefficients import (
     BallBinds,
@@ -39,7 +40,6 @@ from vinets.ideals.coefficients import (
 from vinets.ideals.report import DegreeReport
 from vinets.ideals.rule import Rule, Settings
 from vinets.ideals.small import SmallIdeal, construct_small
-from vinets.progress import Progress, progress_of
 
 STORAGE: dict[str, torch.dtype] = {
     name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vinets.running import resolve_device
+from vinets.core.device import resolve_device
 
 MIN_GPU_SIZE = 5e5  # from here on an H200 was faster than 16 cores, see benchmarks/devices.py
 

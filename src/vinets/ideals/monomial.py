@@ -17,7 +17,8 @@ from torch import Tensor
 
 from vinets.algebra.borders import BORDERS
 from vinets.algebra.terms import Index, TermSet, locate_rows
-from vinets.checks import one_of, parameter_error
+from vinets.core.checks import one_of, parameter_error
+from vinets.core.progress import Progress
 from vinets.ideals.base import FittedIdeal, VanishingIdeal, largest, verified, warn_if_wide
 from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
@@ -30,7 +31,6 @@ from vinets.ideals.streaming import (
     mean_squares,
 )
 from vinets.ideals.streams import Stream
-from vinets.progress import Progress
 
 STREAM_MEMORY = 512 << 20
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")

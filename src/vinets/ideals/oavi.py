@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.checks import bounded_float, one_of, parameter_error
+from vinets.core.checks import bounded_float, one_of, parameter_error
 from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal
 from vinets.ideals.monomial import MonomialIdeal

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vinets.algebra.compositions import CompositionSet
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.checks import one_of, parameter_error
+from vinets.core.checks import one_of, parameter_error
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import ClassIdeals
 

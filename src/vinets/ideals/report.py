@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from vinets.checks import counted
+from vinets.core.checks import counted
 
 
 @dataclass(frozen=True)

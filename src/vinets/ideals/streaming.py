@@ -16,7 +16,7 @@ from torch import Tensor
 from vinets.algebra.growing import GrowingFactor
 from vinets.algebra.moments import MomentFactor, Moments, Triangle, TriangleFactor
 from vinets.algebra.terms import Index
-from vinets.checks import rows_within
+from vinets.core.checks import rows_within
 from vinets.ideals.base import Generators, squares
 from vinets.ideals.construct import STORAGE, Construction, PartialIdeal, grow
 from vinets.ideals.rule import Rule, Settings

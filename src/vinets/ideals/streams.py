@@ -10,8 +10,8 @@ import torch
 from sklearn.preprocessing import MinMaxScaler
 from torch import Tensor
 
-from vinets.checks import optional_positive_int, rows_within
-from vinets.progress import Progress, progress_of
+from vinets.core.checks import optional_positive_int, rows_within
+from vinets.core.progress import Progress, progress_of
 
 READ = 32 << 20  # bytes of an array to read at a time
 NO_POINTS = "the source gave no points. Pass at least one batch (b, n)."

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from vinets.algebra.compositions import CompositionLevel, CompositionSet, KeptValues
 from vinets.algebra.polynomials import DEFAULT_MEMORY
-from vinets.checks import format_bytes
+from vinets.core.checks import format_bytes
+from vinets.core.progress import Progress, progress_of
 from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal, RoundingWarning, VanishingIdeal
 from vinets.ideals.report import DegreeReport, FitReport
-from vinets.progress import Progress, progress_of
 
 DRIFT = 1e-8  # of polynomials of mean square 1, between two ways to compute them
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from vinets.checks import parameter_error
-from vinets.running import Inputs, call
+from vinets.core.checks import parameter_error
+from vinets.core.device import Inputs, call
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 PAPER_STAGES = ("layer2", "layer3", "layer4")

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets import ranks
-from vinets.checks import one_of, parameter_error
-from vinets.options import check_value, whole
+from vinets.core import ranks
+from vinets.core.checks import one_of, parameter_error
+from vinets.core.options import check_value, whole
 
 Chunks: TypeAlias = Callable[[], Iterable[Tensor]]
 
@@ -81,8 +81,8 @@ def fit_pca(
     at_most : bool, default=False
         Take as many directions as there are where that is fewer than ``n``, rather than refuse.
     shared : bool, default=False
-        Every rank of :mod:`vinets.ranks` has other latents, and all get the components of all: sums
-        over the rows are added up. Of a Gram matrix the rows are gathered. Not for
+        Every rank of :mod:`vinets.core.ranks` has other latents, and all get the components of all:
+        sums over the rows are added up. Of a Gram matrix the rows are gathered. Not for
         ``"streaming"``.
 
     Returns

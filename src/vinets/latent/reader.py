@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.checks import one_of, optional_positive_int, parameter_error
-from vinets.settings import LATENT_KINDS
+from vinets.core.checks import one_of, optional_positive_int, parameter_error
+from vinets.core.settings import LATENT_KINDS
 
 
 @dataclass(frozen=True)

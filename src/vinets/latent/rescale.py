@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import one_of, parameter_error
+from vinets.core.checks import one_of, parameter_error
+from vinets.core.ranks import merged
 from vinets.latent.store import LatentStore
-from vinets.ranks import merged
 
 # Below this share of the mean a standard deviation is the rounding of a constant.
 ROUNDING = 1e-12
@@ -85,7 +85,7 @@ def moments(
     There is one result for every value of a latent, or with ``per="channel"`` one for every index
     of its first axis, pooled over the others, which ``keepdim`` keeps with length 1. Both results
     are in float64, of the shape of one latent, or ``(C,)`` per channel. With ``shared``, every rank
-    of :mod:`vinets.ranks` passes other latents, at least one, and all get the result for all.
+    of :mod:`vinets.core.ranks` passes other latents, at least one, and all get the result for all.
 
     Examples
     --------

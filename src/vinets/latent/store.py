@@ -13,9 +13,9 @@ from typing import IO, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from vinets import ranks
-from vinets.checks import format_bytes, optional_positive_int, parameter_error, rows_within
-from vinets.running import Inputs, call, device_of, each, evaluating
+from vinets.core import ranks
+from vinets.core.checks import format_bytes, optional_positive_int, parameter_error, rows_within
+from vinets.core.device import Inputs, call, device_of, each, evaluating
 
 Batches: TypeAlias = Iterable[tuple[Inputs, Tensor]]
 Pair: TypeAlias = tuple[Tensor, Tensor]
@@ -168,8 +168,8 @@ def collect_latents(
     memory_limit : int, default=2 GiB
         The most bytes to hold in memory, on the device of the network's output. Where the latents
         take more, all of them go into a temporary file without a name, which is mapped into memory
-        and disappears with the store. Ranks that work together, see :mod:`vinets.ranks`, take turns
-        at the batches, and each gets all latents; they have no such file.
+        and disappears with the store. Ranks that work together, see :mod:`vinets.core.ranks`, take
+        turns at the batches, and each gets all latents; they have no such file.
     progress : callable or None, default=None
         Called with the number of examples done so far, after every batch.
 

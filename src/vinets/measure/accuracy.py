@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from vinets import ranks
-from vinets.checks import parameter_error
+from vinets.core import ranks
+from vinets.core.checks import parameter_error
+from vinets.core.device import Inputs, call, device_of, each, evaluating, logits_of, resolve_device
+from vinets.core.plain import as_plain
+from vinets.core.progress import Progress
 from vinets.data.interface import Source
 from vinets.data.sources import as_source
 from vinets.measure.running import batch_of, placed
-from vinets.plain import as_plain
-from vinets.progress import Progress
-from vinets.running import Inputs, call, device_of, each, evaluating, logits_of, resolve_device
 
 BINS = 15  # of equal width for the largest probability, in the expected calibration error
 

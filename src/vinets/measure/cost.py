@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from vinets.core.device import Inputs, call, evaluating
 from vinets.measure.running import batch_of
-from vinets.running import Inputs, call, evaluating
 
 # torch counts products of matrices only; these get shapes.
 VECTOR_PRODUCTS = {

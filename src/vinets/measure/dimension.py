@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vinets.checks import optional_positive_int, parameter_error
+from vinets.core.checks import optional_positive_int, parameter_error
 
 Floats = NDArray[np.float64]
 ArrayOrTensor = NDArray[Any] | torch.Tensor

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import parameter_error
-from vinets.running import Inputs, each, resolve_device
-from vinets.settings import Formats
+from vinets.core.checks import parameter_error
+from vinets.core.device import Inputs, each, resolve_device
+from vinets.core.settings import Formats
 
 
 def batch_of(owner: str, inputs: Any, name: str = "example") -> int:

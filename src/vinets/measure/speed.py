@@ -12,12 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from vinets.checks import parameter_error
-from vinets.measure.cost import peak_bytes
-from vinets.measure.running import Clock, Setting, batch_of, limited_threads
-from vinets.nn.export import ExportedNetwork
-from vinets.options import check_value, flat, whole
-from vinets.running import (
+from vinets.core.checks import parameter_error
+from vinets.core.device import (
     Inputs,
     call,
     on_side_stream,
@@ -25,7 +21,11 @@ from vinets.running import (
     resolve_device,
     tensors_of,
 )
-from vinets.settings import Formats, Windows
+from vinets.core.options import check_value, flat, whole
+from vinets.core.settings import Formats, Windows
+from vinets.export import ExportedNetwork
+from vinets.measure.cost import peak_bytes
+from vinets.measure.running import Clock, Setting, batch_of, limited_threads
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def compare(
     ----------
     networks : dict of str to Module
         The networks by name. They are not changed: copies run, in eval mode without gradients.
-        Exported files, of :func:`vinets.nn.export.open_exported`, run on the CPU in their own
+        Exported files, of :func:`vinets.export.open_exported`, run on the CPU in their own
         precision, not compiled, with the threads of torch; their peak memory is not known.
     example : Tensor or dict of Tensor
         A batch of inputs; its rows are repeated to fill each batch.
@@ -89,8 +89,8 @@ def compare(
         Use ``torch.compile`` with fixed shapes. On the CPU the peak memory is then still that of
         the network as it is.
     windows, formats
-        See :class:`~vinets.settings.Windows` and :class:`~vinets.settings.Formats`; their fields
-        are keywords here, such as ``repeats=3`` and ``amp=True``.
+        See :class:`~vinets.core.settings.Windows` and :class:`~vinets.core.settings.Formats`; their
+        fields are keywords here, such as ``repeats=3`` and ``amp=True``.
     """
     setting = Setting(resolve_device("compare", device), formats)
     found = networks.values() if isinstance(networks, Mapping) else ()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vinets.nn.blocks import BlockPolynomialLayer
-from vinets.nn.polynomial import PolynomialLayer
+from vinets.heads.block_layer import BlockPolynomialLayer
+from vinets.heads.polynomial_layer import PolynomialLayer
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from vinets.checks import parameter_error
+from vinets.core.checks import parameter_error
 
 
 @dataclass(frozen=True)

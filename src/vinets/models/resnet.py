@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from vinets.checks import parameter_error
+from vinets.core.checks import parameter_error
 
 
 def _conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from vinets.checks import optional_positive_int, parameter_error, reason_of
+from vinets.core.checks import optional_positive_int, parameter_error, reason_of
 from vinets.models.guard import Building, TooManyTensors, offline
 from vinets.models.libraries.base import LIBRARIES, Library, Normalisation, libraries
 

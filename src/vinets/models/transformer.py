@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.checks import parameter_error
+from vinets.core.checks import parameter_error
 
 
 class Block(nn.Module):

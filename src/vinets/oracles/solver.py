@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from torch import Tensor
 
-from vinets.registry import Registry
+from vinets.core.registry import Registry
 
 from .problem import LeastSquaresBatch
 

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from vinets.files import read_bytes, read_json
-from vinets.plain import nearest
+from vinets.core.files import read_bytes, read_json
+from vinets.core.plain import nearest
 
 PREFIX = "vinets/"
 HERE = Path(__file__).parent

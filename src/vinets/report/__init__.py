@@ -1,12 +1,9 @@
 """Results as tables, figures and pages, and three ways to show them: terminal, Markdown, HTML."""
 
-from vinets.report.comparisons import comparison_table
-from vinets.report.explain_page import explain_page
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html
 from vinets.report.results_page import read_results, result_in_short, results_page
 from vinets.report.terminal import markdown, print_page, print_table
-from vinets.report.theory_page import theory_page
 from vinets.report.values import (
     Axis,
     Column,
@@ -28,8 +25,6 @@ __all__ = [
     "Series",
     "Table",
     "can_draw",
-    "comparison_table",
-    "explain_page",
     "html",
     "markdown",
     "print_page",
@@ -38,5 +33,4 @@ __all__ = [
     "result_in_short",
     "results_page",
     "save_figure",
-    "theory_page",
 ]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vinets.files import written_aside
-from vinets.palette import COLORS, GREY, INK, OURS, STYLE, color_of, looks, marker_of
+from vinets.core.files import written_aside
+from vinets.core.palette import COLORS, GREY, INK, OURS, STYLE, color_of, looks, marker_of
 from vinets.report.formats import number
 from vinets.report.values import Drawing, Figure, Series
 

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from vinets.palette import looks
+from vinets.core.palette import looks
 from vinets.report.figures import can_draw, svg
 from vinets.report.formats import cell, difference, number, paper_cell
 from vinets.report.values import (

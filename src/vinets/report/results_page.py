@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from vinets.files import read_json
-from vinets.plain import from_plain
+from vinets.core.files import read_json
+from vinets.core.plain import from_plain
 from vinets.report.formats import number
 from vinets.report.values import (
     Beside,

@@ -12,21 +12,22 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
-from vinets.cluster import processes_or_cluster
+from vinets.core.device import resolve_device
+from vinets.core.executors import processes_or_cluster
+from vinets.core.files import write_json, write_text
+from vinets.core.locks import locked
+from vinets.core.options import flat
+from vinets.core.plain import as_plain
+from vinets.core.progress import Progress
+from vinets.core.settings import Searching
 from vinets.data.interface import DataSplit, Source, require_split
 from vinets.data.sources import limit_source, split_source
-from vinets.files import write_json, write_text
-from vinets.locks import locked
 from vinets.measure import machine
 from vinets.models.sources import source_of, spec_of
-from vinets.nn.network import CutNetwork
-from vinets.nn.seen import refuse_seen
-from vinets.options import flat
-from vinets.pipeline.setup import Origin, Setup
-from vinets.plain import as_plain
-from vinets.progress import Progress
+from vinets.networks.network import CutNetwork
+from vinets.networks.seen import refuse_seen
 from vinets.report import Figure, Table, html
-from vinets.running import resolve_device
+from vinets.runs.setup import Origin, Setup
 from vinets.search.budget import Budget, parse_budget
 from vinets.search.final import finish
 from vinets.search.halving import Search
@@ -34,7 +35,6 @@ from vinets.search.page import finalists_table, frontier_figure, search_page
 from vinets.search.repeat import Written
 from vinets.search.result import SearchResult, Tried
 from vinets.search.verdict import verdict
-from vinets.settings import Searching
 
 FINE = 0.5  # points: where one example is less, nothing is said of few examples
 
@@ -126,7 +126,7 @@ def compress(
         are measured in ``int8``, too.
     jobs : int or str, default=1
         Trainings of a round side by side, in processes that share the device; or the address of a
-        cluster, see :func:`vinets.cluster.open_cluster`, whose workers have to see ``out``.
+        cluster, see :func:`vinets.core.executors.open_cluster`, whose workers have to see ``out``.
     origin : Origin
         For the record, and for a warning where the network is less accurate than it was.
     written : Written

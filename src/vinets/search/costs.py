@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from vinets.core.device import Inputs, RecordingError, resolve_device
+from vinets.core.progress import Progress, progress_of
 from vinets.measure import Throughput, compare
-from vinets.nn.network import CutNetwork
-from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import Setup
-from vinets.pipeline.trial import Trial
-from vinets.progress import Progress, progress_of
-from vinets.running import Inputs, RecordingError, resolve_device
+from vinets.networks.network import CutNetwork
+from vinets.runs.context import CutContext
+from vinets.runs.setup import Setup
+from vinets.runs.trial import Trial
 from vinets.search.budget import Budget, Cost
 from vinets.search.space import Candidate
 

@@ -10,10 +10,10 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from vinets.pipeline.context import CutContext
-from vinets.pipeline.setup import Setup
-from vinets.pipeline.trial import Trial
-from vinets.progress import Progress, progress_of
+from vinets.core.progress import Progress, progress_of
+from vinets.runs.context import CutContext
+from vinets.runs.setup import Setup
+from vinets.runs.trial import Trial
 from vinets.search.space import Candidate
 from vinets.training import fine_tune
 

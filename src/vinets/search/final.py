@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 from torch import nn
 
+from vinets.core.device import resolve_device
 from vinets.data.interface import DataSplit, Source
+from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
 from vinets.measure import evaluate
-from vinets.nn.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
-from vinets.running import resolve_device
 from vinets.search.costs import LONGER, WINDOWS, in_turns
 from vinets.search.halving import Search
 from vinets.search.repeat import Written

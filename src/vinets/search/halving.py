@@ -9,23 +9,23 @@ from math import sqrt
 from pathlib import Path
 from typing import ClassVar
 
-from vinets.cluster import Cluster
-from vinets.files import read_json, write_json
+from vinets.core.device import RecordingError, each
+from vinets.core.executors import Cluster
+from vinets.core.files import read_json, write_json
+from vinets.core.plain import as_plain, from_plain
+from vinets.core.progress import Progress, progress_of
+from vinets.core.settings import Searching
 from vinets.latent.cut import cut_points
-from vinets.nn.network import CutNetwork
-from vinets.pipeline.setup import Setup
-from vinets.pipeline.store import Store
-from vinets.pipeline.trial import Trial
-from vinets.pipeline.trials import run_trials
-from vinets.plain import as_plain, from_plain
-from vinets.progress import Progress, progress_of
-from vinets.running import RecordingError, each
+from vinets.networks.network import CutNetwork
+from vinets.runs.setup import Setup
+from vinets.runs.store import Store
+from vinets.runs.trial import Trial
+from vinets.runs.trials import run_trials
 from vinets.search.budget import Budget
 from vinets.search.costs import Priced, Pricing, within
 from vinets.search.expect import expected
 from vinets.search.result import SearchPlan, Tried, frontier, layers_of
 from vinets.search.space import Candidate, candidates_at, choose_cuts, start_trial
-from vinets.settings import Searching
 from vinets.training.loop import DivergedError
 
 ROUNDS = (1 / 18, 1 / 6)  # of the epochs, before the last round

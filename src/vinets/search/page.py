@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from vinets.checks import counted
-from vinets.nn.heads import ProductsHead, VanishingHead
+from vinets.core.checks import counted
+from vinets.heads import ProductsHead, VanishingHead
 from vinets.report.values import (
     Axis,
     Block,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from vinets.files import slug
+from vinets.core.files import slug
+from vinets.core.options import flag_of
+from vinets.core.settings import BEST, TrialSettings
+from vinets.heads import VanishingHead
 from vinets.latent.cut import CutPoint
-from vinets.nn.heads import VanishingHead
-from vinets.options import flag_of
-from vinets.pipeline.presets import paper_settings
-from vinets.pipeline.trial import Trial
+from vinets.runs.presets import paper_settings
+from vinets.runs.trial import Trial
 from vinets.search.result import INT8
 from vinets.search.space import Candidate
-from vinets.settings import BEST, TrialSettings
 
 REPEATED = "repeated"  # folder, in that of the search, for what is made again
 
@@ -76,7 +76,7 @@ def changed_options(settings: TrialSettings, start: TrialSettings = BEST) -> lis
 
     Examples
     --------
-    >>> from vinets.settings import Recipe
+    >>> from vinets.core.settings import Recipe
     >>> changed_options(TrialSettings(recipe=Recipe(epochs=3)), TrialSettings())
     ['--epochs', '3']
     """

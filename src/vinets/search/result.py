@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
-from vinets.checks import format_bytes
+from vinets.core.checks import format_bytes
 from vinets.search.budget import Budget, Cost
 from vinets.search.space import Candidate
 

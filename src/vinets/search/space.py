@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from math import log, prod
 from typing import Any
 
+from vinets.core.settings import BEST
+from vinets.heads import HEADS, ProductsHead, VanishingHead
 from vinets.latent.cut import CutPoint
-from vinets.nn.heads import HEADS, ProductsHead, VanishingHead
-from vinets.pipeline.trial import Trial
-from vinets.settings import BEST
+from vinets.runs.trial import Trial
 
 CUTS = 10  # at most
 LARGEST = 0.9  # of the uncut network's parameters or operations: beyond, nothing is saved
@@ -36,7 +36,7 @@ class Candidate:
     """A head behind a cut."""
 
     cut: str
-    head: str  # a kind of vinets.nn.heads.HEADS, or "vi" for products
+    head: str  # a kind of vinets.heads.HEADS, or "vi" for products
     budget: int  # parameters that the head may store, as far as its kind allows it
     factors: int = 2  # of products
     keep: int = 0  # generators per class, of a VI-Net

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vinets.checks import counted, format_bytes
+from vinets.core.checks import counted, format_bytes
+from vinets.heads import ProductsHead
 from vinets.measure.level import over_images, over_seeds
-from vinets.nn.heads import ProductsHead
 from vinets.search.result import Quantised, SearchResult, Tried
 
 CLOSE = 0.2  # points by which a network in int8 has to be ahead to be called better

@@ -17,10 +17,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from vinets.heads import HEADS, Head
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
-from vinets.nn.heads import HEADS, Head
-from vinets.nn.network import CutNetwork, Record, VINet, input_fields, network_of
+from vinets.networks.network import CutNetwork, Record, VINet, input_fields, network_of
 from vinets.theory.networks import head_norms
 
 

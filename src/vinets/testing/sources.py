@@ -22,8 +22,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from vinets.core.device import Inputs, each
 from vinets.data import Source, split_source
-from vinets.running import Inputs, each
 
 # to the last bit, name by name where inputs have names
 assert_same = partial(torch.testing.assert_close, rtol=0, atol=0)

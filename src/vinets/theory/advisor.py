@@ -32,9 +32,9 @@ from itertools import product, takewhile
 from numbers import Integral, Real
 from typing import Any
 
-from vinets.checks import bounded_float, one_of, parameter_error
-from vinets.options import check_value, flat, whole
-from vinets.settings import Advising
+from vinets.core.checks import bounded_float, one_of, parameter_error
+from vinets.core.options import check_value, flat, whole
+from vinets.core.settings import Advising
 from vinets.theory.bounds import PolynomialSize
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import MAX_DEGREE

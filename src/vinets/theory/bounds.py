@@ -29,10 +29,10 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from vinets.algebra.shared import SharedPolynomials
-from vinets.checks import parameter_error
-from vinets.nn.blocks import BlockPolynomialLayer
-from vinets.nn.polynomial import PolynomialLayer
-from vinets.options import check_value, whole
+from vinets.core.checks import parameter_error
+from vinets.core.options import check_value, whole
+from vinets.heads.block_layer import BlockPolynomialLayer
+from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import InExEncoding, encode
 from vinets.theory.norms import largest_of

@@ -15,7 +15,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vinets.plain import as_plain
+from vinets.core.plain import as_plain
 from vinets.theory.layers import RESIDUAL_RULE, Layer
 from vinets.theory.norms import kernel_bound, linear_map, row_norms, spectral_norm, stacked_norm
 

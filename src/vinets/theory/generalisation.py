@@ -35,8 +35,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from vinets.checks import one_of, parameter_error
-from vinets.running import Inputs, call, device_of, evaluating, logits_of
+from vinets.core.checks import one_of, parameter_error
+from vinets.core.device import Inputs, call, device_of, evaluating, logits_of
 from vinets.theory.layers import Layer
 
 FORMS = ("theorem", "printed")

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.algebra.terms import TermSet
-from vinets.checks import parameter_error, point_shape
+from vinets.core.checks import parameter_error, point_shape
 
 MAX_ENTRIES = 2**27  # of W_M before merging, about 3 GiB of indices and values
 MAX_DEGREE = 20

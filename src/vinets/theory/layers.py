@@ -38,7 +38,7 @@ from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional as F
 
-from vinets.checks import reason_of
+from vinets.core.checks import reason_of
 from vinets.latent.cut import TracedNetwork
 from vinets.theory.norms import LinearLayer
 

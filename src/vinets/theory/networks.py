@@ -1,6 +1,6 @@
 r"""Spectral complexity of whole networks: plain ones, and a backbone with a head behind a cut.
 
-A head says itself which linear maps it consists of; see :mod:`vinets.nn.heads.maps`. Polynomials
+A head says itself which linear maps it consists of; see :mod:`vinets.heads.maps`. Polynomials
 between them are :math:`W_M` with the InEx activation and :math:`W_C` with the absolute value. The
 paper counts these and :math:`W_F` only; rescaling and projection are there as well, so they count.
 
@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from vinets.core.device import call, device_of, evaluating
+from vinets.heads import Head, LinearMap
 from vinets.latent.reader import first_tensor
-from vinets.nn.heads import Head, LinearMap
-from vinets.nn.network import CutNetwork, example_inputs
-from vinets.running import call, device_of, evaluating
+from vinets.networks.network import CutNetwork, example_inputs
 from vinets.theory.bounds import (
     PolynomialBounds,
     encode_polynomials,
@@ -149,10 +149,10 @@ def spectral_complexity(
     ----------
     network : Module
         Linear and convolutional layers, batch normalisation, Lipschitz activations, pooling and
-        residual blocks; or a :class:`vinets.nn.CutNetwork` with such a backbone, a VI-Net for one.
+        residual blocks; or a :class:`vinets.CutNetwork` with such a backbone, a VI-Net for one.
         It is not changed, and counts in eval mode.
     example : Tensor or None, default=None
-        A batch of inputs; one is enough. A :class:`vinets.nn.CutNetwork` knows its own.
+        A batch of inputs; one is enough. A :class:`vinets.CutNetwork` knows its own.
     tolerance, seed
         Relative residual at which the spectral norms stop, and the seed of their random start.
 

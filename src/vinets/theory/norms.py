@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.checks import bounded_float, parameter_error
+from vinets.core.checks import bounded_float, parameter_error
 
 LinearLayer = nn.Linear | nn.Conv2d
 

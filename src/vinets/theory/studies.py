@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from vinets.core.device import Inputs, call, evaluating, logits_of
+from vinets.core.options import check_value, flat, whole
+from vinets.core.settings import Advising
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
-from vinets.nn.network import CutNetwork
-from vinets.options import check_value, flat, whole
-from vinets.running import Inputs, call, evaluating, logits_of
-from vinets.settings import Advising
+from vinets.networks.network import CutNetwork
 from vinets.theory.advisor import Advice, Split, advise, split_at
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.generalisation import (

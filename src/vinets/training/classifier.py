@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vinets.nn.heads.base import LastLayer
+from vinets.heads.base import LastLayer
 
 GRADIENT = 1e-8
 """Largest entry of the gradient at which the minimum counts as found, in float64."""

@@ -10,19 +10,19 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from vinets import ranks
-from vinets.checks import format_bytes, parameter_error
+from vinets.core import ranks
+from vinets.core.checks import format_bytes, parameter_error
+from vinets.core.device import Inputs, call, each, logits_of
+from vinets.core.fingerprint import digest
+from vinets.core.options import flat
+from vinets.core.plain import as_plain
+from vinets.core.progress import Progress, progress_of
+from vinets.core.settings import Caching, Recipe
 from vinets.data.digest import content
 from vinets.data.interface import Source
 from vinets.data.sources import as_source, split_source
-from vinets.fingerprint import digest
-from vinets.nn.classifier import Penultimate
-from vinets.nn.network import CutNetwork
-from vinets.options import flat
-from vinets.plain import as_plain
-from vinets.progress import Progress, progress_of
-from vinets.running import Inputs, call, each, logits_of
-from vinets.settings import Caching, Recipe
+from vinets.latent.classifier import Penultimate
+from vinets.networks.network import CutNetwork
 from vinets.training.lessons import Lessons
 
 THREE_VIEWS = Caching(views=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vinets.settings import Recipe
+from vinets.core.settings import Recipe
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from vinets.tensors import read_file, write_file
+from vinets.core.tensors import read_file, write_file
 
 LIMIT = 1 << 30  # bytes of answers that are kept
 PATIENCE = 120.0  # seconds to wait for another process before its work is done here

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from vinets import ranks
-from vinets.checks import parameter_error
-from vinets.fingerprint import FORMAT
-from vinets.locks import locked
-from vinets.progress import Progress, progress_of
-from vinets.running import Inputs, call, logits_of
-from vinets.settings import Recipe
+from vinets.core import ranks
+from vinets.core.checks import parameter_error
+from vinets.core.device import Inputs, call, logits_of
+from vinets.core.fingerprint import FORMAT
+from vinets.core.locks import locked
+from vinets.core.progress import Progress, progress_of
+from vinets.core.settings import Recipe
 from vinets.training.checkpoint import (
     Checkpoint,
     Pace,
@@ -102,8 +102,8 @@ def fit(
     Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
     written there between epochs, and training goes on from one that is there. The result is the
     same as without the interruption. A digest of the backbone to ``start`` from belongs to it.
-    Several ranks divide every batch among them, see :mod:`vinets.ranks`, and leave checkpoints for
-    any number of ranks.
+    Several ranks divide every batch among them, see :mod:`vinets.core.ranks`, and leave checkpoints
+    for any number of ranks.
     """
     if recipe.epochs == 0:
         remedy = "A head without training is made by vinets.build(..., epochs=0)."

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from vinets.running import Inputs, each, on_side_stream, record_graph, tensors_of
+from vinets.core.device import Inputs, each, on_side_stream, record_graph, tensors_of
 
 TrainingStep: TypeAlias = Callable[[Inputs, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 """Takes inputs, labels and what the teacher says; gives the loss and how many are right."""

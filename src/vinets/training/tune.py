@@ -11,16 +11,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vinets import ranks
-from vinets.checks import one_of
-from vinets.fingerprint import digest
-from vinets.nn.heads import Head, LastLayer, ProductsHead
-from vinets.nn.network import CutNetwork
-from vinets.nn.seen import remember_examples
-from vinets.options import flat
-from vinets.progress import Progress, progress_of
-from vinets.running import device_of
-from vinets.settings import BACKBONE, LAYOUTS, Caching, Recipe, Tuning, VanishingOptions
+from vinets.core import ranks
+from vinets.core.checks import one_of
+from vinets.core.device import device_of
+from vinets.core.fingerprint import digest
+from vinets.core.options import flat
+from vinets.core.progress import Progress, progress_of
+from vinets.core.settings import BACKBONE, LAYOUTS, Caching, Recipe, Tuning, VanishingOptions
+from vinets.heads import Head, LastLayer, ProductsHead
+from vinets.networks.network import CutNetwork
+from vinets.networks.seen import remember_examples
 from vinets.training.classifier import solve_classifier
 from vinets.training.feed import (
     LATENT_BATCH,

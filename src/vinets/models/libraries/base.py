@@ -14,8 +14,8 @@ from typing import Any, ClassVar, TypeAlias
 
 from torch import nn
 
-from vinets.checks import parameter_error
-from vinets.registry import Registry
+from vinets.core.checks import parameter_error
+from vinets.core.registry import Registry
 
 LONGEST = 100  # letters of a name in a record
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import nn
 
-from vinets.checks import parameter_error
+from vinets.core.checks import parameter_error
 from vinets.models.libraries.base import Library, Options
 
 WRITTEN = re.compile(r"(.+\.py):(\w+)")

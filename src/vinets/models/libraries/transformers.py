@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import nn
 
-from vinets.checks import parameter_error
-from vinets.files import read_json
+from vinets.core.checks import parameter_error
+from vinets.core.files import read_json
 from vinets.models.libraries.base import (
     Library,
     Normalisation,

@@ -1,0 +1,1 @@
+"""What every other package needs: files, options, progress, devices."""

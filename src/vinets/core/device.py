@@ -1,0 +1,135 @@
+"""How any network is run: inputs, device, logits, perhaps as a CUDA graph; and left as it was."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from vinets.core.checks import parameter_error
+
+# A process that was forked has no threads of OpenMP and would wait for them for ever, unless it
+# asks for none; torch's own workers do the same.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
+
+Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
+"""What a network takes: a tensor, or tensors by name of the argument; the batch comes first."""
+
+R = TypeVar("R")
+
+
+def call(network: Callable[..., Any], inputs: Inputs) -> Any:
+    """Run the network on a tensor, or on tensors by name."""
+    return network(inputs) if isinstance(inputs, Tensor) else network(**inputs)
+
+
+def logits_of(output: Any) -> Tensor:
+    """The logits in what a classifier returns: a tensor, or an object or mapping that has them.
+
+    Examples
+    --------
+    >>> logits_of({"logits": torch.zeros(2, 3)}).shape
+    torch.Size([2, 3])
+    """
+    if isinstance(output, Mapping):
+        output = output.get("logits", output)
+    found = getattr(output, "logits", output)
+    if not isinstance(found, Tensor):
+        raise ValueError(
+            "A classifier must return a tensor of logits, or a dict or an object that has them as "
+            f"logits. Got {type(found).__name__} instead."
+        )
+    return found
+
+
+def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    """The inputs with every tensor changed."""
+    if isinstance(inputs, Tensor):
+        return change(inputs)
+    return {name: change(tensor) for name, tensor in inputs.items()}
+
+
+def tensors_of(inputs: Inputs) -> list[Tensor]:
+    """The tensors in the inputs."""
+    return [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Where the network lies; the CPU if it has neither parameters nor buffers."""
+    tensors = [*network.parameters(), *network.buffers()]
+    return tensors[0].device if tensors else torch.device("cpu")
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Eval mode without gradients; every module gets its own training flag back."""
+    # network.train() afterwards would also wake what was frozen in eval mode before
+    flags = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+def resolve_device(owner: str, device: Any) -> torch.device:
+    """The device meant by ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a torch.device.
+
+    ``"auto"`` is the current CUDA device where there is one, and the CPU elsewhere.
+    """
+    accepted = "'auto', 'cpu' or a CUDA device such as 'cuda:0'"
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError, ValueError):
+        raise parameter_error(owner, "device", accepted, device) from None
+    if found.type == "cpu":  # "cpu:0" is the same, and would not compare equal
+        return torch.device("cpu")
+    if found.type != "cuda":
+        raise parameter_error(owner, "device", accepted, str(found))
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count or (found.index or 0) >= count:
+        remedy = f"{count} CUDA devices are available here; use 'auto' to take what there is."
+        raise parameter_error(owner, "device", accepted, str(found), remedy)
+    return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
+
+
+# --- CUDA graphs ------------------------------------------------------------------------------
+
+
+class RecordingError(ValueError):
+    """A network that cannot be recorded."""
+
+
+def on_side_stream(work: Callable[[], R]) -> R:
+    """Do the work on a CUDA stream of its own, as torch asks for before it is recorded."""
+    main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        results = work()
+    main.wait_stream(side)
+    return results
+
+
+def record_graph(work: Callable[[], R], remedy: str) -> tuple[torch.cuda.CUDAGraph, R]:
+    """Record the work as a CUDA graph, without doing it; every replay fills the same results."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        # threads that load data may use the GPU meanwhile
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            results = work()
+    except RuntimeError as error:
+        raise RecordingError(
+            "this network cannot be recorded as a CUDA graph, because every pass reads values "
+            f"from the GPU: {remedy}. ({error})"
+        ) from error
+    return graph, results

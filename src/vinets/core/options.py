@@ -1,0 +1,265 @@
+"""Options: frozen dataclasses whose fields carry their domain and their help.
+
+A class of :mod:`vinets.core.settings` is the only place where an option is written down. Public
+calls take its fields as flat keywords (:func:`flat`), the command line makes its options from them,
+and a value outside its domain is refused when the object is made, before any work is done.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import wraps
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+from vinets.core.checks import parameter_error
+from vinets.core.plain import nearest
+
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The values of an option, and how they are written on the command line.
+
+    ``read`` gives the value that a text stands for, where that is no plain conversion; it raises
+    ValueError for what it cannot read.
+    """
+
+    accepted: str  # in words, to follow "must be"
+    holds: Callable[[Any], bool]  # whether a value belongs to it
+    read: Callable[[str], Any] | None = None
+    typed: type = str  # what the command line takes: bool, int, float, str or Path
+    written: str = ""  # what is accepted there, in words, where that differs
+    metavar: str = ""  # what stands for a value in its help; the name of the type if empty
+    choices: tuple[str, ...] = ()  # all values, where there are a few words
+
+
+def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
+    """A field of an :class:`Options` class; ``help`` is one line, for a reader of any page.
+
+    There may be ``more``: ``flag``, its name on the command line if that is not the field's;
+    ``shown``, the default in words, None to say nothing; ``result=False`` for options that change
+    no result, only how it is computed.
+    """
+    return field(default=default, metadata={"domain": domain, "help": help, **more})
+
+
+def flag_of(one: Field[Any]) -> str:
+    """What the option of a field is called on the command line."""
+    return one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
+
+
+class Options:
+    """Base of frozen dataclasses of options: refuses values outside their domains.
+
+    ``panel`` heads the options in the help of the command line; the name of the class if empty.
+    """
+
+    panel: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        self.check(type(self).__name__)
+
+    def check(self, owner: str) -> None:
+        """Raise for a value outside its domain, in the name of whoever was given it."""
+        for one in fields(self):  # type: ignore[arg-type]
+            if "domain" in one.metadata:
+                check_value(owner, one.name, one.metadata["domain"], getattr(self, one.name))
+
+
+def check_value(owner: str, name: str, domain: Domain, value: Any) -> None:
+    """Raise unless the value belongs to the domain."""
+    if not domain.holds(value):
+        raise parameter_error(owner, name, domain.accepted, value)
+
+
+# --- domains ----------------------------------------------------------------------------------
+
+
+def _is_whole(value: Any, low: int = 1) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
+
+
+def whole(low: int = 1, high: int | None = None) -> Domain:
+    """Integers from ``low`` on, perhaps up to ``high``."""
+    accepted = "a positive integer" if low == 1 else f"an integer of at least {low}"
+    if high is not None:
+        accepted = f"an integer from {low} to {high}"
+    return Domain(
+        accepted,
+        lambda value: _is_whole(value, low) and (high is None or value <= high),
+        typed=int,
+    )
+
+
+def real(low: float, high: float = math.inf, *, high_included: bool = False) -> Domain:
+    """Numbers from ``low`` on, up to ``high`` or below it."""
+    end = "]" if high_included else ")"
+    return Domain(
+        f"a number in [{low:g}, {high:g}{end}",
+        lambda value: (
+            isinstance(value, Real)
+            and not isinstance(value, bool)
+            and (low <= float(value) < high or (high_included and value == high))
+        ),
+        typed=float,
+    )
+
+
+def choice(*names: str) -> Domain:
+    """One of some words."""
+    listed = ", ".join(map(repr, names[:-1])) + f" or {names[-1]!r}"
+    return Domain(listed, lambda value: isinstance(value, str) and value in names, choices=names)
+
+
+def text() -> Domain:
+    """Any text."""
+    return Domain("a text", lambda value: isinstance(value, str))
+
+
+def flag() -> Domain:
+    """True or False."""
+    return Domain("True or False", lambda value: isinstance(value, bool), typed=bool)
+
+
+def path() -> Domain:
+    """A path, or None."""
+    return Domain(
+        "a path or None", lambda value: value is None or isinstance(value, str | Path), typed=Path
+    )
+
+
+def optional(domain: Domain) -> Domain:
+    """The same, or None."""
+    return replace(
+        domain,
+        accepted=f"{domain.accepted}, or None",
+        holds=lambda value: value is None or domain.holds(value),
+        written=domain.written or domain.accepted,  # an option that is not given is None
+    )
+
+
+def count(*, auto: bool = False) -> Domain:
+    """A positive integer, or None for all; perhaps "auto". ``all`` on the command line."""
+    return Domain(
+        "a positive integer, None for all" + (", or 'auto'" if auto else ""),
+        lambda value: value is None or (auto and value == "auto") or _is_whole(value),
+        _read_count,
+        written="a positive integer or all",
+        metavar="N|all",
+    )
+
+
+def share() -> Domain:
+    """A positive integer, a share in (0, 1], None for all, or "auto"; ``50%`` is a share."""
+    counted = count(auto=True)
+    return Domain(
+        "a positive integer, a share in (0, 1], None for all, or 'auto'",
+        lambda value: counted.holds(value) or (isinstance(value, float) and 0 < value <= 1),
+        lambda given: float(given[:-1]) / 100 if given.endswith("%") else _read_count(given),
+        written="a positive integer, a share such as 50%, or all",
+        metavar="N|50%|all",
+    )
+
+
+def _read_count(given: str) -> int | str | None:
+    return {"all": None, "auto": "auto"}[given] if given in ("all", "auto") else int(given)
+
+
+def gibibytes() -> Domain:
+    """Bytes; GiB on the command line."""
+    return Domain(
+        "a number of bytes",
+        lambda value: _is_whole(value, 0),
+        lambda given: int(float(given) * 2**30),
+        written="a number of GiB",
+        metavar="GiB",
+    )
+
+
+# --- flat keywords ----------------------------------------------------------------------------
+
+
+def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Let a function that takes :class:`Options` objects take their fields as keywords, too.
+
+    Keywords change the object that is given itself, or else the default of the function's
+    parameter, or else that of the class. A keyword that nothing has is refused, with the nearest
+    one that there is.
+
+    Examples
+    --------
+    >>> from vinets.core.settings import Pruning
+    >>> @flat(pruning=Pruning)
+    ... def kept(*, pruning):
+    ...     return pruning.keep
+    >>> kept(keep=16), kept(pruning=Pruning(keep=4))
+    (16, 4)
+    >>> kept(keeps=16)
+    Traceback (most recent call last):
+    TypeError: kept has no option 'keeps'. Did you mean 'keep'?
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        own = inspect.signature(function).parameters
+        # what keywords change: the default of the parameter, or of the class
+        starts: dict[str, Options] = {}
+        for name, kind in groups.items():
+            default = own[name].default
+            starts[name] = kind() if default is inspect.Parameter.empty else default
+
+        @wraps(function)
+        def call(*args: Any, **given: Any) -> R:
+            # objects that are given themselves come before defaults, and keywords change both
+            mine = {name: given.pop(name) for name in [*given] if name in own}
+            mine |= gather(function.__name__, groups, given, starts | mine, known=own)
+            return function(*args, **mine)
+
+        call.__signature__ = _flattened(own, starts)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def gather(
+    owner: str,
+    groups: Mapping[str, type[Options]],
+    given: Mapping[str, Any],
+    objects: Mapping[str, Any],
+    known: Iterable[str] = (),
+) -> dict[str, Options]:
+    """The objects, by the name of their group, as flat keywords change them."""
+    every = {group: fields(kind) for group, kind in groups.items()}  # type: ignore[arg-type]
+    names = [one.name for group in every.values() for one in group]
+    for name in given:
+        if name not in names:
+            hint = nearest(name, [*names, *known])
+            raise TypeError(f"{owner} has no option {name!r}.{hint}")
+    made: dict[str, Options] = {}
+    for group, mine in every.items():  # fields of one name, such as batch_size, change together
+        changed = {one.name: one for one in mine if one.name in given}
+        for name, one in changed.items():  # here, so that a complaint has the owner's name
+            check_value(owner, name, one.metadata["domain"], given[name])
+        made[group] = replace(objects[group], **{name: given[name] for name in changed})
+    return made
+
+
+def _flattened(
+    own: Mapping[str, inspect.Parameter], starts: Mapping[str, Options]
+) -> inspect.Signature:
+    """The signature that people see: fields of the groups among the function's own keywords."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    kept = [p for name, p in own.items() if name not in starts]
+    flattened = [
+        inspect.Parameter(f.name, keyword, default=getattr(start, f.name), annotation=f.type)
+        for start in starts.values()
+        for f in fields(start)  # type: ignore[arg-type]
+        if f.name not in own
+    ]
+    return inspect.Signature([*kept, *flattened])

@@ -1,0 +1,405 @@
+r"""Why a network says what it says: the polynomials that decided, where, and beside which examples.
+
+The margin between the answer and the next class is a sum over polynomials and positions, see
+:mod:`vinets.explain.sums`. It is compared with the margin of the *middle* of the two classes, the
+mean over training examples of both with equal weight, which is a sum of the same form. So
+
+.. math:: \text{margin} = \text{margin of the middle}
+    + \sum_{j,p} (W_{aj} - W_{rj})\,(v_{jp} - \bar v_{jp}) + \text{path}
+
+holds exactly, and a polynomial that vanishes where the next class does not counts, too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vinets.core.device import call, device_of, each, evaluating
+from vinets.core.progress import Progress, Silent
+from vinets.data import DataSplit, ImageSource, Source, as_source, choose_per_class
+from vinets.explain.sums import HeadSum, head_sum
+from vinets.networks.network import CutNetwork
+from vinets.runs.positions import (
+    Picture,
+    grid_of,
+    picture_of,
+    pixels_of,
+    preprocessing_of,
+    rows_of,
+    seen_by,
+)
+
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the values of a polynomial are distributed over examples."""
+
+    examples: int
+    quantiles: tuple[float, ...]  # at the levels 5, 25, 50, 75 and 95 %
+    below: float  # share of the examples with a smaller value than the image
+
+
+@dataclass(frozen=True)
+class DecidingPolynomial:
+    """One polynomial, and what it adds to the margin."""
+
+    index: int  # among the polynomials of the head
+    polynomial: str  # its most influential terms, in the variables of the head
+    weight: float  # of the answer less that of the next class, in the linear layer
+    value: float  # on the image, summed over the positions with their weights
+    middle: float  # the same on the middle of the two classes
+    contribution: float  # weight * (value - middle)
+    smallest_on: str  # the class on which it is smallest, on average and in absolute value
+    spreads: Mapping[str, Spread]  # its values on "answer", "next" and "others"
+    map: tuple[tuple[float, ...], ...] | None  # the contribution by position; sums to it
+
+
+@dataclass(frozen=True)
+class Component:
+    """A variable of the polynomials, its values averaged over the positions."""
+
+    name: str  # c3 is channel 3 of the latents, z3 principal component 3
+    value: float
+    mean: float  # over the training examples
+    std: float
+    highest_on: str  # the class with the highest mean
+    lowest_on: str
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbour:
+    """A training example, and how far its latents are."""
+
+    index: int  # in the data
+    label: str
+    distance: float  # Euclidean, between latents
+    picture: Picture = field(default=None, metadata={"plain": False})
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why a network gave its answer rather than the next class.
+
+    ``margin == middle + contribution of every one of generators + others + path``. The entries of
+    ``map`` and, where the network has tokens beside the grid, ``outside`` sum to ``margin -
+    middle``.
+    """
+
+    answer: str
+    next: str  # the class it is compared with
+    probabilities: Mapping[str, float]  # of the likeliest classes
+    margin: float  # logit of the answer less that of the next class
+    middle: float  # the same for the mean over training examples of the two classes
+    generators: tuple[DecidingPolynomial, ...]  # the largest contributions first, by absolute value
+    others: float  # what all other polynomials add
+    count: int  # polynomials in all
+    path: float  # what a linear path beside the polynomials adds
+    map: tuple[tuple[float, ...], ...] | None  # by position; None for a head without positions
+    outside: float  # of positions that are not in the grid, such as a class token
+    sees: tuple[int, int] | None  # height and width of what a position in the middle sees
+    components: tuple[Component, ...]  # that are named in the polynomials
+    neighbours: tuple[Neighbour, ...]  # the nearest first
+    examples: int  # training examples it was compared with
+    picture: Picture = field(default=None, metadata={"plain": False})
+    # integrated gradients of the margin (H, W), which follow the image through the backbone
+    pixels: Picture = field(default=None, metadata={"plain": False})
+
+
+def explain(
+    net: CutNetwork,
+    image: Tensor | Mapping[str, Tensor] | str | Path,
+    data: Any,
+    *,
+    against: str | None = None,
+    top: int = 8,
+    neighbours: int = 8,
+    per_class: int | None = 100,
+    batch_size: int = 64,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Explanation:
+    """Tell which polynomials of a network decided for its answer, and where on the map.
+
+    Parameters
+    ----------
+    net : CutNetwork
+        The network, where it lies.
+    image : Tensor, mapping or path
+        One input, with or without a batch of one, as the network takes it; or an image file.
+    data : DataSplit or data source
+        What to compare with; of a split, the training part.
+    against : str or None, default=None
+        The class to compare with; None is the likeliest but for the answer.
+    top, neighbours : int, default=8
+        Polynomials and training examples to name.
+    per_class : int or None, default=100
+        Examples of every class to compare with; None takes all.
+    batch_size : int, default=64
+        Examples at once.
+    seed : int, default=0
+        Of the draw of examples.
+    progress : Progress or None, default=None
+        Told after every batch.
+
+    Examples
+    --------
+    >>> from vinets import build
+    >>> from vinets.data import digits
+    >>> from vinets.models import digits_cnn
+    >>> data = digits()
+    >>> net, _ = build(digits_cnn(), data.train, "pool", placement="products")
+    >>> found = explain(net, data.test.example(), data, per_class=10)
+    >>> parts = sum(one.contribution for one in found.generators) + found.others
+    >>> abs(found.middle + parts - found.margin) < 1e-6
+    True
+    """
+    total, device = head_sum(net.head), device_of(net)
+    source = as_source(data.train if isinstance(data, DataSplit) else data)
+    inputs = each(_input(net, image), lambda t: t.to(device))
+    names = net.record.classes or source.classes
+    with evaluating(net):
+        output = call(net.backbone, inputs)
+        latents: Tensor = net.reader(output)
+        logits = net.head(latents)[0].double()
+    answer = int(logits.argmax())
+    if against is None:
+        rival = int(logits.topk(2).indices[1])
+    elif against in names:
+        rival = names.index(against)
+    else:
+        known = ", ".join(names[:10]) + ", …" * (len(names) > 10)
+        raise ValueError(f"The network knows no class {against!r}. Its classes are {known}.")
+    if rival == answer:
+        raise ValueError(f"The answer is {against!r} itself. Pass another class as 'against'.")
+    chosen = choose_per_class(source.labels, per_class, seed)
+    with evaluating(net):
+        seen = _TrainingExamples(total, len(names), (answer, rival))
+        watch = progress or Silent()
+        watch.start("training examples", len(chosen))
+        for batch, labels in source.batches(batch_size, order=chosen, device=device):
+            seen.add(call(net.latents, batch), latents, labels)
+            watch.advance(len(labels))
+    for k in (answer, rival):
+        if not seen.counts[k]:
+            raise ValueError(
+                f"The data has no example of class {names[k]!r} to compare with. Pass the data "
+                "that the network was trained on."
+            )
+    grid = grid_of(net.reader, output, latents.shape[2]) if total.local else None
+    found = _margin_as_sum(seen, latents, logits, names, grid, top)
+    return replace(
+        found,
+        sees=None if grid is None else seen_by(net, inputs, grid),
+        neighbours=_neighbours(seen, source, chosen, names, neighbours),
+        picture=picture_of(net, source, inputs),
+        pixels=pixels_of(net, inputs, answer, rival),
+    )
+
+
+class _TrainingExamples:
+    """Sums over the training examples, and what is kept of each, batch by batch."""
+
+    def __init__(self, total: HeadSum, classes: int, pair: tuple[int, int]) -> None:
+        self.total, self.pair = total, pair
+        count, n = total.weight.shape[1], len(total.names)
+        like = total.weight
+        self.counts = torch.zeros(classes, dtype=torch.int64)
+        self.values: Any = [0.0, 0.0]  # of both classes, sums (P, N)
+        self.paths: Any = [0.0, 0.0]  # (P,), the difference of the two logits
+        self.terms: Any = [0.0, 0.0]  # sums and squares (T,)
+        self.variables = like.new_zeros(classes, n)
+        self.squares = like.new_zeros(n)
+        self.rows = 0
+        self.features: list[Tensor] = [like.new_zeros(0, count)]
+        self.labels: list[Tensor] = []
+        self.distances: list[Tensor] = []
+
+    def add(self, latents: Tensor, mine: Tensor, labels: Tensor) -> None:
+        total, (answer, rival) = self.total, self.pair
+        z = total.variables(latents)
+        v, path = total.values(z), total.path(latents)
+        self.counts += torch.bincount(labels.cpu(), minlength=len(self.counts))
+        for i, k in enumerate(self.pair):
+            self.values[i] = self.values[i] + v[labels == k].sum(0)
+            if path is not None:
+                own = path[labels == k]
+                self.paths[i] = self.paths[i] + (own[..., answer] - own[..., rival]).sum(0)
+        terms = total.spread_of(z).flatten(0, 1)
+        self.rows += len(terms)
+        self.terms = [self.terms[0] + terms.sum(0), self.terms[1] + terms.square().sum(0)]
+        mean = z.mean(1)
+        self.variables.index_add_(0, labels, mean)
+        self.squares += mean.square().sum(0)
+        self.features.append(v.sum(1))
+        self.labels.append(labels.cpu())
+        self.distances.append((latents - mine).flatten(1).double().norm(dim=1).cpu())
+
+    def middle(self, sums: Any) -> Any:
+        """The mean over both classes, with equal weight."""
+        return sum(s / self.counts[k] for s, k in zip(sums, self.pair, strict=True)) / 2
+
+    def term_moments(self) -> tuple[Tensor, Tensor]:
+        mean = self.terms[0] / self.rows
+        return mean, (self.terms[1] / self.rows - mean.square()).clamp_min(0).sqrt()
+
+
+@torch.no_grad()
+def _margin_as_sum(
+    seen: _TrainingExamples,
+    latents: Tensor,
+    logits: Tensor,
+    names: tuple[str, ...],
+    grid: tuple[int, int] | None,
+    top: int,
+) -> Explanation:
+    """The explanation without neighbours and pictures: the margin as a sum over polynomials."""
+    total = seen.total
+    answer, rival = seen.pair
+    z = total.variables(latents)
+    values, path = total.values(z)[0], total.path(latents)
+    weight = total.weight[answer] - total.weight[rival]
+    usual = seen.middle(seen.values)  # (P, N)
+    contributions = weight * (values - usual)  # (P, N)
+    by_polynomial, by_position = contributions.sum(0), contributions.sum(1)
+    middle = float(total.bias[answer] - total.bias[rival] + weight @ usual.sum(0))
+    along_path = 0.0
+    if path is not None:
+        usual_path = seen.middle(seen.paths)
+        path_at = path[0, :, answer] - path[0, :, rival] - usual_path
+        along_path = float(path_at.sum())
+        middle += float(usual_path.sum())
+        if total.local:
+            by_position = by_position + path_at
+    best = by_polynomial.abs().topk(min(top, len(by_polynomial))).indices
+    features, labels = torch.cat(seen.features), torch.cat(seen.labels)
+    sizes = _class_means(features.abs(), labels, len(names))
+    mean, spread = seen.term_moments()
+    generators = tuple(
+        DecidingPolynomial(
+            index=j,
+            polynomial=total.write(j, mean, spread),
+            weight=float(weight[j]),
+            value=float(values[:, j].sum()),
+            middle=float(usual[:, j].sum()),
+            contribution=float(by_polynomial[j]),
+            smallest_on=names[int(sizes[:, j].nan_to_num(math.inf).argmin())],
+            spreads=_spreads(features[:, j].cpu(), labels, seen.pair, float(values[:, j].sum())),
+            map=None if grid is None else rows_of(contributions[:, j], grid),
+        )
+        for j in best.tolist()
+    )
+    shares = logits.softmax(0)
+    likely = shares.topk(min(5, len(shares))).indices.tolist()
+    likely += [rival] * (rival not in likely)
+    return Explanation(
+        answer=names[answer],
+        next=names[rival],
+        probabilities={names[k]: float(shares[k]) for k in likely},
+        margin=middle + float(by_polynomial.sum()) + along_path,
+        middle=middle,
+        generators=generators,
+        others=float(by_polynomial.sum() - by_polynomial[best].sum()),
+        count=len(by_polynomial),
+        path=along_path,
+        map=None if grid is None else rows_of(by_position, grid),
+        outside=0.0 if grid is None else float(by_position[: -math.prod(grid)].sum()),
+        sees=None,
+        components=_components(total, z, seen, generators, names),
+        neighbours=(),
+        examples=len(labels),
+    )
+
+
+def _class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Means (K, N) of values (m, N); NaN for a class without examples."""
+    where = labels.to(values.device)
+    sums = values.new_zeros(classes, values.shape[1]).index_add_(0, where, values)
+    return sums / torch.bincount(where, minlength=classes)[:, None]
+
+
+def _spreads(
+    values: Tensor, labels: Tensor, pair: tuple[int, int], own: float
+) -> dict[str, Spread]:
+    answer, rival = (labels == k for k in pair)
+    found = {}
+    for name, mask in (("answer", answer), ("next", rival), ("others", ~(answer | rival))):
+        part = values[mask]
+        if len(part):
+            levels = torch.quantile(part, part.new_tensor(LEVELS)).tolist()
+            found[name] = Spread(len(part), tuple(levels), float((part < own).double().mean()))
+    return found
+
+
+def _components(
+    total: HeadSum,
+    z: Tensor,
+    seen: _TrainingExamples,
+    generators: tuple[DecidingPolynomial, ...],
+    names: tuple[str, ...],
+) -> tuple[Component, ...]:
+    """The variables that are named in the polynomials, those named first first."""
+    told = [name for one in generators for name in re.findall(r"\b[cz]\d+", one.polynomial)]
+    places = {name: i for i, name in enumerate(total.names)}
+    count = int(seen.counts.sum())
+    mean = seen.variables.sum(0) / count
+    std = (seen.squares / count - mean.square()).clamp_min(0).sqrt()
+    by_class = seen.variables / seen.counts.to(mean.device)[:, None]  # NaN without examples
+    return tuple(
+        Component(
+            name,
+            float(z[0, :, i].mean()),
+            float(mean[i]),
+            float(std[i]),
+            names[int(by_class[:, i].nan_to_num(-math.inf).argmax())],
+            names[int(by_class[:, i].nan_to_num(math.inf).argmin())],
+        )
+        for name in dict.fromkeys(told)
+        for i in (places[name],)
+    )
+
+
+def _neighbours(
+    seen: _TrainingExamples, source: Source, chosen: Tensor, names: tuple[str, ...], count: int
+) -> tuple[Neighbour, ...]:
+    distances, labels = torch.cat(seen.distances), torch.cat(seen.labels)
+    nearest = distances.topk(min(count, len(distances)), largest=False).indices.tolist()
+    found = []
+    for i in nearest:
+        index, picture = int(chosen[i]), None
+        if isinstance(source, ImageSource):
+            pixels = source.images[index].permute(1, 2, 0).cpu().double() / 255
+            picture = pixels.numpy()
+        found.append(Neighbour(index, names[int(labels[i])], float(distances[i]), picture))
+    return tuple(found)
+
+
+def _input(net: CutNetwork, image: Any) -> Any:
+    """The image as a batch of one."""
+    if isinstance(image, str | Path):
+        return preprocessing_of(net).read(image)
+    fields = net.record.inputs
+
+    def batch(name: str, value: Tensor) -> Tensor:
+        shape = tuple(fields[name]["shape"]) if name in fields else tuple(value.shape[1:])
+        if tuple(value.shape) == shape:
+            return value[None]
+        if len(value) != 1:
+            raise ValueError(
+                f"explain takes one image. Got a batch of shape {tuple(value.shape)}; the network "
+                f"takes inputs of shape {shape}."
+            )
+        return value
+
+    if isinstance(image, Tensor):
+        return batch("", image)
+    return {name: batch(name, value) for name, value in image.items()}

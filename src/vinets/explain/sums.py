@@ -1,0 +1,175 @@
+r"""A head of polynomials as the sum that its logits are.
+
+.. math:: \ell_k = b_k + \sum_p \Bigl(\sum_j W_{kj}\, v_{jp} + S_{kp}\Bigr)
+
+with :math:`v_{jp} = s_{jp}\,u_j(h_p)`, what polynomial :math:`j` gives at position :math:`p` times
+the weight of that position, and :math:`S` the linear path, where there is one. A global head has
+one position for all of its polynomials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vinets.algebra.terms import term_name
+from vinets.heads import Head, PolynomialHead, ProductsHead
+from vinets.heads.local import LocalPolynomials
+from vinets.heads.polynomial_layer import PolynomialLayer
+
+SHOWN = 4  # terms of a polynomial that are written, the most influential ones
+
+
+class HeadSum(Protocol):
+    """A folded head in float64, taken apart. See the module for the letters."""
+
+    local: bool  # whether polynomials stand at every position
+    names: tuple[str, ...]  # of the n variables
+    weight: Tensor  # W (K, N)
+    bias: Tensor  # b (K,)
+
+    def variables(self, latents: Tensor) -> Tensor:
+        """What the polynomials are evaluated at, (B, P, n)."""
+        ...
+
+    def values(self, variables: Tensor) -> Tensor:
+        """What every polynomial gives at every position, weighted: v (B, P, N)."""
+        ...
+
+    def path(self, latents: Tensor) -> Tensor | None:
+        """Logits of the linear path by position, S (B, P, K)."""
+        ...
+
+    def spread_of(self, variables: Tensor) -> Tensor:
+        """Values (..., T) whose deviations say how much a term matters, for :meth:`write`."""
+        ...
+
+    def write(self, index: int, mean: Tensor, spread: Tensor) -> str:
+        """One polynomial, its most influential terms; ``mean`` (T,) and ``spread`` (T,) of terms.
+
+        What is left out is counted.
+        """
+        ...
+
+
+def head_sum(head: Head) -> HeadSum:
+    """Take a head of polynomials apart; others are refused."""
+    if isinstance(head, ProductsHead):
+        return _Products(head)
+    if isinstance(head, PolynomialHead):
+        return _Polynomials(head)
+    raise ValueError(
+        f"A head of kind {head.kind!r} is no sum of polynomials. Pass a VI-Net, or a "
+        "network with a product head."
+    )
+
+
+class _Products:
+    """Products of forms: written as such, in standardised channels."""
+
+    local = True
+
+    def __init__(self, head: ProductsHead) -> None:
+        self.head = head.folded().double().eval()
+        self.weight, self.bias = self.head.linear.weight.detach(), self.head.linear.bias.detach()
+        self.names = tuple(f"c{i}" for i in range(head.shape[0]))
+
+    def variables(self, latents: Tensor) -> Tensor:
+        return latents.double().mT
+
+    def values(self, variables: Tensor) -> Tensor:
+        head = self.head
+        assert isinstance(head.forms, nn.Linear)  # it is folded
+        return head.units(head.forms(variables)) * head.spatial.matrix()
+
+    def path(self, latents: Tensor) -> Tensor | None:
+        return None
+
+    def spread_of(self, variables: Tensor) -> Tensor:
+        return variables
+
+    def write(self, index: int, mean: Tensor, spread: Tensor) -> str:
+        head = self.head
+        shape = (head.factors, head.count)
+        rows = head.forms.weight.detach().unflatten(0, shape)[:, index]
+        biases = head.forms.bias.detach().unflatten(0, shape)[:, index]
+        forms = [
+            written(row * spread, float(b + row @ mean), row * spread, self.names)
+            for row, b in zip(rows, biases, strict=True)
+        ]
+        return forms[0] if len(forms) == 1 else " · ".join(f"({form})" for form in forms)
+
+
+class _Polynomials:
+    """Absolute values of polynomials over shared terms."""
+
+    def __init__(self, head: PolynomialHead) -> None:
+        self.head = head.folded().double().eval()
+        self.local = head.local
+        self.weight, self.bias = self.head.linear.weight.detach(), self.head.linear.bias.detach()
+        terms = self.head.polynomials.monomials.terms
+        n, channels = terms.n_variables, 0
+        if isinstance(head, LocalPolynomials) and head.channels:
+            channels = n if head.projection is None else head.projection.weight.shape[1]
+        self.names = (
+            *(f"c{i}" for i in range(channels)),
+            *(f"z{i}" for i in range(n - channels)),
+        )
+        self.terms = [term_name(row, self.names) for block in terms.blocks for row in block]
+
+    def variables(self, latents: Tensor) -> Tensor:
+        found = self.head.variables(latents.double())
+        return found if self.local else found[:, None]
+
+    def values(self, variables: Tensor) -> Tensor:
+        values: Tensor = self.head.polynomials(variables)
+        spatial = getattr(self.head, "spatial", None)
+        return values if spatial is None else values * spatial.weight
+
+    def path(self, latents: Tensor) -> Tensor | None:
+        if self.head.path is None:
+            return None
+        channels, positions, _, classes = self.head.path.shape
+        matrix = self.head.path.matrix().detach().view(classes, channels, positions)
+        return torch.einsum("kcp,bcp->bpk", matrix, latents.double())
+
+    def spread_of(self, variables: Tensor) -> Tensor:
+        monomials: Tensor = self.head.polynomials.monomials(variables)
+        return monomials
+
+    def write(self, index: int, mean: Tensor, spread: Tensor) -> str:
+        layer = self.head.polynomials
+        matrix = layer.coefficients if isinstance(layer, PolynomialLayer) else layer.dense()
+        row = matrix[index].detach()
+        # a block layer is folded to shift 0 and scale 1, a shared one to none
+        text = written(row, float(layer.bias[index].detach()), row * spread, self.terms)
+        return {"abs": f"|{text}|", "relu": f"max(0, {text})"}.get(layer.activation, text)
+
+
+def written(
+    row: Tensor, constant: float, influence: Tensor, names: Sequence[str], most: int = SHOWN
+) -> str:
+    """A polynomial of given coefficients, its ``most`` influential terms first.
+
+    Examples
+    --------
+    >>> row = torch.tensor([0.5, -2.0, 0.0, 0.01])
+    >>> written(row, 1.0, row, ["x", "y", "z", "w"], most=2)
+    '-2 y + 0.5 x + 1 + … 1 more'
+    """
+    sizes = influence.abs()
+    order = np.argsort(-sizes.cpu().numpy(), kind="stable")[:most].tolist()
+    kept = [i for i in order if row[i] != 0]
+    parts = [(float(row[i]), f" {names[i]}") for i in kept]
+    parts += [(constant, "")] if constant else []
+    text = ""
+    for coefficient, name in parts:
+        sign = "-" if coefficient < 0 else "+"
+        text += f" {sign} " if text else sign * (coefficient < 0)
+        text += f"{abs(coefficient):.2g}{name}"
+    left = int((row != 0).sum()) - len(kept)
+    return (text or "0") + (f" + … {left} more" if left else "")

@@ -1,0 +1,281 @@
+"""Write a network for another runtime, and keep the file only if it is as good as the network."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vinets.core.checks import one_of, parameter_error
+from vinets.core.device import Inputs, call, each, tensors_of
+from vinets.core.files import check_name
+from vinets.core.options import flat
+from vinets.core.plain import as_plain
+from vinets.core.settings import Exporting
+from vinets.data import DataSplit, ImageSource, Source
+from vinets.networks.formats import (
+    EXPORT_FORMATS,
+    ExportFormat,
+    Network,
+    Runner,
+    WholeNetwork,
+    suffixes,
+)
+from vinets.networks.network import CutNetwork, Record, example_inputs, input_fields
+from vinets.networks.seen import refuse_seen, trained_on
+
+TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
+LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "root")  # the last: onnxruntime's
+TESTED_AT_ONCE = 256
+CALIBRATED_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """A file that was written, and how well it agrees with the network."""
+
+    path: Path
+    format: str  # a key of EXPORT_FORMATS
+    precision: str  # of its numbers: float32, float16, int8
+    size: int  # in bytes
+    largest_difference: float  # of the logits, relative to the largest logit
+    batch_sizes: tuple[int, ...]  # that were compared
+    opset: int | None  # version of the operators, where the format has versions
+    calibrated_on: int = 0  # training examples that ranges were taken from
+    tested_on: int = 0  # test examples; 0 where there was no data, and no accuracies
+    accuracy: float | None = None  # of the file on these, in [0, 1]
+    network_accuracy: float | None = None  # of the network on the same
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return dict(as_plain(self))
+
+
+@flat(exporting=Exporting)
+def export_network(
+    network: nn.Module,
+    path: str | Path,
+    *,
+    exporting: Exporting,
+    data: DataSplit | None = None,
+    example: Inputs | None = None,
+    batch_sizes: Sequence[int] = (1, 2, 7),
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+) -> ExportReport:
+    """Write a network to a file that takes batches of any size.
+
+    A cut network is folded. The inputs keep their names and their order; a single tensor is called
+    ``input``, and the output ``logits``. The file also holds the names of the classes and the
+    preprocessing, as JSON: in the metadata of an ONNX file, or in the extra file ``metadata.json``
+    of a program.
+
+    A file that exists is replaced. ValueError is raised if the network cannot be exported, or the
+    file computes something else, or is wrong too often; then nothing is written.
+
+    Parameters
+    ----------
+    network : Module
+        A network of :func:`vinets.build`, or any other with ``data`` or an ``example``.
+    exporting : Exporting
+        Or its fields as keywords. ``format``, a name of :data:`EXPORT_FORMATS`: ``"onnx"``,
+        ``"onnx-float16"``, ``"onnx-int8"``, or ``"torch"`` for
+        :func:`torch.export.load`, whose program takes its inputs by position; None goes by the
+        suffix, ``.onnx`` or ``.pt2``. ``opset``, the version of the ONNX operators.
+        ``most_lost``, points of accuracy that the file may lose, 1. ``calibration``, how many
+        training examples, drawn by ``seed``, ``"onnx-int8"`` takes the ranges of values from, 256.
+    data : DataSplit or None, default=None
+        File and network are compared on its test part; formats that round need it.
+    example : Tensor, dict of Tensor or None, default=None
+        A batch of inputs of an uncut network, where there is no data.
+    batch_sizes : sequence of int, default=(1, 2, 7)
+        Batches on which the logits of file and network are compared: random ones, or test examples
+        where the format rounds.
+    device : str, default="cpu"
+        Where the network runs for the comparison; the file runs on the CPU.
+    """
+    target, kind = Path(path), _format(Path(path), exporting.format)
+    known = _network(network, data, example)
+    if data is not None:
+        refuse_seen("The network", known, data)
+    sizes = tuple(batch_sizes) if isinstance(batch_sizes, Sequence) else ()
+    if not sizes or not all(type(size) is int and size > 0 for size in sizes):
+        accepted = "a sequence of positive integers"
+        raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
+    _check(target, kind, exporting, data)
+    kind.require()
+    if kind.calibrated and data is not None:
+        kind.examples = _drawn(data.train, exporting.calibration, seed)
+    # A copy, since folding shares the backbone, and moving it to the CPU would move the network's.
+    folded = known if isinstance(known, WholeNetwork) else known.folded()
+    plain = copy.deepcopy(folded).cpu().eval()
+    exact = kind.precision == "float32"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, for a file can be renamed into place on the same file system only.
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as folder, _quiet():
+        made = Path(folder) / f"network{kind.suffix}"
+        try:
+            version = kind.write(plain, made, exporting.opset)
+            run = kind.runner(made)
+            reference = plain if str(device) == "cpu" else copy.deepcopy(plain).to(device)
+            batches = (
+                _random(known, size, seed) if exact or data is None else data.test.example(size)
+                for size in sizes
+            )
+            difference = max(_difference(reference, run, batch, device) for batch in batches)
+            tested = (0, None, None) if data is None else _tested(reference, run, data.test, device)
+        except Exception as error:  # exporters raise whatever comes to their minds
+            raise _failed(kind, error) from error
+        if exact and not difference <= TOLERANCE:  # also catches NaN
+            raise ValueError(
+                f"The exported network differs from the network by {difference:.2g} of the largest "
+                f"logit, more than {TOLERANCE:g}. Nothing was written."
+            )
+        _refuse_loss(kind, exporting.most_lost, *tested[1:])
+        size = made.stat().st_size
+        os.replace(made, target)
+    calibrated = sum(len(batch[0]) for batch in kind.examples)
+    return ExportReport(
+        target, kind.name, kind.precision, size, difference, sizes, version, calibrated, *tested
+    )
+
+
+def _check(target: Path, kind: ExportFormat, exporting: Exporting, data: DataSplit | None) -> None:
+    """Raise for what does not go together, before any work is done."""
+    check_name(target)
+    if exporting.opset is not None and not kind.takes_opset:
+        some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
+        accepted = f"None unless the format is {some}"
+        raise parameter_error("export_network", "opset", accepted, exporting.opset)
+    if data is None and kind.precision != "float32":
+        raise ValueError(
+            f"Export to {kind.title} rounds, so that its accuracy has to be measured. Pass data "
+            "(--data)."
+        )
+    if target.is_dir():
+        raise parameter_error("export_network", "path", "the name of a file", str(target))
+
+
+def _refuse_loss(
+    kind: ExportFormat, most_lost: float, accuracy: float | None, expected: float | None
+) -> None:
+    """Raise for a file that is wrong too often."""
+    if accuracy is None or expected is None:
+        return
+    lost = 100 * (expected - accuracy)
+    if lost > most_lost + 1e-9:  # the difference of two shares is rounded
+        raise ValueError(
+            f"{kind.title} is right on {accuracy:.2%} of the test examples and the network on "
+            f"{expected:.2%}, so that {lost:.2f} points are lost, more than {most_lost:g}. Nothing "
+            "was written; raise most_lost (--most-lost) to have the file all the same."
+        )
+
+
+def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None) -> Network:
+    """The network with what is known about it."""
+    if isinstance(network, CutNetwork | WholeNetwork):
+        return network
+    given = example if data is None else data.test.example()
+    if not isinstance(network, nn.Module) or given is None:
+        accepted = "a CutNetwork, or any network with data or an example"
+        raise parameter_error("export_network", "network", accepted, type(network).__name__)
+    classes = () if data is None else data.test.classes
+    source = None if data is None else data.test
+    preprocessing = source.preprocessing.to_dict() if isinstance(source, ImageSource) else None
+    fields, seen = input_fields(given), trained_on(network)
+    record = Record("", fields, classes=classes, preprocessing=preprocessing, data=seen)
+    return WholeNetwork(network, record)
+
+
+def _drawn(source: Source, count: int, seed: int) -> list[tuple[Tensor, ...]]:
+    """Inputs of training examples, in batches on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(source), generator=generator)[:count]
+    batches = source.batches(CALIBRATED_AT_ONCE, order=order)
+    return [tuple(tensors_of(inputs)) for inputs, _ in batches]
+
+
+@torch.no_grad()
+def _tested(
+    network: Network, run: Runner, source: Source, device: torch.device | str
+) -> tuple[int, float | None, float | None]:
+    """How many examples there are, and how often the file and the network are right."""
+    right = torch.zeros(2, dtype=torch.int64)
+    for inputs, labels in source.batches(TESTED_AT_ONCE):
+        expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
+        for index, logits in enumerate((run(tuple(tensors_of(inputs))), expected)):
+            # where one logit is NaN there is no answer, and none is counted as right
+            answered = logits.isfinite().all(1)
+            right[index] += ((logits.argmax(1) == labels) & answered).sum()
+    ours, theirs = right.tolist()
+    return len(source), ours / len(source), theirs / len(source)
+
+
+def _random(network: Network, size: int, seed: int) -> Inputs:
+    """A random batch."""
+    generator = torch.Generator().manual_seed(seed + size)
+
+    def drawn(like: Tensor) -> Tensor:
+        if like.is_floating_point():
+            return torch.randn(like.shape, generator=generator).to(like.dtype)
+        # 0 or 1 suits identifiers and masks alike; a mask that hides all means nothing.
+        values = torch.randint(2, like.shape, generator=generator)
+        values[(slice(None),) + (0,) * (like.ndim - 1)] = 1
+        return values.to(like.dtype)
+
+    return each(example_inputs(network.record.inputs, batch=size), drawn)
+
+
+@torch.no_grad()
+def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.device | str) -> float:
+    """Largest difference of the logits on a batch, relative to the largest logit."""
+    expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
+    got = run(tuple(tensors_of(inputs)))
+    if got.shape != expected.shape:
+        raise ValueError(f"its logits have shape {tuple(got.shape)}, not {tuple(expected.shape)}")
+    scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
+    return float((got - expected).abs().max() / scale)
+
+
+def _format(path: Path, format: str | None) -> ExportFormat:
+    known = suffixes()
+    if format is not None:
+        one_of("export_network", "format", format, sorted(EXPORT_FORMATS))
+    elif path.suffix.lower() not in known:
+        accepted = f"a file name that ends in {' or '.join(known)}"
+        remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known.values())}."
+        raise parameter_error("export_network", "path", accepted, str(path), remedy)
+    return EXPORT_FORMATS[format or known[path.suffix.lower()]]()
+
+
+def _failed(format: ExportFormat, error: BaseException) -> ValueError:
+    cause = error
+    while cause.__cause__ is not None:  # exporters wrap what went wrong in advice
+        cause = cause.__cause__
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    reason = lines[0].rstrip(".") if lines else type(cause).__name__
+    return ValueError(f"The network could not be exported to {format.title}: {reason}.")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings and no messages of the exporters: what matters is checked."""
+    levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)

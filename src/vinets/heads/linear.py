@@ -1,0 +1,153 @@
+"""Linear heads, to compare with: on the whole map, on its mean, on the components."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from vinets.core.checks import one_of
+from vinets.heads.base import Head, LastLayer, Reference
+from vinets.heads.maps import HeadMaps, LinearMap
+from vinets.heads.pieces import (
+    TrainedTail,
+    folded_linear,
+    inputs_config,
+    inputs_from,
+    parameter_count,
+)
+from vinets.heads.vanishing import ORDERS, GlobalPolynomials, component_maps, components
+from vinets.latent.pca import Projection
+from vinets.latent.rescale import Rescale
+
+
+class _LinearOn(Head):
+    """Batch normalisation, unless it is folded, and a linear layer on what a head derives."""
+
+    def __init__(self, inputs: int, classes: int, *, normalized: bool = True) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(inputs) if normalized else None
+        self.linear = nn.Linear(inputs, classes)
+
+    @abstractmethod
+    def variables(self, latents: Tensor) -> Tensor:
+        """What the linear layer sees, (B, inputs)."""
+
+    def forward(self, latents: Tensor) -> Tensor:
+        z = self.variables(latents)
+        return self.linear(z if self.norm is None else self.norm(z))
+
+    def last_layer(self) -> LastLayer:
+        return LastLayer(self.variables, self.norm, self.linear)
+
+    @torch.no_grad()
+    def folded(self) -> Self:
+        plain = copy.deepcopy(self)
+        if self.norm is not None:
+            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        return {"linear": parameter_count(self.norm, self.linear)}
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "inputs": self.linear.in_features,
+            "classes": self.linear.out_features,
+            "normalized": self.norm is not None,
+        }
+
+
+class LinearHead(_LinearOn):
+    """A linear layer on the flattened map of channels times positions."""
+
+    kind, label, rank = "linear", "linear, flat", 10
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self:
+        return cls(reference.channels * reference.positions, reference.classes)
+
+    def variables(self, latents: Tensor) -> Tensor:
+        return latents.flatten(1)
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        return HeadMaps((), LinearMap("linear", self.linear.weight))
+
+
+class PooledHead(_LinearOn):
+    """A linear layer on the channels, averaged over positions."""
+
+    kind, label, rank = "pooled", "linear, pooled", 20
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self:
+        return cls(reference.channels, reference.classes)
+
+    def variables(self, latents: Tensor) -> Tensor:
+        return latents.mean(-1)
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        return HeadMaps((), LinearMap("linear", self.linear.weight, averaged=shape[1]))
+
+
+class ComponentsHead(_LinearOn):
+    """A linear layer on the variables of a vanishing head: its polynomials left out.
+
+    ``rescale``, ``projection`` and their ``order`` are those of that head.
+    """
+
+    kind, label, rank = "components", "linear, components", 60
+    stands_beside = ("global",)
+
+    def __init__(
+        self,
+        rescale: Rescale,
+        projection: Projection,
+        classes: int,
+        *,
+        order: str = "tanh-pca",
+        normalized: bool = True,
+    ) -> None:
+        super().__init__(len(projection.bias), classes, normalized=normalized)
+        self.order = one_of("ComponentsHead", "order", order, ORDERS)
+        self.rescale, self.projection = rescale, projection
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self | None:
+        head = reference.head
+        if not isinstance(head, GlobalPolynomials):
+            return None
+        inputs = copy.deepcopy(head.rescale), copy.deepcopy(head.projection)
+        return cls(*inputs, reference.classes, order=head.order)
+
+    def variables(self, latents: Tensor) -> Tensor:
+        return components(latents, self.rescale, self.projection, self.order)
+
+    def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
+        if self.projection.weight.requires_grad:
+            return None
+        return self.variables, TrainedTail(None, self.norm, self.linear)
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        size = shape[0] * shape[1]
+        before, _ = component_maps(self.rescale, self.projection, self.order, size)
+        return HeadMaps(before, LinearMap("linear", self.linear.weight))
+
+    def parts(self) -> dict[str, int]:
+        return {"projection": parameter_count(self.rescale, self.projection), **super().parts()}
+
+    def config(self) -> dict[str, Any]:
+        inputs = inputs_config(self.rescale, self.projection)
+        return super().config() | {"order": self.order, **inputs}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
+        rescale, projection = inputs_from(config)
+        if projection is None:
+            raise ValueError("a head on components has a projection.")
+        options = {name: config[name] for name in ("classes", "order", "normalized")}
+        return cls(rescale, projection, **options)

@@ -1,0 +1,83 @@
+"""A head with one hidden layer, to compare with."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from vinets.core.checks import optional_positive_int
+from vinets.heads.base import Head, Reference
+from vinets.heads.maps import HeadMaps, LinearMap
+from vinets.heads.pieces import folded_linear, parameter_count
+from vinets.heads.polynomial_layer import affine_of
+
+
+class MLPHead(Head):
+    """One hidden layer of ReLUs on the flattened map, standardised unless the head is folded.
+
+    ``inputs`` are channels times positions. :meth:`matched` finds the width for a number of
+    parameters.
+    """
+
+    kind, label, rank = "mlp", "MLP", 30
+
+    def __init__(self, inputs: int, classes: int, *, width: int, normalized: bool = True) -> None:
+        super().__init__()
+        optional_positive_int("MLPHead", "width", width)
+        self.first_norm = nn.BatchNorm1d(inputs) if normalized else None
+        self.hidden = nn.Linear(inputs, width)
+        self.norm = nn.BatchNorm1d(width) if normalized else None
+        self.linear = nn.Linear(width, classes)
+
+    @classmethod
+    def matched(cls, inputs: int, classes: int, *, parameters: int) -> Self:
+        """The widest head that stores, folded, at most that many parameters; one unit at least."""
+        each = inputs + 1 + classes
+        return cls(inputs, classes, width=max(1, (parameters - classes) // each))
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self:
+        inputs = reference.channels * reference.positions
+        return cls.matched(inputs, reference.classes, parameters=reference.parameters)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        z = latents.flatten(1)
+        z = self.hidden(z if self.first_norm is None else self.first_norm(z))
+        z = (z if self.norm is None else self.norm(z)).relu()
+        return self.linear(z)
+
+    @torch.no_grad()
+    def folded(self) -> Self:
+        plain = copy.deepcopy(self)
+        if self.first_norm is not None:
+            plain.hidden, plain.first_norm = folded_linear(self.first_norm, self.hidden), None
+        if self.norm is not None:
+            plain.hidden, plain.norm = _scaled_outputs(plain.hidden, self.norm), None
+        return plain
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        hidden = LinearMap("hidden", self.hidden.weight)
+        return HeadMaps((hidden,), LinearMap("linear", self.linear.weight))
+
+    def parts(self) -> dict[str, int]:
+        return {"linear": parameter_count(self)}
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "inputs": self.hidden.in_features,
+            "classes": self.linear.out_features,
+            "width": self.hidden.out_features,
+            "normalized": self.norm is not None,
+        }
+
+
+def _scaled_outputs(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
+    """A linear layer followed by batch normalisation, as one linear layer."""
+    gain, offset = affine_of(norm)
+    plain = copy.deepcopy(linear)
+    plain.weight.copy_(gain[:, None] * linear.weight.double())
+    plain.bias.copy_(gain * linear.bias.double() + offset)
+    return plain

@@ -1,0 +1,445 @@
+r"""Monomials, and the polynomial layer :math:`|C\,m(z)|` on them.
+
+While training, monomials are standardised and the rows of the coefficient matrix start at unit
+norm. Both are linear, so they fold into plain coefficients and a bias when training is over.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vinets.algebra.evaluation import EvaluationPlan
+from vinets.algebra.polynomial import Polynomial
+from vinets.algebra.shared import SharedPolynomials
+from vinets.algebra.terms import TermSet
+from vinets.core.checks import one_of
+from vinets.core.ranks import batch_moments
+
+ACTIVATIONS = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # slopes below zero; above, it is 1
+
+
+class Monomials(nn.Module):
+    """Evaluate a set of terms by gathering: (..., n) to (..., S).
+
+    A term is its parent times one variable; see :mod:`vinets.algebra.evaluation`. The tables are
+    buffers, so the layer moves with the network, compiles without graph breaks and exports to
+    plain gathers and products. The constant term is not allowed: it belongs into a bias.
+
+    Examples
+    --------
+    >>> layer = Monomials(TermSet.from_exponents([[1, 0], [2, 1]]))
+    >>> layer(torch.tensor([[2.0, 3.0]]))
+    tensor([[ 2., 12.]])
+    """
+
+    def __init__(self, terms: TermSet) -> None:
+        super().__init__()
+        if len(terms) == 0 or len(terms.blocks[0]):
+            raise ValueError("Monomials takes terms of degree 1 and more; use a bias for 1.")
+        self.terms = terms
+        plan = EvaluationPlan.of(terms)
+        self.depth = len(plan.steps)
+        self.multiplications = sum(len(parent) for parent, _ in plan.steps[1:])
+        for degree, block in enumerate(terms.blocks[1:], 1):  # what is saved
+            self.register_buffer(f"terms_{degree}", torch.from_numpy(block))
+        for degree, (parent, variable) in enumerate(plan.steps, 1):  # what is computed with
+            self.register_buffer(f"parent_{degree}", torch.from_numpy(parent), persistent=False)
+            self.register_buffer(f"variable_{degree}", torch.from_numpy(variable), persistent=False)
+        # row 0 of the plan is the constant, which is not evaluated here
+        rows = sum(len(parent) for parent, _ in plan.steps)
+        outputs = np.arange(rows) if plan.outputs is None else plan.outputs - 1
+        wanted = np.array_equal(outputs, np.arange(rows))
+        # all variables in their order are their own monomials
+        only = plan.steps[0][1] if self.depth == 1 and wanted else np.zeros(0)
+        self.variables_only = np.array_equal(only, np.arange(terms.n_variables))
+        self.outputs: Tensor | None
+        self.register_buffer(
+            "outputs", None if wanted else torch.from_numpy(outputs), persistent=False
+        )
+
+    def forward(self, z: Tensor) -> Tensor:
+        if self.variables_only:
+            return z
+        columns = z.reshape(-1, z.shape[-1]).mT.contiguous()  # (n, m): gathers copy whole rows
+        level = columns.index_select(0, self.get_buffer("variable_1"))
+        levels = [level]
+        for degree in range(2, self.depth + 1):
+            parent = level.index_select(0, self.get_buffer(f"parent_{degree}"))
+            level = parent * columns.index_select(0, self.get_buffer(f"variable_{degree}"))
+            levels.append(level)
+        values = torch.cat(levels) if len(levels) > 1 else level
+        if self.outputs is not None:
+            values = values.index_select(0, self.outputs)
+        return values.mT.reshape(*z.shape[:-1], len(self.terms))
+
+    def extra_repr(self) -> str:
+        degree = len(self.terms.blocks) - 1
+        return f"{len(self.terms)} terms of {self.terms.n_variables} variables, degree {degree}"
+
+    @staticmethod
+    def terms_of(state: Mapping[str, Tensor], prefix: str, n_variables: int) -> TermSet:
+        """The terms that a state dict holds under ``prefix``, checked."""
+        blocks = {"t.0": torch.zeros(0, 0, dtype=torch.int64)}
+        while (block := state.get(f"{prefix}terms_{len(blocks)}")) is not None:
+            blocks[f"t.{len(blocks)}"] = block.cpu()
+        if len(blocks) == 1:
+            raise ValueError(f"the saved network has no terms under {prefix!r}.")
+        return TermSet.from_tensors(n_variables, "t", blocks)
+
+
+class MonomialLayer(nn.Module, ABC):
+    """Base of polynomial layers: monomials (m - mean) / std, standardised in training.
+
+    Monomials of different degree differ in size by orders of magnitude. A folded layer may do
+    without the two, which are then None.
+    """
+
+    shift: Tensor | None
+    scale: Tensor | None
+    counts: tuple[int, ...] | None  # polynomials of every class, which stand class by class
+    leading: Tensor | None  # positions (N,) of the leading terms; -1 where a term was dropped
+
+    def __init__(self, terms: TermSet, *, standardized: bool = True) -> None:
+        super().__init__()
+        self.monomials = Monomials(terms)
+        self.watched = False  # whether the loss of training asks how large the polynomials are
+        self.seen: list[Tensor] = []  # absolute values on the last batch, where watched
+        self.register_buffer("shift", torch.zeros(len(terms)) if standardized else None)
+        self.register_buffer("scale", torch.ones(len(terms)) if standardized else None)
+
+    def set_moments(self, mean: Tensor, std: Tensor) -> None:
+        """Standardise the monomials with these statistics from now on."""
+        if self.shift is None or self.scale is None:
+            raise ValueError("a folded layer has no statistics.")
+        self.shift.copy_(mean)
+        self.scale.copy_(std)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation in float64, to fold; 0 and 1 where there are none."""
+        if self.shift is None or self.scale is None:
+            device = next(self.parameters()).device
+            ones = torch.ones(len(self.monomials.terms), dtype=torch.float64, device=device)
+            return torch.zeros_like(ones), ones
+        return self.shift.double(), self.scale.double()
+
+    def scaled(self, z: Tensor) -> Tensor:
+        """The standardised monomials of points (..., n), as (..., S)."""
+        if z.dtype in (torch.float16, torch.bfloat16):
+            z = z.float()  # products of rounded numbers would round again at every degree
+        m = self.monomials(z)
+        if self.shift is not None and self.scale is not None:
+            m = (m - self.shift).div_(self.scale)
+        return m.to(next(self.parameters()).dtype)  # which may be half, outside of autocast
+
+    def indices(self) -> int:
+        """How many integers the monomials take, and the leading terms where they are known."""
+        leading = 0 if self.leading is None else len(self.leading)
+        return leading + sum(block.size for block in self.monomials.terms.blocks)
+
+    @property
+    def owners(self) -> Tensor | None:
+        """The class (N,) whose ideal each polynomial is a generator of; None without ideals."""
+        if self.counts is None:
+            return None
+        return torch.repeat_interleave(torch.tensor(self.counts)).to(next(self.parameters()).device)
+
+    @torch.no_grad()
+    def polynomials(self, label: int) -> list[Polynomial]:
+        """Return the generators of a class as they are now, with leading coefficient 1.
+
+        Where the leading term was dropped, a polynomial is returned as it is evaluated.
+        """
+        owners, lead = self.owners, self.leading_coefficients()
+        if owners is None or lead is None:
+            raise ValueError("these polynomials are not known as generators of classes.")
+        table, constants = self.plain_coefficients()
+        rows = [tuple(row.tolist()) for block in self.monomials.terms.blocks for row in block]
+        names = tuple(f"x{i}" for i in range(self.monomials.terms.n_variables))
+        found = []
+        for j in (owners == label).nonzero()[:, 0].tolist():
+            factor = 1 / float(lead[j]) if lead[j] else 1.0
+            values = [factor * c for c in table[j].tolist()]
+            used = [i for i in reversed(range(len(rows))) if values[i]]
+            first = int(self.leading[j]) if self.leading is not None else -1
+            used.sort(key=lambda i: i != first)  # the leading term comes first
+            terms = (*(rows[i] for i in used), ())
+            coefficients = (*(values[i] for i in used), factor * float(constants[j]))
+            found.append(Polynomial(terms, coefficients, names))
+        return found
+
+    @abstractmethod
+    def leading_coefficients(self) -> Tensor | None:
+        """Coefficients (N,) of the leading terms, in float64; None where these are not known."""
+
+    @abstractmethod
+    def plain_coefficients(self) -> tuple[Tensor, Tensor]:
+        """Coefficients (N, S) over the terms, and constants (N,), without standardisation."""
+
+    def watch(self, y: Tensor) -> Tensor:
+        """Keep the absolute values (B, ..., N) of a batch where training asks for them."""
+        if self.watched and self.training:
+            self.seen.append(y)
+        return y
+
+    def vanishing_loss(self, labels: Tensor) -> Tensor:
+        """Mean square of polynomials on their own class, as a share of that on the others.
+
+        The values are those of the last forward pass in training, which are forgotten.
+        """
+        squares = torch.cat(self.seen).float().square()
+        self.seen = []
+        assert self.owners is not None
+        squares = squares.reshape(len(squares), -1, squares.shape[-1]).mean(1)  # over positions
+        return own_share(squares, labels, self.owners)
+
+
+def own_share(sizes: Tensor, labels: Tensor, owners: Tensor) -> Tensor:
+    """Mean of ``sizes`` (B, N) on the class of each column, as a share of that on other classes.
+
+    The result is a mean over the columns whose class, one of ``owners`` (N,), is among the
+    ``labels`` (B,) of the batch.
+    """
+    own = (labels[:, None] == owners).to(sizes)  # (B, N)
+    inside = (sizes * own).sum(0) / own.sum(0).clamp_min(1)
+    outside = (sizes * (1 - own)).sum(0) / (1 - own).sum(0).clamp_min(1)
+    met = own.any(0)  # a class that the batch does not hold says nothing
+    return ((inside / (outside + 1e-6)) * met).sum() / met.sum().clamp_min(1)
+
+
+class PolynomialLayer(MonomialLayer):
+    r"""Absolute values of polynomials of the last dimension: (..., n) to (..., N).
+
+    .. math:: y_j = \Bigl| b_j + \sum_s A_{js}\, \frac{m_s(z) - \mu_s}{\sigma_s} \Bigr|
+
+    Parameters
+    ----------
+    terms, count : TermSet, int
+        The ``S`` monomials, without the constant; the number ``N`` of polynomials.
+    standardized : bool, default=True
+        Hold :math:`\mu` and :math:`\sigma`; a folded layer has none.
+    masked : bool, default=False
+        Hold a mask of the coefficients that may be non-zero.
+    normalized : bool, default=False
+        Batch normalisation before the absolute value, folded like the rest.
+    activation : {"abs", "relu", "none"}, default="abs"
+        What is applied to the values. ReLU is the control without vanishing semantics.
+    counts : sequence of int or None, default=None
+        How many of the polynomials are generators of each class, where they are any.
+    leading : bool, default=False
+        Hold the positions of the leading terms of generators.
+
+    Examples
+    --------
+    >>> terms = TermSet.from_exponents([[1, 0], [0, 1], [2, 0]])
+    >>> layer = PolynomialLayer(terms, 4)
+    >>> layer(torch.zeros(5, 2)).shape
+    torch.Size([5, 4])
+    """
+
+    def __init__(
+        self,
+        terms: TermSet,
+        count: int,
+        *,
+        standardized: bool = True,
+        masked: bool = False,
+        normalized: bool = False,
+        activation: str = "abs",
+        counts: Sequence[int] | None = None,
+        leading: bool = False,
+    ) -> None:
+        super().__init__(terms, standardized=standardized)
+        self.counts = None if counts is None else tuple(map(int, counts))
+        self.register_buffer("leading", torch.zeros(count, dtype=torch.int64) if leading else None)
+        self.activation = one_of("PolynomialLayer", "activation", activation, tuple(ACTIVATIONS))
+        size = len(terms)
+        self.weight = nn.Parameter(torch.randn(count, size) / size**0.5)
+        self.bias = nn.Parameter(torch.zeros(count))
+        self.mask: Tensor | None
+        self.register_buffer("mask", torch.ones(count, size, dtype=torch.bool) if masked else None)
+        self.norm = nn.BatchNorm1d(count) if normalized else None
+
+    @classmethod
+    def from_polynomials(
+        cls,
+        polynomials: SharedPolynomials,
+        moments: tuple[Tensor, Tensor],
+        *,
+        classes: int | None = None,
+        sparse: bool = False,
+        normalized: bool = False,
+        activation: str = "abs",
+    ) -> PolynomialLayer:
+        """Start from given polynomials, up to a positive factor each.
+
+        ``moments`` are mean and standard deviation of every term, each (S,); see
+        :func:`vinets.algebra.shared.term_moments`. Where they are generators of that many
+        ``classes``, the layer remembers which is of which. Where ``sparse``, coefficients that are
+        zero now stay zero.
+        """
+        layer = cls(
+            polynomials.terms,
+            len(polynomials),
+            masked=sparse,
+            normalized=normalized,
+            activation=activation,
+            leading=polynomials.leading is not None,
+        )
+        if classes is not None:
+            layer.counts = tuple(torch.bincount(polynomials.owners, minlength=classes).tolist())
+        if layer.leading is not None and polynomials.leading is not None:
+            layer.leading.copy_(polynomials.leading)
+        mean, std = (m.double().cpu() for m in moments)
+        plain = polynomials.coefficients.double().cpu()
+        weight = plain * std
+        bias = polynomials.constants.double().cpu() + plain @ mean
+        norm = weight.norm(dim=1).clamp_min(1e-30)
+        with torch.no_grad():
+            layer.weight.copy_(weight / norm[:, None])
+            layer.bias.copy_(bias / norm)
+        layer.set_moments(mean, std)
+        if layer.mask is not None:
+            layer.mask.copy_(plain != 0)
+        return layer
+
+    @torch.no_grad()
+    def draw(self, generator: torch.Generator) -> None:
+        """Random rows of unit norm in place of polynomials."""
+        weight = torch.randn(self.weight.shape, generator=generator)
+        self.weight.copy_(weight / weight.norm(dim=1, keepdim=True))
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The weights that are used, (N, S): masked ones are zero."""
+        return self.weight if self.mask is None else self.weight * self.mask
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is folded: nothing but coefficients and a bias."""
+        return self.shift is None and self.mask is None and self.norm is None
+
+    def affine(self, m: Tensor) -> tuple[Tensor, Tensor] | None:
+        r"""Weight (N, S) and bias (N,) that take a batch ``m`` of monomials to normalised values.
+
+        Mean and variance of :math:`a^\top m` are :math:`a^\top\mu` and :math:`a^\top\Sigma\,a`.
+        On a CPU, moments of a few monomials cost less than reading all values again to normalise
+        them. None where that is to be done.
+        """
+        norm, weight = self.norm, self.coefficients
+        if norm is None:
+            return weight, self.bias
+        if not (self.training and m.is_cpu and 2 * weight.shape[1] <= weight.shape[0]):
+            return None
+        with torch.autocast("cpu", enabled=False):
+            rows = m.flatten(0, -2)
+            mean, covariance, count = batch_moments(rows)
+            centre = weight @ mean + self.bias
+            variance = ((weight @ covariance) * weight).sum(1).clamp_min(0)
+            _remember(norm, centre.detach(), variance.detach(), count)
+            gain = norm.weight * (variance + norm.eps).rsqrt()
+            return gain[:, None] * weight, gain * (self.bias - centre) + norm.bias
+
+    def values_on(self, m: Tensor) -> Tensor:
+        """The polynomials without the absolute value, of standardised monomials (..., S)."""
+        affine = self.affine(m)
+        if affine is not None:
+            return F.linear(m, *affine)
+        assert self.norm is not None
+        y = F.linear(m, self.coefficients, self.bias)
+        return self.norm(y.flatten(0, -2)).view_as(y)
+
+    def values(self, z: Tensor) -> Tensor:
+        """The polynomials without the absolute value, (..., N)."""
+        return self.values_on(self.scaled(z))
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.watch(self.activated(self.values(z)))
+
+    def leading_coefficients(self) -> Tensor | None:
+        """Coefficients (N,) of the leading terms, 0 where such a term was dropped; in float64."""
+        if self.leading is None:
+            return None
+        table, _ = self.plain_coefficients()
+        found = table.gather(1, self.leading.clamp_min(0)[:, None])[:, 0]
+        return found * (self.leading >= 0)
+
+    @property
+    def slope(self) -> float:
+        """Of the activation below zero."""
+        return ACTIVATIONS[self.activation]
+
+    def activated(self, y: Tensor) -> Tensor:
+        """Absolute values, or what stands in their place."""
+        if self.activation == "abs":
+            # the same values, and one pass instead of two for the gradient
+            return F.leaky_relu(y, -1.0) if self.training else y.abs()
+        return y.relu() if self.activation == "relu" else y
+
+    def plain_coefficients(self) -> tuple[Tensor, Tensor]:
+        plain = self.folded()
+        return plain.weight.double(), plain.bias.double()
+
+    @torch.no_grad()
+    def folded(self) -> PolynomialLayer:
+        """A layer of plain coefficients and a bias with the same outputs."""
+        mean, std = self.moments()
+        weight = self.coefficients.double() / std
+        bias = self.bias.double() - weight @ mean
+        if self.norm is not None:
+            gain, offset = affine_of(self.norm)
+            weight, bias = gain[:, None] * weight, gain * bias + offset
+        plain = copy.deepcopy(self)
+        plain.weight.copy_(weight)
+        plain.bias.copy_(bias)
+        plain.shift = plain.scale = plain.mask = plain.norm = None
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        """Parameters, and apart from them the indices of the monomials."""
+        stored = [self.weight, self.bias, self.shift, self.scale]
+        count = sum(t.numel() for t in stored if t is not None)
+        if self.norm is not None:
+            count += 4 * self.norm.num_features
+        return {"monomials": self.indices(), "coefficients": count}
+
+    def config(self) -> dict[str, object]:
+        """What makes the layer again, besides its state."""
+        return {
+            "kind": "shared",
+            "n_variables": self.monomials.terms.n_variables,
+            "count": len(self.weight),
+            "standardized": self.shift is not None,
+            "masked": self.mask is not None,
+            "normalized": self.norm is not None,
+            "activation": self.activation,
+            **({} if self.counts is None else {"counts": list(self.counts)}),
+            **({} if self.leading is None else {"leading": True}),
+        }
+
+
+@torch.no_grad()
+def _remember(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, count: int) -> None:
+    """Move the running statistics as batch normalisation of ``count`` values does."""
+    assert norm.running_mean is not None and norm.running_var is not None
+    assert norm.num_batches_tracked is not None and norm.momentum is not None
+    norm.num_batches_tracked += 1
+    norm.running_mean.lerp_(mean, norm.momentum)
+    norm.running_var.lerp_(variance * (count / max(1, count - 1)), norm.momentum)
+
+
+def affine_of(norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
+    """Gain and offset of batch normalisation in eval mode, in float64."""
+    if norm.running_mean is None or norm.running_var is None:
+        raise ValueError("batch normalisation without running statistics cannot be folded.")
+    gain = 1 / (norm.running_var.double() + norm.eps).sqrt()
+    if not norm.affine:
+        return gain, -gain * norm.running_mean.double()
+    gain = norm.weight.double() * gain
+    return gain, norm.bias.double() - gain * norm.running_mean.double()

@@ -1,0 +1,172 @@
+"""The uncut network's own classifier behind a small projector, to compare with (SimKD)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from vinets.heads.base import Head, Reference
+from vinets.heads.maps import HeadMaps, LinearMap
+from vinets.heads.pieces import parameter_count
+
+SIDE = 4  # of the map that the projector sees
+
+
+class SimKDHead(Head):
+    """Three convolutions that imitate what the classifier of the uncut network sees.
+
+    The map is averaged down, projected 1x1, 3x3 and 1x1 to the classifier's inputs, and averaged.
+    The classifier is taken over and not trained; the loss is the distance of its inputs. Positions
+    that form no square are averaged first, and the projector then sees one vector.
+
+    Parameters
+    ----------
+    channels, positions, classes : int
+        Of the latents (B, C, P) and of the logits (B, K).
+    features : int
+        Inputs of the classifier.
+    width : int
+        Channels between the convolutions.
+    signed : bool, default=False
+        Whether the classifier sees negative values, too: the last convolution then has no ReLU.
+    """
+
+    kind, label, rank = "simkd", "SimKD", 130
+    matches_features = True
+    stands_beside = ("products",)
+
+    def __init__(
+        self,
+        channels: int,
+        positions: int,
+        classes: int,
+        *,
+        features: int,
+        width: int,
+        signed: bool = False,
+        normalized: bool = True,
+    ) -> None:
+        super().__init__()
+        self.shape, self.width, self.signed = (channels, positions), width, signed
+        side = math.isqrt(positions)
+        self.side = side if side * side == positions else 1
+        sizes = ((channels, width, 1), (width, width, 3), (width, features, 1))
+        self.layers = nn.ModuleList(
+            nn.Conv2d(a, b, size, padding=size // 2, bias=not normalized) for a, b, size in sizes
+        )
+        norms = [nn.BatchNorm2d(b) for _, b, _ in sizes]
+        self.norms = nn.ModuleList(norms) if normalized else None
+        self.classifier = nn.Linear(features, classes).requires_grad_(False)
+        self.seen: Tensor | None = None
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self | None:
+        if reference.make_classifier is None:
+            return None
+        classifier = reference.make_classifier()
+        features, classes = classifier.in_features, classifier.out_features
+        # 9 w^2 + (C + D + 2) w + (1 + K) D + K parameters, folded: solved for the width w
+        linear = reference.channels + features + 2
+        room = reference.parameters - (1 + classes) * features - classes
+        width = int((math.sqrt(linear**2 + 36 * max(0, room)) - linear) / 18)
+        head = cls(
+            *reference.shape,
+            classes,
+            features=features,
+            width=max(1, width),
+            signed=reference.signed(),
+        )
+        with torch.no_grad():
+            head.classifier.weight.copy_(classifier.weight)
+            if classifier.bias is not None:
+                head.classifier.bias.copy_(classifier.bias)
+            else:
+                head.classifier.bias.zero_()
+        return head
+
+    def features(self, latents: Tensor) -> Tensor:
+        """What the classifier sees, (B, D)."""
+        if self.side == 1:
+            maps = latents.mean(-1)[..., None, None]
+        else:
+            maps = latents.unflatten(2, (self.side, self.side))
+            if self.side > SIDE:
+                maps = F.adaptive_avg_pool2d(maps, SIDE)
+        for index, layer in enumerate(self.layers):
+            maps = layer(maps)
+            maps = maps if self.norms is None else self.norms[index](maps)
+            if not (self.signed and index == len(self.layers) - 1):
+                maps = maps.relu()
+        return maps.mean((2, 3))
+
+    def forward(self, latents: Tensor) -> Tensor:
+        seen = self.features(latents)
+        if self.training:
+            self.seen = seen  # for the loss, which follows the forward pass
+        return self.classifier(seen)
+
+    @property
+    def criterion(self) -> Callable[..., Tensor] | None:
+        return self._distance
+
+    def _distance(self, logits: Tensor, labels: Tensor, taught: Tensor | None, _: Any) -> Tensor:
+        assert taught is not None and self.seen is not None
+        seen, self.seen = self.seen, None
+        # per value of the teacher, so that the learning rate suits other losses as well
+        return (seen.float() - taught).square().mean() / taught.square().mean()
+
+    def folded(self) -> Self:
+        plain = copy.deepcopy(self).eval()
+        plain.seen = None
+        if plain.norms is not None:
+            pairs = zip(plain.layers, plain.norms, strict=True)
+            fused: Any = fuse_conv_bn_eval
+            plain.layers = nn.ModuleList(fused(*pair) for pair in pairs)
+            plain.layers.requires_grad_(True)
+            plain.norms = None
+        return plain
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        first, middle, last = (layer.get_parameter("weight") for layer in self.layers)
+        seen = min(self.side, SIDE)
+        cells = seen * seen
+        every = torch.eye(shape[1]).to(first)
+        if self.side == 1:
+            pooling = every.mean(0, keepdim=True)
+        else:
+            maps = every.unflatten(1, (self.side, self.side))[:, None]
+            pooling = F.adaptive_avg_pool2d(maps, seen).flatten(1).mT  # (cells, P)
+        size = self.width * cells
+        units = torch.eye(size).to(first).view(size, self.width, seen, seen)
+        dense = F.conv2d(units, middle, padding=1).flatten(1).mT
+        before = (
+            LinearMap("pooling", pooling, shape[0]),
+            LinearMap("projector 1", first.flatten(1), cells),
+            LinearMap("projector 2", dense),
+            LinearMap("projector 3", last.flatten(1), cells),
+        )
+        return HeadMaps(before, LinearMap("classifier", self.classifier.weight, averaged=cells))
+
+    def parts(self) -> dict[str, int]:
+        return {
+            "projection": parameter_count(self.layers, self.norms),
+            "linear": parameter_count(self.classifier),
+        }
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "channels": self.shape[0],
+            "positions": self.shape[1],
+            "classes": self.classifier.out_features,
+            "features": self.classifier.in_features,
+            "width": self.width,
+            "signed": self.signed,
+            "normalized": self.norms is not None,
+        }

@@ -1,0 +1,297 @@
+r"""Heads of units at every position: affine forms of the channels, something on them, a sum.
+
+.. math:: y_j = \sum_p s_{jp}\, u_j(A h_p + b), \qquad s_{jp} = \sum_r c_{jr}\, e_{rp}
+
+The weights :math:`s` of a unit over the positions are a combination of a few patterns :math:`e`
+that all units share: a unit costs no more where the map is large.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vinets.core.checks import optional_positive_int
+from vinets.core.ranks import batch_moments
+from vinets.core.settings import Shaping
+from vinets.heads import fused
+from vinets.heads.base import Head, Reference
+from vinets.heads.maps import HeadMaps, LinearMap
+from vinets.heads.pieces import by_parts, folded_linear, in_use, parameter_count, traced
+
+
+class SpatialPatterns(nn.Module):
+    """Sums over positions whose weights are combinations of shared patterns: (B, P, N) to (B, N).
+
+    The patterns start as low frequencies, the first of them constant; square maps have two axes.
+    """
+
+    def __init__(self, units: int, positions: int, rank: int) -> None:
+        super().__init__()
+        rank = min(rank, positions)
+        self.patterns = nn.Parameter(_frequencies(positions, rank) / positions)  # (R, P)
+        weight = 0.1 * torch.randn(rank, units)
+        weight[0] += 1.0  # a mean, to begin with
+        self.weight = nn.Parameter(weight)  # (R, N)
+
+    def forward(self, y: Tensor) -> Tensor:
+        # not matmul, which would transpose the values to make it one product
+        patterns = self.patterns.to(y).expand(y.shape[0], -1, -1)
+        return (torch.bmm(patterns, y) * self.weight).sum(1)
+
+    def of_rows(self, y: Tensor) -> Tensor:
+        """The same sums of values (B, N, P), which may change, without gradients."""
+        if len(y) == 1 or (y.is_cuda and not traced()):
+            return ((y @ self.patterns.mT) * self.weight.mT).sum(-1)
+        # few passes over the values; a compiler makes one of them, and of what made the values
+        return y.mul_(self.weight.mT @ self.patterns).sum(-1)
+
+    def matrix(self) -> Tensor:
+        """The weight of every unit at every position, (P, N)."""
+        return self.patterns.mT @ self.weight
+
+
+def _frequencies(positions: int, rank: int) -> Tensor:
+    """The ``rank`` lowest cosines on the positions, each of mean square one, (R, P)."""
+    side = math.isqrt(positions)
+    rows, columns = (side, side) if side * side == positions else (1, positions)
+    waves = [_cosines(length) for length in (rows, columns)]
+    order = sorted((i * i + j * j, i, j) for i in range(rows) for j in range(columns))[:rank]
+    return torch.stack([torch.outer(waves[0][i], waves[1][j]).flatten() for _, i, j in order])
+
+
+def _cosines(length: int) -> Tensor:
+    steps = torch.arange(length)
+    waves = torch.cos(math.pi / length * torch.outer(steps, steps + 0.5))
+    return waves / waves.square().mean(1, keepdim=True).sqrt()
+
+
+class NormalizedForms(nn.Module):
+    r"""Affine forms of the last axis, each batch-normalised: (..., C) to (..., M).
+
+    Mean and variance of a form :math:`a^\top h` are :math:`a^\top \mu` and
+    :math:`a^\top \Sigma\, a`. So the statistics of all forms follow from mean and covariance of
+    the channels, and normalised forms are one matrix product: their values, of which there may be
+    many times more than channels, are never read again to be normalised. The channels are
+    standardised, too.
+
+    Parameters
+    ----------
+    channels, count : int
+        Channels ``C`` and forms ``M``.
+    momentum, eps : float
+        As in :class:`torch.nn.BatchNorm1d`.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+
+    def __init__(
+        self, channels: int, count: int, *, momentum: float = 0.1, eps: float = 1e-5
+    ) -> None:
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.weight = nn.Parameter(torch.randn(count, channels) * channels**-0.5)
+        self.gain = nn.Parameter(torch.ones(count))
+        self.bias = nn.Parameter(torch.zeros(count))
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("covariance", torch.eye(channels))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return F.linear(h, *self.affine(h))
+
+    def affine(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Weight (M, C) and bias (M,) of the normalised forms of a batch ``h``."""
+        # in full precision, for the variance is a difference of two sums
+        with torch.autocast(h.device.type, enabled=False):
+            mean, covariance = self.mean, self.covariance
+            if self.training:
+                rows = h.reshape(-1, h.shape[-1]).to(self.weight.dtype)
+                mean, covariance, count = batch_moments(rows)
+                self._remember(mean.detach(), covariance.detach(), count)
+            return self._affine(mean, covariance)
+
+    def _affine(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+        """The forms that channels of these moments make of mean 0 and variance 1, times a gain."""
+        scaled = self.weight * (covariance.diagonal() + self.eps).rsqrt()
+        variance = ((scaled @ covariance) * scaled).sum(1)
+        weight = scaled * (self.gain * (variance + self.eps).rsqrt())[:, None]
+        return weight, self.bias - weight @ mean
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, covariance: Tensor, count: int) -> None:
+        self.mean.lerp_(mean, self.momentum)
+        self.covariance.lerp_(covariance * (count / max(1, count - 1)), self.momentum)
+
+    @torch.no_grad()
+    def folded(self) -> nn.Linear:
+        """A linear layer with the same outputs in eval mode."""
+        exact = copy.deepcopy(self).double()
+        weight, bias = exact._affine(exact.mean, exact.covariance)
+        count, channels = self.weight.shape
+        like = {"device": self.weight.device, "dtype": self.weight.dtype}
+        plain = nn.utils.skip_init(nn.Linear, channels, count, **like)  # draws no random numbers
+        plain.weight.copy_(weight)
+        plain.bias.copy_(bias)
+        return plain
+
+
+class UnitsHead(Head):
+    """Affine forms of the channels, units of them, sums over the positions, a linear layer.
+
+    While training, forms and sums are batch-normalised; a folded head has none of it.
+
+    Parameters
+    ----------
+    channels, positions, classes : int
+        Of the latents (B, C, P) and of the logits (B, K).
+    count : int
+        Units ``N``.
+    rank : int
+        Patterns over the positions that the units share.
+    factors : int
+        Forms that a unit is made of.
+    """
+
+    # Units are products of forms (False) or ReLUs of them (True), as the kernel for GPUs makes
+    # them; None: it makes no such units.
+    rectified: ClassVar[bool | None] = None
+
+    def __init__(
+        self,
+        channels: int,
+        positions: int,
+        classes: int,
+        *,
+        count: int,
+        rank: int,
+        factors: int = 1,
+        normalized: bool = True,
+    ) -> None:
+        super().__init__()
+        owner = type(self).__name__
+        optional_positive_int(owner, "count", count)
+        optional_positive_int(owner, "rank", rank)
+        self.shape, self.count, self.factors = (channels, positions), count, factors
+        width = factors * count  # rows: the first forms of all units, then the second
+        self.forms = NormalizedForms(channels, width) if normalized else nn.Linear(channels, width)
+        self.spatial = SpatialPatterns(count, positions, rank)
+        self.norm = nn.BatchNorm1d(count) if normalized else None
+        self.linear = nn.Linear(count, classes)
+
+    @abstractmethod
+    def units(self, forms: Tensor) -> Tensor:
+        """Units (B, P, N) of forms (B, P, factors N)."""
+
+    @abstractmethod
+    def units_of_rows(self, forms: Tensor) -> Tensor:
+        """The same of forms (B, factors N, P), which may change, without gradients."""
+
+    def forward(self, latents: Tensor) -> Tensor:
+        h, forms = latents.mT, self.forms
+        if isinstance(forms, nn.Linear) and in_use():
+            return self.linear(self._in_use(latents, forms))
+        if isinstance(forms, NormalizedForms):
+            h = h.contiguous()  # once, for statistics and products
+            weight, bias = forms.affine(h)
+        else:
+            weight, bias = forms.weight, forms.bias
+        y = by_parts(
+            lambda part: self.spatial(self.units(F.linear(part, weight, bias))),
+            h,
+            self.shape[1] * len(weight),
+        )
+        return self.linear(y if self.norm is None else self.norm(y))
+
+    def _in_use(self, latents: Tensor, forms: nn.Linear) -> Tensor:
+        """Sums (B, N) for inference: channels stay first, and values are changed in place."""
+        if self.rectified is not None and fused.usable(latents, forms.weight):
+            spatial = self.spatial.patterns, self.spatial.weight
+            return fused.sums(latents, forms.weight, forms.bias, *spatial, relu=self.rectified)
+        if latents.is_cuda and not traced() and latents.mT.is_contiguous():
+            # channels are last: one product adds the bias, which baddbmm copies to all images first
+            return self.spatial(self.units(forms(latents.mT)))
+        weight, bias = forms.weight, forms.bias[:, None]
+
+        def sums(part: Tensor) -> Tensor:
+            made = torch.baddbmm(bias, weight.expand(len(part), -1, -1), part)
+            return self.spatial.of_rows(self.units_of_rows(made))
+
+        return by_parts(sums, latents, self.shape[1] * len(weight))
+
+    @torch.no_grad()
+    def folded(self) -> Self:
+        plain = copy.deepcopy(self)
+        if isinstance(self.forms, NormalizedForms):
+            plain.forms = self.forms.folded()
+        if self.norm is not None:
+            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        return {
+            "coefficients": parameter_count(self.forms),
+            "linear": parameter_count(self.spatial, self.norm, self.linear),
+        }
+
+    @property
+    def lipschitz(self) -> float:
+        """Of a unit in its forms."""
+        return 1.0
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        positions = shape[1]
+        forms = LinearMap("forms", self.forms.weight, positions, lipschitz=self.lipschitz)
+        final = (self.linear.weight[:, None] * self.spatial.matrix()).flatten(1)  # (K, P N)
+        return HeadMaps((forms,), LinearMap("W_F", final))
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "channels": self.shape[0],
+            "positions": self.shape[1],
+            "classes": self.linear.out_features,
+            "count": self.count,
+            "rank": len(self.spatial.weight),
+            "normalized": self.norm is not None,
+        }
+
+
+class ReLUUnits(UnitsHead):
+    """The control of products: as many parameters, a ReLU for every form."""
+
+    kind, label, rank = "relu-units", "local ReLU units", 120
+    stands_beside = ("products",)
+    rectified = True
+
+    def units(self, forms: Tensor) -> Tensor:
+        return forms.relu()
+
+    def units_of_rows(self, forms: Tensor) -> Tensor:
+        return forms.relu_()
+
+    @classmethod
+    def beside(cls, reference: Reference) -> Self:
+        shape, classes = reference.shape, reference.classes
+        rank = rank_of(shape, reference.shaping)
+        count = fitting(shape, classes, rank, 1, reference.parameters)
+        return cls(*shape, classes, count=count, rank=rank)
+
+
+def rank_of(shape: tuple[int, int], shaping: Shaping) -> int:
+    """How many patterns there are: at most one for every position."""
+    return min(shaping.spatial_rank or shape[1], shape[1])
+
+
+def fitting(shape: tuple[int, int], classes: int, rank: int, factors: int, parameters: int) -> int:
+    """How many units fit into a folded head of at most ``parameters``; at least one."""
+    each = factors * (shape[0] + 1) + rank + classes
+    count = max(1, (parameters - rank * shape[1] - classes) // each)
+    # Products of matrices are faster where rows begin at multiples of 16 bytes; of many units, a
+    # few less cost nothing.
+    return count - count % 8 if count >= 256 else count

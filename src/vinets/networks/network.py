@@ -1,0 +1,231 @@
+"""A truncated backbone with a head: the VI-Net, and others under the same interface."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from vinets.algebra.polynomial import Polynomial
+from vinets.core.device import Inputs, call, device_of, evaluating
+from vinets.heads import DistanceHead, Head, PolynomialHead
+from vinets.heads.class_distances import ClassDistances
+from vinets.latent.reader import LatentReader
+
+MOST_VALUES = 1 << 24  # of one input; an image of 2,000 by 2,000 pixels has twelve million
+# what counts as a layer where the last layers are tuned; a norm goes with the layer before it
+WEIGHTED = (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.MultiheadAttention)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a network was made of, kept with it when it is saved."""
+
+    cut: str  # name of the module behind which the backbone ends
+    inputs: dict[str, Any]  # shape (without the batch) and dtype of each; "" names a single one
+    source: dict[str, Any] | None = None  # how to make the uncut network; None: a user's own class
+    classes: tuple[str, ...] = ()
+    preprocessing: dict[str, Any] | None = None  # how an image becomes an input
+    notes: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] | None = None  # what it was trained on, as far as is known
+
+
+class CutNetwork(nn.Module):
+    """Backbone up to a cut, reader that makes latents (B, C, P), head that makes logits.
+
+    The backbone, of :func:`vinets.truncate`, is frozen: it stays in eval mode whatever
+    :meth:`train` says, and its parameters ask for no gradients; unless :meth:`thaw` says so.
+    """
+
+    def __init__(
+        self, backbone: nn.Module, reader: LatentReader, head: Head, record: Record
+    ) -> None:
+        super().__init__()
+        # Weights are shared with the network that was cut, flags such as requires_grad are not.
+        # deepcopy takes what its memo holds for copied already.
+        shared: dict[int, Any] = {
+            id(p): nn.Parameter(p.detach(), requires_grad=False) for p in backbone.parameters()
+        }
+        shared |= {id(b): b for b in backbone.buffers()}
+        self.backbone = copy.deepcopy(backbone, shared).eval()
+        self.reader = reader
+        self.head = head
+        self.record = record
+        self.distances: ClassDistances | None = None  # of vinets.attach_distances
+        self._moving: tuple[str, ...] = ()  # modules of the backbone that train() may switch
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        self.backbone.eval()
+        for name in self._moving:
+            self.backbone.get_submodule(name).training = mode
+        return self
+
+    def thaw(self, layers: int | None = None, *, norms: bool = True) -> list[nn.Parameter]:
+        """Let the backbone be trained, or its last ``layers`` with weights; these are returned.
+
+        The backbone becomes the network's own: neither the uncut network nor others behind the same
+        cut change with it. Statistics of batch normalisation move in training mode if ``norms``.
+        """
+        self.backbone = copy.deepcopy(self.backbone)
+        order = _called(self.backbone, example_inputs(self.record.inputs, 2, device_of(self)))
+        weighted = [i for i, (_, module) in enumerate(order) if isinstance(module, WEIGHTED)]
+        if layers is None or layers >= len(weighted):
+            chosen = order
+        else:
+            chosen = order[weighted[-layers] :]
+        still = () if norms else (nn.modules.batchnorm._BatchNorm,)
+        self._moving = tuple(name for name, module in chosen if not isinstance(module, still))
+        tuned = [p for _, module in chosen for p in module.parameters(recurse=False)]
+        if layers is None:  # those of modules that are read without being called, too
+            tuned = list(self.backbone.parameters())
+        tuned = list(dict.fromkeys(tuned))  # layers may share weights
+        for p in tuned:
+            p.requires_grad_(p.is_floating_point())
+        return tuned
+
+    def freeze(self) -> None:
+        """Take :meth:`thaw` back; the backbone keeps its weights."""
+        self._moving = ()
+        self.backbone.eval().requires_grad_(False)
+
+    def latents(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
+        """What flows through the cut, (B, C, P)."""
+        output = self.backbone(**named) if x is None else self.backbone(x)
+        return self.reader(output)
+
+    def forward(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
+        return self.head(self.latents(x, **named))
+
+    def distance(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
+        """How far inputs are from every class, (B, K): the Christoffel functions, each 1 or more.
+
+        They belong to the head of a network that was built without training, or were given to
+        the network by :func:`vinets.attach_distances`.
+        """
+        distances = self.distances
+        if distances is None and isinstance(self.head, DistanceHead):
+            distances = self.head.distances
+        if distances is None:
+            raise ValueError(
+                "This network knows no distances to its classes. Fit them with "
+                "vinets.attach_distances(network, train_data)."
+            )
+        found: Tensor = distances(self.latents(x, **named).mean(-1))
+        return found
+
+    def folded(self) -> Self:
+        """The network for inference: statistics of training folded into plain coefficients.
+
+        Outputs agree up to rounding. The backbone is shared, the head is new.
+        """
+        result = copy.copy(self)
+        result._modules = dict(self._modules)  # a shallow copy would share it, and lose our head
+        result.head = self.head.folded()
+        return result.eval()
+
+    def parts(self) -> dict[str, int]:
+        """How many parameters each part stores: backbone, projection, monomials, ..."""
+        stored = sum(p.numel() for p in self.backbone.parameters())
+        parts = {"backbone": stored} | self.head.parts()
+        if self.distances is not None:
+            parts["distances"] = sum(self.distances.parts().values())
+        return parts
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        """Write ``config.json`` and ``model.safetensors`` into ``directory``."""
+        from vinets.networks.files import save_network
+
+        save_network(self, directory)
+
+    @classmethod
+    def from_pretrained(cls, directory: str | Path, backbone: nn.Module | None = None) -> Self:
+        """Read what :meth:`save_pretrained` wrote, or a network of the package by its name.
+
+        Where the class of the uncut network is the user's own, pass one as ``backbone``; its
+        weights do not matter. The names are those of :func:`vinets.pretrained.names`.
+
+        Examples
+        --------
+        >>> net = CutNetwork.from_pretrained("vinets/digits-cnn-products")
+        >>> net.head.label, net(torch.zeros(2, 1, 8, 8)).shape
+        ('product head', torch.Size([2, 10]))
+        """
+        from vinets.networks.files import load_network
+
+        network = load_network(directory, backbone)
+        if not isinstance(network, cls):
+            raise ValueError(
+                f"{directory} holds a network with a head of kind {network.head.kind!r}, no "
+                f"{cls.__name__}. Load it with CutNetwork.from_pretrained."
+            )
+        return network
+
+
+class VINet(CutNetwork):
+    """Truncated backbone, polynomials that vanish on the classes, linear layer.
+
+    The polynomials were found as generators of class ideals: heads of kind ``vanishing`` and
+    ``local``. Made by :func:`vinets.build`, trained by :func:`vinets.fine_tune`.
+    """
+
+    def polynomials(self, label: int) -> list[Polynomial]:
+        """Return the polynomials that vanish on a class, by the position of its name.
+
+        They are those that the network evaluates now, in its variables x0, x1, ..., with leading
+        coefficient 1; training of the coefficients changes them.
+        """
+        assert isinstance(self.head, PolynomialHead)  # the heads of class ideals are such heads
+        return self.head.polynomials.polynomials(label)
+
+
+def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
+    """Modules without children by name, in the order in which a forward pass calls them."""
+    names = {module: name for name, module in network.named_modules() if not any(module.children())}
+    called: dict[str, nn.Module] = {}
+
+    def watch(module: nn.Module, _: object) -> None:
+        if module in names:
+            called.setdefault(names[module], module)
+
+    with evaluating(network), register_module_forward_pre_hook(watch):
+        call(network, inputs)
+    return list(called.items())
+
+
+def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
+    """A :class:`VINet` if the polynomials come from class ideals, else a :class:`CutNetwork`."""
+    return (VINet if head.from_ideals else CutNetwork)(backbone, reader, head, record)
+
+
+def input_fields(inputs: Inputs) -> dict[str, Any]:
+    """Shapes and dtypes of a batch of inputs, as plain JSON values."""
+    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
+    return {
+        name: {"shape": list(t.shape[1:]), "dtype": str(t.dtype).removeprefix("torch.")}
+        for name, t in named.items()
+    }
+
+
+def example_inputs(
+    fields: Mapping[str, Any], batch: int = 1, device: torch.device | str = "cpu"
+) -> Tensor | dict[str, Tensor]:
+    """A batch of zeros of the shapes that :func:`input_fields` wrote down."""
+    named: dict[str, Tensor] = {}
+    for name, facts in fields.items():
+        dtype = getattr(torch, str(facts["dtype"]), None)
+        if not isinstance(dtype, torch.dtype):
+            raise ValueError(f"unknown dtype {facts['dtype']!r} of input {name!r}.")
+        shape = [int(s) for s in facts["shape"]]
+        if min(shape, default=1) < 1 or math.prod(shape) > MOST_VALUES:
+            raise ValueError(f"input {name!r} must have 1 to {MOST_VALUES:,} values.")
+        fill = torch.zeros if dtype.is_floating_point else torch.ones
+        named[name] = fill(batch, *shape, dtype=dtype, device=device)
+    return named[""] if set(named) == {""} else named

@@ -1,0 +1,381 @@
+"""What the paper says of its experiments, claim by claim, held against the results here.
+
+A function for every place in the paper gives what it claims there, what was found here, and a
+verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from statistics import mean
+
+from vinets.measure.dimension import dimension_correlation
+from vinets.paper import by_level
+from vinets.paper.accuracy import ALGORITHMS
+from vinets.paper.backbones import Backbone
+from vinets.paper.evidence import (
+    COUNTS,
+    STRONG,
+    Evidence,
+    Judged,
+    count,
+    judge,
+    points,
+    rank,
+)
+from vinets.paper.generators import A_CLASS
+from vinets.paper.paper import GENERATORS, UNCUT
+from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan, Results, Trials, part
+from vinets.report.formats import number
+from vinets.report.values import Column, Row, Table
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _table_one(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    rows = evidence.rows("table-generators", backbone.caption)
+    removed = [row.values["removed"] for row in rows]
+    counts = (A_CLASS.name, "polynomials") if backbone.splits else COUNTS
+    ranks = {name: rank(removed, [row.values[name] for row in rows]) for name in counts}
+    yield judge(
+        "earlier cuts give more (rank correlation over 0.7)",
+        ((f"{number(value, '.2f')} of {name}", value > STRONG) for name, value in ranks.items()),
+        "rank correlation {}",
+    )
+    if backbone.name not in GENERATORS:
+        return
+    near = {
+        name: [abs(row.values[name] / row.paper[name] - 1) <= 0.1 for row in rows]
+        for name in COUNTS
+    }
+    text = ", ".join(f"{sum(near[name])} of {len(rows)} of {name}" for name in COUNTS)
+    holds = count(map(all, zip(*near.values(), strict=True)))
+    yield "numbers of monomials and polynomials (to a tenth)", text, holds
+    slowest = max(rows, key=lambda row: float(row.paper["seconds"])).values["speedup"]
+    ratios = [row.values["speedup"] for row in rows]
+    text = f"{slowest:,.0f} times less in the slowest row, {min(ratios):,.0f} at least; other "
+    holds = "less here" if min(ratios) > 1 else f"less in {sum(r > 1 for r in ratios)}"
+    yield "seconds", f"{text}machines, other counts", holds
+
+
+def _table_two(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    *variants, uncut = evidence.rows("table-efficiency", backbone.caption)
+    if backbone.name in UNCUT:
+        for name, what in (("base", "truncated networks"), ("head", "heads")):
+            pairs = [(row.values[name], row.paper[name]) for row in variants]
+            cases = [(f"{a:.2f} ({b:.2f})", abs(a - b) < 0.01) for a, b in pairs]
+            yield judge(f"parameters of the {what}", cases, "{} million")
+        pairs = [(row.values["delta"], row.paper["delta"]) for row in variants]
+        yield judge(
+            "what a cut does to accuracy (to 1 point)",
+            ((f"{points(a)} ({points(b)})", abs(a - b) <= 1) for a, b in pairs),
+        )
+        yield judge(
+            "VI-Nets match the uncut network (to 1 point)", ((points(a), a > -1) for a, _ in pairs)
+        )
+    else:
+        words = [(row.values["delta"], row.values["verdict"]) for row in variants]
+        yield judge(
+            "VI-Nets match the uncut network (level or ahead)",
+            ((f"{points(delta)} ({word})", word in ("level", "ahead")) for delta, word in words),
+        )
+    shares = [row.values["total"] / uncut.values["total"] for row in variants]
+    yield judge(
+        "VI-Nets are smaller than the uncut network",
+        ((f"{share:.0%}", share < 1) for share in shares),
+        "{} of its parameters",
+    )
+    base, theirs, cases = uncut.values, uncut.paper.get("speed"), []
+    for row in variants:
+        ours = row.values
+        text = f"{ours['speed'] / base['speed']:.2f}×"
+        text += f" ({row.paper['speed'] / theirs:.2f}×)" if theirs else ""
+        noise = math.hypot(ours["speed_std"] or 0.0, base["speed_std"] or 0.0)
+        cases.append((text, ours["speed"] - base["speed"] > noise))
+    clear = f"{{}}; {sum(faster for _, faster in cases)} beyond the spread"
+    yield judge("VI-Nets are often faster than it", cases, clear)
+
+
+# --- truncation -------------------------------------------------------------------------------
+
+
+def _gaps(ours: Mapping[float, float], theirs: Mapping[float, float]) -> dict[float, float]:
+    return {x: ours[x] - theirs[x] for x in ours}
+
+
+def _above(claim: str, ours: Mapping[float, float], theirs: Mapping[float, float]) -> Judged:
+    """Whether one head is above another at every cut."""
+    gaps = _gaps(ours, theirs).values()
+    text = f"{points(min(gaps))} to {points(max(gaps))}, {points(mean(gaps))} on average"
+    return claim, text, count(gap > 0 for gap in gaps)
+
+
+def _above_random(evidence: Evidence, backbone: Backbone) -> Judged:
+    """Over seeds, where there are several, the mean difference has to exceed its deviation."""
+    found = evidence.figure("fig-truncation", f"truncation-{backbone.data}")
+    gaps = _gaps(found["VI-Net"], found["random monomials"])
+    spreads, first = dict.fromkeys(gaps, 0.0), next(iter(backbone.readings))
+    for row in evidence.rows("fig-baselines", f"{backbone.caption}: {first}"):
+        x = row.values["removed"]
+        gaps[x], spreads[x] = row.values["difference"], row.values["difference_std"] or 0.0
+    ahead = {x: gaps[x] > spreads[x] for x in gaps}
+    rest = [f"{points(gaps[x])} ± {spreads[x]:.2f} with {x:.0f} %" for x in gaps if not ahead[x]]
+    text = f"ahead at {sum(ahead.values())} of {len(gaps)} cuts"
+    if rest:
+        text += f"; not decided: {', '.join(rest)}"
+    return "VI-Net is above random monomials at every cut", text, count(ahead.values())
+
+
+def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    yield _above_random(evidence, backbone)
+    found = evidence.figure("fig-truncation", f"truncation-{backbone.data}")
+    ours, linear, random = (found[n] for n in ("VI-Net", "linear head", "random monomials"))
+    if not backbone.baselines:
+        yield _above("VI-Net is above a linear head (flat)", ours, linear)
+        late = [gap for x, gap in _gaps(linear, ours).items() if x <= 20]
+        yield judge(
+            "with at most 20 % removed a linear head is as good (to 0.5)",
+            ((points(gap), gap > -0.5) for gap in late),
+            "linear head less VI-Net {}",
+        )
+        late = [gap for x, gap in _gaps(random, linear).items() if x <= 30]
+        yield judge(
+            "with at most 30 % removed random monomials are well below it (by over 1)",
+            ((points(gap), gap < -1) for gap in late),
+            "random monomials less linear head {}",
+        )
+        return
+    half = min(ours, key=lambda share: abs(share - 50))
+    uncut = evidence.rows("table-efficiency", backbone.caption)[-1].values["accuracy"]
+    loss = ours[half] - uncut
+    claim = "with half of the layers removed VI-Net is competitive (3 points at most)"
+    yield claim, f"{points(loss)} with {half:.0f} % removed", count([loss > -3])
+    found = evidence.figure("fig-baselines", f"baselines-{backbone.data}")
+    places = {
+        "linear head, pooled": "the pooled map",
+        "linear on components": "the same components",
+        "linear head, flat": "the flat map",
+    }
+    early = [x for x in found["VI-Net"] if x > 40] or list(found["VI-Net"])
+    cases = []
+    for head, place in places.items():
+        ahead = sum(found["VI-Net"][x] > found[head][x] for x in early)
+        cases.append((f"{ahead} of {len(early)} on {place}", ahead == len(early)))
+    claim = "with many layers removed (over 40 %) it is above a linear head"
+    yield judge(claim, cases, "ahead at {}")
+
+
+# --- pruning ----------------------------------------------------------------------------------
+
+
+def _deepest(plan: Plan) -> str:
+    """The highest share that every algorithm is pruned to."""
+    return "90%" if plan.quick else "99%"
+
+
+def _pruning(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    def losses(algorithm: str, ratio: str) -> dict[float, float]:
+        found = evidence.figure("fig-pruning", f"pruning-{backbone.data}-{algorithm}")
+        return _gaps(found[f"{ratio} pruned"], found["0% pruned"])
+
+    moderate = "90%" if evidence.plan.quick else "50%"
+    if backbone.splits:
+        yield by_level.pruning(evidence, backbone, moderate)
+    else:
+        some = losses("abm", moderate).values()
+        text = f"{points(mean(some))} on average, {points(min(some))} at worst"
+        holds = count(loss > -1 for loss in some)
+        yield "moderate pruning (50 %) costs less than a point", text, holds
+
+    deep = _deepest(evidence.plan)
+    most = losses("abm", deep)
+    order = sorted(most)
+    half = len(order) // 2
+    late, early = (mean(most[x] for x in cuts) for cuts in (order[:half], order[half:]))
+    worst = min(most, key=most.__getitem__)
+    text = f"{points(early)} in the earlier half of the cuts, {points(late)} in the later; "
+    text += f"most, {points(most[worst])}, with {worst:.0f} % removed"
+    holds = count((early < late, worst == order[-1]))
+    yield "extreme pruning (99 %) hurts more at early cuts, most at the first", text, holds
+
+    if len(backbone.algorithms) > 1:
+        sizes = {
+            ALGORITHMS[algorithm][0]: mean(map(abs, losses(algorithm, deep).values()))
+            for algorithm in backbone.algorithms
+        }
+        text = ", ".join(f"{name} {size:.2f}" for name, size in sizes.items())
+        abm, *others = sizes.values()
+        holds = count(size < abm for size in others)
+        yield "OAVI depends less on it (99 %) than ABM", f"mean change {text}", holds
+
+
+# --- of the larger network alone --------------------------------------------------------------
+
+
+def _monomials(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    found = evidence.figure("fig-monomials", f"monomials-{backbone.data}")
+    every, limit = found[f"{_deepest(evidence.plan)} pruned"], evidence.plan.components
+    counts = {x: every[x] for x in every if 20 <= x <= 50} or every
+    yield judge(
+        f"pruning (99 %) leaves fewer than {limit} with 20 to 50 % removed",
+        ((f"{left:.0f} with {x:.0f} %", left < limit) for x, left in counts.items()),
+    )
+
+
+def _algorithms(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    abm, *others = evidence.figure("fig-algorithms", "algorithms").values()
+    by_cut = [(abm[x], [other[x] for other in others]) for x in abm]
+    spreads = [max(ours, *theirs) - min(ours, *theirs) for ours, theirs in by_cut]
+    text = f"apart by {mean(spreads):.2f} on average, {max(spreads):.2f} at most"
+    yield "similar accuracy (to 2 points)", text, count(spread <= 2 for spread in spreads)
+    gaps = [ours - max(theirs) for ours, theirs in by_cut]
+    text = f"{points(mean(gaps))} on average over the better OAVI"
+    yield "ABM is slightly ahead", text, count(gap > 0 for gap in gaps)
+
+
+def _generators(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    counts = evidence.figure("fig-generators", "generators-by-layer")
+    ranks = {name: rank(series, series.values()) for name, series in counts.items()}
+    yield judge(
+        "earlier layers give more (rank correlation below −0.7)",
+        ((f"{number(value, '.2f')} of {name}", value < -STRONG) for name, value in ranks.items()),
+        "rank correlation with depth {}",
+    )
+    if not backbone.residual:
+        return
+    monomials = list(counts["monomials"].values())
+    # The last block comes first, for a quick plan begins in the middle of a block.
+    pairs = zip(monomials[-2::-2], monomials[::-2], strict=False)
+    more = [behind > inside for inside, behind in pairs]
+    half = len(more) // 2
+    text = f"more behind a block's sum than inside it in {sum(more)} of {len(more)} blocks"
+    text += f", {sum(more[:half])} of the {half} last"
+    yield "unusually many monomials where residual blocks begin", text, count(more)
+
+
+def _dimension(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    rows = evidence.rows("fig-dimension", backbone.caption)
+    counted = A_CLASS.name if backbone.splits else "monomials"
+    x, y = ([row.values[name] for row in rows] for name in ("dimension", counted))
+    found = dimension_correlation(x, y)
+    text = f"correlation {number(found.pearson, '.2f')} (p = {found.pearson_p:.2g})"
+    clear = found.pearson > STRONG and found.pearson_p < 0.05
+    claim = "monomials grow with it (correlation over 0.7)"
+    yield claim, f"{text}, {found.count} cuts", count([clear])
+
+
+def _theory(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    found = [one.complexity for one in part(evidence.results, "table-theory").values()]
+    yield judge(
+        "VI-Nets have a smaller spectral complexity than the uncut network (κ below 1)",
+        ((number(one.kappa, "+.2f"), one.kappa < 0) for one in found),
+        "log₁₀ κ {}",
+    )
+    holds = [bound["holds"] for one in found for bound in one.bounds]
+    text = f"{sum(holds)} of {len(holds)} bounds hold"
+    yield "the theorem's bounds on W_M, W_C and W_F hold", text, count(holds)
+
+
+def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
+    found = evidence.figure("fig-truncation", f"truncation-{backbone.data}")
+    yield _above("VI-Net is above an MLP of as many parameters", found["VI-Net"], found["MLP"])
+    if backbone.baselines:
+        found = evidence.figure("fig-baselines", f"baselines-{backbone.data}")
+        x = max(found["VI-Net"])
+        base = found["linear on components"][x]
+        whole, some = found["VI-Net"][x] - base, found["random monomials"][x] - base
+        text = f"with {x:.0f} % removed {points(whole)}, of which {points(some)} with random ones"
+        claim = "most of the gain over the same components is lost with random monomials"
+        yield claim, text, count([some < 0.5 * whole])
+
+
+# --- the experiment ---------------------------------------------------------------------------
+
+CLAIMS: dict[str, Callable[[Evidence, Backbone], Iterator[Judged]]] = {
+    "Table 1": _table_one,
+    "Table 2": _table_two,
+    "Truncation": _truncation,
+    "Pruning": _pruning,
+    "Monomials": _monomials,
+    "Algorithms": _algorithms,
+    "Generators": _generators,
+    "Dimension": _dimension,
+    "not in the paper": _ours,
+}
+"""What is claimed by where it stands in the paper."""
+
+BY_LEVEL = CLAIMS | {
+    "Truncation": by_level.truncation,
+    "Algorithms": by_level.algorithms,
+    "Theory": _theory,
+    "not in the paper": by_level.ours,
+}
+"""The same where accuracies are compared over splits and test images."""
+
+NEEDS: dict[str, Callable[[Backbone], object]] = {
+    "Algorithms": lambda backbone: len(backbone.algorithms) > 1,
+    "Generators": lambda backbone: backbone.layers,
+    # The paper says these of the larger network alone, which is the one with several algorithms.
+    "Monomials": lambda backbone: len(backbone.algorithms) > 1,
+    "Dimension": lambda backbone: len(backbone.algorithms) > 1,
+}
+"""Which networks a claim is about, where it is not about all of them."""
+
+SOURCES = (
+    *("table-generators", "table-efficiency", "fig-truncation", "fig-pruning", "fig-monomials"),
+    *("fig-generators", "fig-algorithms", "fig-dimension", "fig-baselines"),
+    "table-theory",
+)
+COLUMNS = (
+    Column("where", "in the paper"),
+    Column("claim", "it says"),
+    Column("found", "here"),
+    Column("verdict", "holds", better="yes"),
+)
+TEXT = (
+    "Our words for what the paper says of each table and figure, what the same experiment gave "
+    "here, and whether it agrees; what its words leave open is in brackets behind them. Numbers "
+    "in brackets in the third column are the paper's. Four numbers are those of Tiny, Small, "
+    "Medium and Large.",
+)
+TEXT_BY_LEVEL = (
+    "Our words for what the paper says of each table and figure, what the same experiment gave "
+    "here on smaller data, and whether it agrees; what its words leave open is in brackets behind "
+    "them. Two networks are level if the paired 95 % interval of their difference in accuracy over "
+    "splits and test images contains 0. Four numbers are those of Tiny, Small, Medium and Large.",
+)
+UNJUDGED = (
+    "A full run holds these claims of the paper, in our words, against its results. Those of a "
+    "quick run decide nothing, so that none of them is judged here.",
+)
+
+
+def _planned(plan: Plan) -> Trials:
+    """The trials of all experiments of the paper."""
+    return {
+        (name, *key): trial
+        for name in SOURCES
+        for key, trial in EXPERIMENTS[name].planned(plan).items()
+    }
+
+
+def _finding(plan: Plan, found: Results) -> Findings:
+    evidence, rows = Evidence(plan, found), []
+    for backbone in plan.chosen:
+        for where, claims in (BY_LEVEL if backbone.splits else CLAIMS).items():
+            if where in NEEDS and not NEEDS[where](backbone):
+                continue
+            for claim, here, verdict in claims(evidence, backbone):
+                values = {"where": where, "claim": claim, "found": here, "verdict": verdict}
+                rows.append(Row(values, section=backbone.caption))
+    if plan.quick:
+        shown = ("where", "claim")
+        rows = [replace(row, values={name: row.values[name] for name in shown}) for row in rows]
+        return Findings(UNJUDGED, (Table("claims", "Claims", COLUMNS[:2], tuple(rows)),))
+    text = TEXT if plan.compared else TEXT_BY_LEVEL
+    return Findings(text, (Table("claims", "Claims", COLUMNS, tuple(rows)),))
+
+
+Experiment("claims", "What holds", "all of its experiments", 1, _planned, _finding)

@@ -1,0 +1,318 @@
+"""Reproduce tables and figures of the paper: carry out trials, then put results together."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from vinets.core.checks import one_of
+from vinets.core.device import resolve_device
+from vinets.core.executors import processes_or_cluster
+from vinets.core.files import append_line, read_json, write_json
+from vinets.core.locks import locked
+from vinets.core.plain import as_plain
+from vinets.core.progress import Progress
+from vinets.core.settings import RECIPES
+from vinets.data import load_data
+from vinets.measure import machine
+from vinets.measure.dimension import require_estimator
+from vinets.networks.uncut import DESCRIPTION, WEIGHTS
+from vinets.paper.backbones import BACKBONES, PAPER, Backbone
+from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Findings, Plan, network_name
+from vinets.report.figures import can_draw, save_figure
+from vinets.report.values import ExperimentResult
+from vinets.runs.scratch import train_into
+from vinets.runs.setup import SetupFiles
+from vinets.runs.store import Store
+from vinets.runs.trial import GROUPS, Trial
+from vinets.runs.trials import run_trials
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where data and weights lie; networks that are trained here are kept in ``uncut``."""
+
+    data: Path | None = None
+    weights: Path = Path("weights")
+    uncut: Path = Path("uncut")
+
+    def files(self, backbone: Backbone, split: int = 0) -> SetupFiles:
+        """A network with its data: a folder of that name, or the folder itself."""
+        recipe = RECIPES[backbone.recipe]
+        if backbone.splits:
+            weights = self.uncut / network_name(backbone, split) / WEIGHTS
+            return SetupFiles(recipe.model, str(weights), recipe.data, backbone.classes, split)
+        if self.data is None:
+            raise ValueError(
+                f"{backbone.title} needs the images of {backbone.data_title}. Pass --data, the "
+                "folder with cifar10 and cifar100, or --on digits, which needs no files."
+            )
+        inside = self.data / backbone.data
+        data = f"{backbone.data}:{inside if inside.is_dir() else self.data}"
+        weights = self.find(backbone) or self.weights / backbone.weights
+        return SetupFiles(recipe.model, str(weights), data, backbone.classes)
+
+    def find(self, backbone: Backbone) -> Path | None:
+        """The weights: a file of their name, or of ``vinets train`` in a folder below, or here."""
+        places = [self.weights / backbone.weights, self.weights / backbone.recipe / WEIGHTS]
+        if _architecture(self.weights) == backbone.name:
+            places.append(self.weights / WEIGHTS)
+        return next((place for place in places if place.is_file()), None)
+
+    def prepare(self, backbone: Backbone, split: int, progress: Progress | str | None) -> None:
+        """Train a network where a recipe makes it in seconds; raise where weights are missing.
+
+        The error has the command that makes them.
+        """
+        if backbone.splits:
+            files, recipe = self.files(backbone, split), RECIPES[backbone.recipe]
+            if not Path(files.weights).is_file():
+                train_into(
+                    Path(files.weights).parent,
+                    recipe.model,
+                    load_data(recipe.data, seed=split),
+                    recipe=replace(recipe.recipe, seed=split),
+                    device="cpu",  # where small networks are as fast, and the same everywhere
+                    progress=progress,
+                )
+        elif self.find(backbone) is None:
+            out = self.weights / backbone.recipe
+            words = ("--recipe", backbone.recipe, "--data", self.files(backbone).data)
+            raise FileNotFoundError(
+                f"{self.weights} has no weights of {backbone.title} for {backbone.data_title}, "
+                f"neither as {backbone.weights} nor as a folder {backbone.recipe}. Make them, then "
+                f"run this again: vinets train {shlex.join((*words, '--out', str(out)))}"
+            )
+
+
+def _architecture(folder: Path) -> str | None:
+    """The network in a folder of ``vinets train``."""
+    if not (folder / DESCRIPTION).is_file():
+        return None
+    told = read_json(folder / DESCRIPTION)
+    source = told.get("source") if isinstance(told, dict) else None
+    return source.get("name") if isinstance(source, dict) else None
+
+
+def reproduce(
+    names: Sequence[str],
+    folders: Folders,
+    out: str | Path,
+    *,
+    plan: Plan = Plan(),  # noqa: B008 - frozen
+    jobs: int | str = 1,
+    device: torch.device | str = "auto",
+    command: Sequence[str] = (),
+    progress: Progress | str | None = "auto",
+    show: Callable[[ExperimentResult], object] = lambda result: None,
+) -> list[Path]:
+    """Carry out experiments; write ``NAME.json``, and PNG and SVG below ``figures``.
+
+    One experiment comes after the other, that with the fewest trials first, and is written when it
+    is complete; until then its file says how much is missing. Files of a quick plan end in
+    ``-quick``. Every trial is written to ``out/trials`` when it is done, and not repeated: an
+    interrupted call goes on where it was, and experiments share what they have in common. Results
+    of other data or weights in ``out`` are refused. ``calls.jsonl`` has a line for every call that
+    carried out trials, with its time.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of :data:`EXPERIMENTS`, or ``("all",)``.
+    jobs : int or str, default=1
+        Processes side by side on the device, or the address of a cluster, see
+        :func:`vinets.core.executors.open_cluster`, whose workers have to see the folders.
+    command : sequence of str
+        Kept in the results, for the record.
+    show : callable
+        Gets every result when it is complete.
+    """
+    chosen, store = chosen_experiments(names, plan), Store(out)
+    trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
+    needed = {trial.network for trial in trials}
+    folders = replace(folders, uncut=store.folder / "uncut")
+    places = {
+        name: (backbone, split)
+        for backbone in plan.chosen
+        for split, name in enumerate(plan.networks(backbone))
+        if name in needed
+    }
+    setups = {name: folders.files(*place) for name, place in places.items()}
+    on = resolve_device("reproduce", device)
+    here = isinstance(jobs, int)  # workers of a cluster have packages of their own
+    if here and any(trial.task == "dimension" for trial in store.missing(trials)):
+        require_estimator()
+    small = any(backbone.splits for backbone, _ in places.values())
+    with one_thread() if small else nullcontext():
+        for place in places.values():
+            folders.prepare(*place, progress)
+        opened = {name: files.open(name, on) for name, files in setups.items()}
+        # what does not belong into the folder is refused before any work is done
+        with locked(store.folder):
+            store.claim(trials, {name: one.identity for name, one in opened.items()})
+        given = opened if jobs == 1 else setups  # other processes open files themselves
+        with _logged(chosen, plan, store, command, jobs, on), processes_or_cluster(jobs) as there:
+
+            def carry_out(own: list[Trial]) -> None:
+                if store.missing(own):
+                    run_trials(own, given, store, device=on, jobs=there, progress=progress)
+
+            if small:  # most of the time goes into latents, which experiments share
+                carry_out(trials)
+            for experiment in sorted(chosen, key=lambda one: len(one.trials(plan))):
+                carry_out(experiment.trials(plan))
+                show(_write(experiment, plan, store, command))
+    return [_file(experiment, plan, store) for experiment in chosen]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in one thread, so that the last bits do not depend on how many there are.
+
+    Networks of a few thousand parameters are as fast, and verdicts the same on every machine.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):  # NumPy has threads of its own
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _logged(
+    chosen: Sequence[Experiment],
+    plan: Plan,
+    store: Store,
+    command: Sequence[str],
+    jobs: int | str,
+    device: torch.device,
+) -> Iterator[None]:
+    """Note what is missing before and after a call, and log what the call did, however it ends."""
+    trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
+    missing, begin = len(store.missing(trials)), time.perf_counter()
+    _note_missing(chosen, plan, store)
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise MemoryError(
+            f"{device} ran out of memory with {jobs} processes side by side. Pass fewer "
+            "with --jobs: what is finished is kept, and the call goes on where it was."
+        ) from None
+    finally:
+        _note_missing(chosen, plan, store)
+        left = len(store.missing(trials))
+        call = {
+            "command": list(command),
+            "jobs": jobs,
+            "machine": machine(device),
+            "runs": missing - left,
+            "left": left,
+            "seconds": time.perf_counter() - begin,
+        }
+        if missing > left:
+            append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
+
+
+def chosen_experiments(names: Sequence[str], plan: Plan) -> list[Experiment]:
+    """Experiments by name, in the order of the page; all are those that the networks have."""
+    for name in plan.backbones:
+        one_of("reproduce", "backbones", name, tuple(BACKBONES))
+    if len(plan.chosen) > 1 and not {*plan.backbones} <= {*PAPER}:
+        raise ValueError(
+            f"The results of {', '.join(plan.backbones)} have settings of their own. Pass one of "
+            f"them and a folder for it; {' and '.join(PAPER)} go together."
+        )
+    wanted = EXPERIMENTS if "all" in names else dict.fromkeys(names)
+    found = [EXPERIMENTS[name] for name in wanted]
+    none = [one.name for one in found if not one.planned(plan)]
+    if none and "all" not in names:
+        raise ValueError(f"{', '.join(none)} is not for {', '.join(plan.backbones)}.")
+    return sorted((e for e in found if e.name not in none), key=lambda one: one.order)
+
+
+def quick_sentence(plan: Plan) -> str:
+    """What a quick run says of itself before anything else, out of its settings."""
+    start = plan.start
+    return (
+        f"A quick run, to see that everything works: {start.sampling.train} training and "
+        f"{start.sampling.test} test images of each class, {plan.components} principal "
+        f"components, {plan.epochs}, and few of the cuts. Its numbers say nothing about the "
+        "paper, so that they stand alone and nothing is judged."
+    )
+
+
+def _file(experiment: Experiment, plan: Plan, store: Store) -> Path:
+    return store.folder / f"{experiment.name}{plan.suffix}.json"
+
+
+def _note_missing(chosen: Sequence[Experiment], plan: Plan, store: Store) -> None:
+    """Where there is no result yet, a file that says how many trials it still needs."""
+    for experiment in chosen:
+        path, missing = _file(experiment, plan, store), len(store.missing(experiment.trials(plan)))
+        if missing and not _is_complete(path):
+            write_json(path, as_plain(_result(experiment, plan, Findings(), missing=missing)))
+
+
+def _is_complete(path: Path) -> bool:
+    """Whether a file has a result, such as one with fewer seeds."""
+    try:
+        values = read_json(path)
+    except (OSError, ValueError):
+        return False
+    return isinstance(values, dict) and not values.get("missing")
+
+
+def _result(experiment: Experiment, plan: Plan, found: Findings, **facts: Any) -> ExperimentResult:
+    options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}
+    shown = {*QUICK, *plan.chosen[0].settings}
+    return ExperimentResult(
+        experiment.name,
+        experiment.title,
+        order=experiment.order,
+        paper=experiment.paper,
+        text=found.text,
+        tables=found.tables,
+        figures=found.figures,
+        notes=found.notes,
+        settings={name: options[name] for name in options if name in shown},
+        quick=quick_sentence(plan) if plan.quick else "",
+        **facts,
+    )
+
+
+def _write(
+    experiment: Experiment, plan: Plan, store: Store, command: Sequence[str]
+) -> ExperimentResult:
+    """The result of an experiment with what it was made of, and its figures where they can be."""
+    trials = list(dict.fromkeys(experiment.trials(plan)))
+    records = [store.record(trial) for trial in trials]
+    took = [record.took for record in records]
+    # By their text, for a mapping is no key.
+    machines = {json.dumps(record.machine): record.machine for record in records}
+    result = _result(
+        experiment,
+        plan,
+        experiment.findings(plan, store),
+        command=tuple(command),
+        machine=next(iter(machines.values()), {}),
+        seeds=tuple(sorted({trial.seed for trial in trials})),
+        machines=tuple(machines.values()),
+        seconds=None if None in took else sum(each or 0.0 for each in took),
+    )
+    for figure in result.figures if can_draw() else ():
+        title = f"{figure.title}{', a quick run' * plan.quick}"
+        stem = f"{figure.id}{plan.suffix}"
+        save_figure(replace(figure, title=title), store.folder / "figures", stem)
+    write_json(_file(experiment, plan, store), as_plain(result))
+    return result

@@ -1,0 +1,162 @@
+"""Put a head behind a cut, train it, and compare it with the uncut network and with baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vinets.core.checks import parameter_error
+from vinets.core.device import each, resolve_device
+from vinets.core.files import slug, write_json
+from vinets.core.plain import as_plain
+from vinets.core.progress import Progress
+from vinets.core.settings import Caching
+from vinets.data.interface import DataSplit
+from vinets.heads import HEADS
+from vinets.latent.cut import resolve_cut
+from vinets.measure import machine
+from vinets.runs.baselines import kinds_beside
+from vinets.runs.comparison import Comparison, NetworkResult
+from vinets.runs.setup import Origin, Setup
+from vinets.runs.store import Store
+from vinets.runs.trial import Trial
+from vinets.runs.trials import run_trials
+
+UNCUT, CLOSED = "uncut", "closed form"
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What ``results.json`` holds."""
+
+    command: tuple[str, ...]  # for the record
+    machine: Mapping[str, Any]  # of vinets.measure.machine
+    data: str  # its name
+    seed: int  # of every draw
+    comparison: Comparison  # of every network that was measured
+
+
+def compare_heads(
+    model: nn.Module,
+    data: DataSplit,
+    trial: Trial,
+    out: str | Path,
+    *,
+    baselines: bool = False,
+    device: torch.device | str = "auto",
+    origin: Origin = Origin(),  # noqa: B008 - frozen
+    progress: Progress | str | None = "auto",
+) -> BuildResult:
+    """Put a head behind a cut, train it, and compare it with the uncut network.
+
+    The folded network is saved in ``out`` with ``results.json``, baselines below ``out/baselines``.
+    The same call goes on where it was interrupted. Other settings, weights or data in the same
+    folder are refused.
+
+    Parameters
+    ----------
+    model : Module
+        The pretrained network, whole; it is moved to ``device``.
+    data : DataSplit
+        What to train and what to test on.
+    trial : Trial
+        Where to cut, and every setting; ``Trial(cut="relu2")`` takes the paper's. Its head may be
+        another than ``"vi"``, which then stands in place of the polynomials.
+    out : path
+        Folder for the results.
+    baselines : bool, default=False
+        Train and measure the other heads on the same latents as well; for polynomials.
+    device : str or torch.device, default="auto"
+        Where to work.
+    origin : Origin
+        For the record, and for a warning where the network is less accurate than it was.
+    """
+    on = resolve_device("compare_heads", device)
+    setup, store = Setup(UNCUT, model, data, on), Store(out)
+    setup.warn_of_low_accuracy(origin.stated)
+    heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
+    timed = speed_trial(heads)
+    run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
+    speeds = store.read(timed).timed.speeds
+    networks = []
+    for name, one in heads.items():
+        found = store.read(one).trained
+        seconds = None if found.build is None else sum(found.build.seconds.values())
+        wrong = (found.wrong or (),)
+        networks.append(
+            NetworkResult(
+                name,
+                found.parts,
+                (found.accuracy,),
+                wrong,
+                speeds[name],
+                seconds,
+                found.seconds,
+                found.history,
+            )
+        )
+    uncut = NetworkResult(
+        UNCUT, {"backbone": setup.parameters}, (setup.accuracy,), (setup.wrong,), speeds[UNCUT]
+    )
+    ours = store.read(next(iter(heads.values())))  # of the VI-Net, or of the head in its place
+    report = ours.trained.build
+    cut = resolve_cut(model, trial.cut, each(setup.train.example(), lambda t: t.to(on)))
+    assert ours.shape is not None  # of a trial with a cut
+    vanishing = ours.trained.vanishing
+    comparison = Comparison(cut, ours.shape, uncut, tuple(networks), report, vanishing)
+    result = BuildResult(origin.command, machine(on), data.name, trial.seed, comparison)
+    write_json(store.folder / "results.json", as_plain(result))
+    return result
+
+
+def head_trials(trial: Trial, *, baselines: bool) -> dict[str, Trial]:
+    """The trial of a head, and of every baseline next to polynomials, by the label of the head."""
+    # an empty save means none, and "." is the folder of the store itself
+    mine = replace(trial, detailed=True, save=".")
+    if mine.recipe.epochs == 0:
+        if mine.head != "vi" or baselines:
+            raise ValueError(
+                "Without training there is one head, the best in closed form. Leave out the head "
+                "and the baselines, or pass epochs of 1 or more."
+            )
+        return {CLOSED: mine}
+    kinds = kinds_beside(mine.placing.placement)
+    if mine.head != "vi":
+        if mine.head not in kinds:
+            accepted = f"'vi', or one that stands beside these polynomials: {', '.join(kinds)}"
+            raise parameter_error("build", "head", accepted, mine.head)
+        if baselines:
+            raise ValueError("Baselines stand beside polynomials. Leave out the head, or them.")
+        return {HEADS[mine.head].label: mine}
+    ours = next(head for head in HEADS.values() if head.placement == mine.placing.placement)
+    trials = {ours.label: mine}
+    if baselines:
+        for kind in kinds:
+            label = HEADS[kind].label
+            if label in trials:  # heads from elsewhere may bring a label that is taken
+                label = f"{label} ({kind})"
+            # what the uncut network's classifier sees is not in the cache
+            caching = Caching() if HEADS[kind].matches_features else mine.caching
+            trials[label] = replace(
+                mine, head=kind, save=f"baselines/{slug(label)}", caching=caching
+            )
+    return trials
+
+
+def speed_trial(heads: Mapping[str, Trial]) -> Trial:
+    """The speed of all these networks and of the uncut one, in turns."""
+    first = next(iter(heads.values()))
+    compared = tuple((name, trial.save) for name, trial in heads.items())
+    return Trial(
+        network=first.network,
+        task="speed",
+        timing=first.timing,
+        sampling=first.sampling,
+        compared=compared,
+        alone=True,
+    )

@@ -1,0 +1,116 @@
+"""Ideals of the points in a table: of all of them, or of every class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vinets.algebra.polynomial import Polynomials
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.core.checks import one_of
+from vinets.core.files import slugs
+from vinets.data.points import Points
+from vinets.ideals.base import VanishingIdeal
+from vinets.ideals.classwise import fit_class_ideals
+from vinets.ideals.device import choose_device
+
+
+@dataclass(frozen=True)
+class IdealSummary:
+    """The facts about an ideal that are printed."""
+
+    label: str | None  # the class; None for all points
+    points: int
+    n_terms: int
+    n_generators: int
+    degrees: dict[int, int]  # generators by degree
+    seconds: float
+    generators: list[str]  # or the first of them, in the variables as they came
+    mean_squares: list[float]  # of every generator
+
+
+@dataclass(frozen=True, eq=False)
+class PointIdeals:
+    """Fitted ideals of points."""
+
+    names: tuple[str, ...]  # of the variables
+    ideals: dict[str | None, VanishingIdeal]  # of every class, or of all points under None
+    scaling: dict[str, list[float]] | None  # "low" and "high" before the scaling to [-1, 1]
+
+    def summaries(self, count: int | None = None) -> list[IdealSummary]:
+        """A summary of every ideal, with its first ``count`` generators or all."""
+        found = []
+        for label, ideal in self.ideals.items():
+            report = ideal.report_
+            summary = IdealSummary(
+                label,
+                report.n_points,
+                report.n_terms,
+                report.n_generators,
+                {d.degree: d.generators for d in report.degrees if d.generators},
+                report.seconds,
+                self._written(ideal.generators_, count),
+                ideal.mean_squares_.tolist(),
+            )
+            found.append(summary)
+        return found
+
+    def _written(self, generators: Polynomials, count: int | None) -> list[str]:
+        """The first polynomials in the variables as they came, for there may be thousands."""
+        try:
+            shown = generators[:count]
+        except ValueError:  # too many monomials to write down
+            return [f"polynomial {i}" for i in range(len(generators))][:count]
+        assert isinstance(shown, PolynomialSet)
+        if self.scaling is not None:
+            low, high = (np.array(self.scaling[end]) for end in ("low", "high"))
+            factors = 2 / (high - low + (high == low))
+            shown = shown.substituted(factors, -1 - factors * low)
+        return shown.strings(self.names)
+
+    def save(self, path: Path) -> None:
+        """Write the generators to a safetensors file, or to one for every class beside it.
+
+        They are in the scaled variables, which they were found in.
+        """
+        names = slugs(label for label in self.ideals if label is not None)
+        for label, one in self.ideals.items():
+            name = path.name if label is None else f"{path.stem}-{names[label]}{path.suffix}"
+            one.generators_.save(path.with_name(name))
+
+
+def fit_points(
+    points: Points,
+    model: VanishingIdeal,
+    scale: str = "minmax",
+    device: torch.device | str = "auto",
+) -> PointIdeals:
+    """Fit an ideal to points, or one to every class where they have classes.
+
+    Parameters
+    ----------
+    points : Points
+        See :func:`vinets.data.points.read_points`.
+    model : VanishingIdeal
+        The algorithm with its parameters.
+    scale : {"minmax", "none"}, default="minmax"
+        Whether every variable is scaled to [-1, 1] before, over all classes alike.
+    device : device or str, default="auto"
+        Where to fit; auto is a GPU where there is one and the points are many enough for it.
+    """
+    one_of("fit_points", "scale", scale, ("minmax", "none"))
+    values, scaling = points.values, None
+    if scale == "minmax":
+        low, high = values.min(0), values.max(0)
+        scaling = {"low": low.tolist(), "high": high.tolist()}
+        spread = high - low
+        values = 2 * (values - low) / (spread + (spread == 0)) - 1  # constants go to -1
+    given = torch.from_numpy(values)
+    given = given.to(choose_device("fit_points", device, given))
+    if points.labels is None:
+        return PointIdeals(points.names, {None: model.fit(given)}, scaling)
+    classes = fit_class_ideals(given, points.labels, model)
+    return PointIdeals(points.names, {str(name): one for name, one in classes}, scaling)

@@ -1,0 +1,137 @@
+"""Train a network from scratch into a folder, to be cut later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+
+from vinets import pretrained
+from vinets.core.device import resolve_device
+from vinets.core.locks import locked
+from vinets.core.plain import as_plain, changes, nearest
+from vinets.core.progress import Progress
+from vinets.core.settings import BACKBONE, RECIPES, SMALL, Recipe, UncutRecipe
+from vinets.data import DataSplit
+from vinets.measure import evaluate, machine
+from vinets.models import source_of
+from vinets.networks.network import input_fields
+from vinets.networks.uncut import UncutNetwork, write_uncut
+from vinets.runs.build import seeded
+from vinets.runs.opening import channel_count, check_inputs, is_saved, make_network
+from vinets.runs.setup import DataFacts, Identity, Setup
+from vinets.runs.store import Store
+from vinets.runs.tasks import CHECKPOINTS
+from vinets.training import train_classifier
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """How a network was trained, and what came of it."""
+
+    model: str  # its name
+    data: DataFacts  # what it was trained on
+    recipe: Recipe
+    best_epoch: int  # the one that was kept
+    seconds: float  # of all epochs
+    machine: dict[str, Any]  # of vinets.measure.machine
+    test: dict[str, Any]  # of vinets.measure.Evaluation
+    parameters: int
+
+
+def recipe_for(model: str) -> Recipe:
+    """The default recipe of a network."""
+    return SMALL.get(model, BACKBONE)
+
+
+def recipe_called(name: str) -> UncutRecipe:
+    """The recipe of that name; see :data:`vinets.core.settings.RECIPES`."""
+    if name not in RECIPES:
+        raise ValueError(
+            f"There is no recipe {name!r}.{nearest(name, RECIPES)} There are: {', '.join(RECIPES)}."
+        )
+    return RECIPES[name]
+
+
+def expectation(name: str) -> str:
+    """The accuracy that a recipe reached, in words; empty where it was not measured.
+
+    Examples
+    --------
+    >>> expectation("digits-cnn")
+    '99.03% ± 0.13 on the test part, 3 seeds'
+    """
+    known = pretrained.expected(name)
+    if known is None:
+        return ""
+    found = [100 * one for one in known["accuracies"]]
+    spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
+    seeds = f"{len(found)} seeds" if len(found) > 1 else "one seed"
+    return f"{fmean(found):.2f}%{spread} on the test part, {seeds}"
+
+
+def written_recipes() -> str:
+    """All recipes with the accuracy to expect, for a help text."""
+    told = {name: expectation(name) for name in RECIPES}
+    return "; ".join(f"{name} ({words})" if words else name for name, words in told.items())
+
+
+def train_into(
+    out: str | Path,
+    model: str,
+    data: DataSplit,
+    *,
+    recipe: Recipe | None = None,
+    device: torch.device | str = "auto",
+    progress: Progress | str | None = "auto",
+) -> TrainingRun:
+    """Train a network from scratch, test it, and write it into a folder.
+
+    Checkpoints are written between epochs: the same call goes on after the last of them. Other
+    settings or data in the same folder are refused.
+
+    Parameters
+    ----------
+    out : path
+        The folder.
+    model : str
+        Name of the network; see :func:`vinets.models.create_model`.
+    recipe : Recipe or None, default=None
+        How; None is that of :func:`recipe_for`. Its seed is that of the first weights, too.
+    """
+    recipe = recipe_for(model) if recipe is None else recipe
+    example = data.train.example()
+    if is_saved(model):
+        raise ValueError(
+            f"model must be the name of a network to train from scratch. Got {model!r} instead."
+        )
+    with seeded(recipe.seed):
+        opened = make_network(model, len(data.train.classes), channel_count(example))
+    check_inputs(opened, example)
+    on, facts = resolve_device("train_into", device), DataFacts.of(data)
+    setup, folder = Setup(model, opened.network, data, on), Path(out)
+    # the weights to begin with need no digest: they follow from the seed of the recipe
+    with locked(folder):
+        settings = {"model": model, "recipe": changes(recipe)}
+        Store(folder).reserve({".": settings}, {model: Identity("", facts.content, data.reading)})
+        history = train_classifier(
+            setup.model,
+            setup.train,
+            recipe=recipe,
+            directory=folder / CHECKPOINTS,
+            device=on,
+            progress=progress,
+        )
+        tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
+        kept = history.best, history.seconds
+        run = TrainingRun(model, facts, recipe, *kept, machine(on), tested, setup.parameters)
+        whole = setup.model.cpu()  # the same module, moved in place: training and test are over
+        source = source_of(whole)
+        assert source is not None  # create_model made it
+        given = getattr(data.train, "preprocessing", None)
+        inputs, classes = input_fields(example), tuple(data.train.classes)
+        write_uncut(folder, UncutNetwork(whole, source, inputs, classes, given, as_plain(run)))
+    return run

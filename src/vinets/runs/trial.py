@@ -1,0 +1,283 @@
+"""A trial: one cut, one head, one training, one measurement; and what came of it.
+
+Everything that is computed more than once, by ``vinets build`` and the experiments of the paper,
+is a list of trials. A trial is identified by those of its fields that differ from their defaults,
+so that a field added later orphans no result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from vinets.core.checks import one_of
+from vinets.core.files import slug
+from vinets.core.options import gather
+from vinets.core.plain import changes
+from vinets.core.settings import TrialSettings
+from vinets.measure.vanishing import Vanishing
+from vinets.runs.build import Design
+from vinets.runs.comparison import Speed
+from vinets.runs.report import BuildReport
+from vinets.training.history import History
+
+T = TypeVar("T")
+
+TASKS = ("train", "ideals", "dimension", "speed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(TrialSettings):
+    """One thing to compute.
+
+    Parameters
+    ----------
+    network : str
+        Name of the uncut network, with its data, among those that trials are run with.
+    cut : str or int
+        Where it is cut; speed is measured for several networks at once and has no cut.
+    task : {"train", "ideals", "dimension", "speed"}
+        Train and test a head; find the generators and count them; estimate the intrinsic dimension
+        of the latents; measure saved networks and the uncut one in turns.
+    head : str
+        A kind of :data:`vinets.heads.HEADS`, or ``"vi"`` for the polynomials of the placement. A
+        baseline is made for the polynomials that the other fields describe.
+    finding, collecting, placing, projecting, pruning, recipe, caching, sampling, timing
+        See :mod:`vinets.core.settings`. The seed of the recipe is that of the trial.
+    counting : {"all", "paper", "layers"}
+        What counts in the share removed: all convolutions, those that the paper counts, or every
+        layer.
+    baseline_degree : int
+        Of random monomials.
+    save : str
+        Folder of the store into which the trained network is saved; empty for none.
+    compared : tuple of (str, str)
+        For speed: name and folder of every network that is measured beside the uncut one.
+    checkpoints : bool
+        Write them between epochs, for long trainings; they change no result.
+    detailed : bool
+        Keep every epoch, wrong answers and how the head was built in the result.
+    studied : bool
+        Compute the spectral complexity of the trained network and of the uncut one as well, and
+        the mean absolute value of every polynomial on every class.
+    seed : int
+        Of everything.
+    alone : bool
+        Whether nothing else may run beside it, for its time counts.
+    """
+
+    network: str = ""
+    cut: str | int = ""
+    task: str = "train"
+    head: str = "vi"
+    counting: str = "all"
+    baseline_degree: int = 5
+    save: str = ""
+    compared: tuple[tuple[str, str], ...] = ()
+    checkpoints: bool = field(default=True, metadata={"result": False})
+    detailed: bool = False
+    studied: bool = False
+    seed: int = 0
+    alone: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("Trial", "task", self.task, TASKS)
+
+    def change(self, **options: Any) -> Trial:
+        """The trial with other values of its fields, or of the fields of its settings.
+
+        Examples
+        --------
+        >>> Trial(cut="relu2").change(psi=0.01, keep=16, epochs=5).changes
+        {'pruning': {'keep': 16}, 'finding': {'psi': 0.01}, 'recipe': {'epochs': 5}, 'cut': 'relu2'}
+        """
+        own = {name: options.pop(name) for name in [*options] if name in _OWN}
+        groups = {name: type(getattr(self, name)) for name in GROUPS}
+        objects = {name: getattr(self, name) for name in GROUPS} | own
+        made = gather("Trial", groups, options, objects, known=_OWN)
+        return replace(self, **(own | made))
+
+    @property
+    def design(self) -> Design:
+        """What the polynomials are made of."""
+        return Design(self.placing, self.projecting, self.pruning)
+
+    @property
+    def shares(self) -> Hashable:
+        """Trials that are equal in this share latents."""
+        return self.network, self.cut, self.seed, self.collecting, self.sampling
+
+    @property
+    def changes(self) -> dict[str, object]:
+        """Fields that differ from their defaults, nested, as plain values."""
+        return changes(self)
+
+    @property
+    def name(self) -> str:
+        """Name of its file: readable, with a digest of all its changes."""
+        facts = json.dumps(self.changes, sort_keys=True)
+        digest = hashlib.sha256(facts.encode()).hexdigest()[:12]
+        parts = (self.network, str(self.cut), self.task, self.head)
+        return slug("-".join([*(slug(part) for part in parts if part), digest]))
+
+
+GROUPS = tuple(one.name for one in fields(TrialSettings))
+"""Fields that hold settings."""
+
+_OWN = tuple(Trial.__dataclass_fields__)
+
+
+# --- what came of it --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class IdealFacts:
+    """Generators of all classes behind a cut."""
+
+    points: int  # examples that ideals are fitted to
+    features: int  # values of a latent
+    variables: int  # of the polynomials
+    explained_variance: float | None  # share that the variables keep
+    polynomials: int  # the generators
+    monomials: int  # terms that evaluating them takes, the constant left out
+    seconds: float  # of the fits alone, until the device was done
+    monomials_left: dict[str, int]  # after a share of the polynomials was pruned
+    by_class: dict[str, int] | None = None  # monomials that each class takes, where it was kept
+    steps: int | None = None  # steps of the oracle, where the algorithm has one
+    nonzeros: int | None = None  # coefficients that are not 0, without the leading ones
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """A head that was trained and tested; the fields from ``wrong`` on are of a detailed trial."""
+
+    accuracy: float  # on the test data, in [0, 1]
+    uncut: float  # that of the uncut network
+    train_accuracy: float  # in the epoch that was kept
+    loss: float  # in the epoch that was kept
+    parts: dict[str, int]  # parameters of each part, folded: everything that is stored
+    seconds: float  # of the training
+    polynomials: int | None = None  # of a head that has any
+    monomials: int | None = None
+    capped: bool | None = None  # whether there was no room for more polynomials
+    best_epoch: int | None = None  # the one that was kept
+    vanishing_built: Vanishing | None = None  # of a VI-Net on the test images, before training
+    vanishing: Vanishing | None = None  # the same afterwards
+    wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
+    uncut_wrong: tuple[int, ...] | None = None  # those that the uncut network gets wrong
+    tested: int | None = None  # how many test examples there are
+    history: History | None = None  # every epoch
+    build: BuildReport | None = None  # how the polynomials were built
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the whole network."""
+        return sum(self.parts.values())
+
+    @property
+    def parameters_head(self) -> int:
+        """Parameters behind the cut."""
+        return self.parameters - self.parts["backbone"]
+
+
+@dataclass(frozen=True)
+class DimensionFacts:
+    """Intrinsic dimension of the latents of every class, and over them."""
+
+    neighbours: int
+    per_class: dict[str, float]
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True)
+class SpeedFacts:
+    """Images per second of networks that took turns, and facts of the uncut one."""
+
+    speeds: dict[str, Speed]  # by name; that of the uncut one is the trial's network, or "uncut"
+    uncut: float  # its accuracy on the test data
+    parameters: int  # its own
+
+
+@dataclass(frozen=True)
+class TheoryFacts:
+    """Decimal logarithms of spectral complexities, and the bounds of the theorem."""
+
+    uncut: float  # of the uncut network
+    network: float  # of the trained network, as the theorem counts
+    guaranteed: float  # the same where variables may leave [-1, 1]
+    bounds: tuple[dict[str, Any], ...] = ()  # of vinets.theory.bounds.Bound, for polynomials
+    ratio: float | None = None  # of the complexity terms of the corollary, at the median margins
+
+    @property
+    def kappa(self) -> float:
+        """Decimal logarithm of kappa: the complexity of the network over that of the uncut one."""
+        return self.network - self.uncut
+
+
+@dataclass(frozen=True)
+class PolynomialFacts:
+    """Polynomials of a VI-Net on the test examples of every class, to three digits."""
+
+    owners: tuple[int, ...]  # class whose ideal each polynomial is from
+    built: tuple[tuple[float, ...], ...]  # mean absolute values before training, a row for each
+    trained: tuple[tuple[float, ...], ...]  # the same after training
+    shortest: int  # the one with the fewest terms, of degree 2 or more if there is one
+    text: str  # that one as it was found
+    means: tuple[float, ...]  # mean absolute value of that text on every class
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What came of a trial: a section for its task.
+
+    Attributes
+    ----------
+    removed : float or None
+        Share of the convolutions that the cut takes away; None without a cut.
+    shape : (int, int) or None
+        Channels and positions of the latents, where that was kept.
+    """
+
+    removed: float | None = None
+    shape: tuple[int, int] | None = None
+    ideals: IdealFacts | None = None
+    training: TrainingFacts | None = None
+    dimension: DimensionFacts | None = None
+    speed: SpeedFacts | None = None
+    theory: TheoryFacts | None = None
+    polynomials: PolynomialFacts | None = None
+
+    @property
+    def trained(self) -> TrainingFacts:
+        """What came of a training."""
+        return _section(self.training, "head was trained")
+
+    @property
+    def estimated(self) -> DimensionFacts:
+        """What came of estimating the dimension."""
+        return _section(self.dimension, "dimension was estimated")
+
+    @property
+    def timed(self) -> SpeedFacts:
+        """What came of measuring speed."""
+        return _section(self.speed, "speed was measured")
+
+    @property
+    def complexity(self) -> TheoryFacts:
+        """What the theory says of the network that was trained."""
+        return _section(self.theory, "network was studied")
+
+    @property
+    def found(self) -> IdealFacts:
+        """What came of finding ideals."""
+        return _section(self.ideals, "ideals were counted")
+
+
+def _section(facts: T | None, what: str) -> T:
+    if facts is None:
+        raise ValueError(f"This is the result of a trial in which no {what}.")
+    return facts

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from vinets.core.options import flat
+from vinets.core.settings import BACKBONE, Caching, Collecting, Finding, Pruning, Recipe, Timing
+from vinets.data import digits
+from vinets.models import digits_cnn
+from vinets.runs import build, collect
+from vinets.training import fine_tune, train_classifier
+
+
+@flat(pruning=Pruning, recipe=Recipe)
+def taken(first: int = 1, *, pruning: Pruning, recipe: Recipe = BACKBONE) -> tuple:
+    return first, pruning, recipe
+
+
+def test_keywords_change_what_is_given_or_else_the_default_of_the_call():
+    assert taken() == (1, Pruning(), BACKBONE)
+    assert taken(2, keep=4, epochs=3) == (2, Pruning(keep=4), replace(BACKBONE, epochs=3))
+    given = taken(pruning=Pruning(keep=4, sparse=True), monomials=7)[1]
+    assert given == Pruning(keep=4, sparse=True, monomials=7)
+    assert taken(recipe=Recipe(clip=1.0), epochs=3)[2] == Recipe(clip=1.0, epochs=3)
+
+
+def test_the_signature_shows_every_option_with_its_default():
+    shown = inspect.signature(taken).parameters
+    assert [*shown][:2] == ["first", "keep"] and "pruning" not in shown
+    assert (shown["epochs"].default, shown["keep"].default) == (BACKBONE.epochs, "auto")
+    every = [one.name for kind in (Pruning, Recipe) for one in fields(kind)]
+    assert [*shown] == ["first", *every]
+
+
+def test_an_unknown_keyword_is_named_with_the_nearest():
+    with pytest.raises(TypeError, match=r"^taken has no option 'epoch'. Did you mean 'epochs'\?$"):
+        taken(epoch=3)
+    with pytest.raises(TypeError, match=r"^taken has no option 'zzz'\.$"):
+        taken(zzz=3)
+
+
+def test_a_misspelt_option_is_found_out_on_collected_latents_too():
+    train = digits().train.subset(torch.arange(60))
+    latents = collect(digits_cnn(), train, "relu3", per_class=5, progress=None)
+    with pytest.raises(TypeError, match=r"^build has no option 'monomial'\. Did .* 'monomials'\?$"):
+        build(latents, monomial=16)
+    with pytest.raises(
+        TypeError, match=r"^build has no option 'per_klass'\. Did .* 'per_class'\?$"
+    ):
+        build(latents, per_klass="nonsense")
+
+
+def test_a_value_outside_its_domain_is_named_as_that_of_the_call():
+    with pytest.raises(ValueError, match=r"'keep' parameter of taken must be .* share.*Got 0 "):
+        taken(keep=0)
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (build, (Collecting, Pruning)),
+        (collect, (Collecting,)),
+        (fine_tune, (Recipe, Caching)),
+        (train_classifier, (Recipe,)),
+    ],
+)
+def test_public_calls_take_flat_keywords(function, kinds):
+    shown = inspect.signature(function).parameters
+    assert all(one.name in shown for kind in kinds for one in fields(kind))
+    with pytest.raises(TypeError, match=f"^{function.__name__} has no option 'sausage'"):
+        function(None, None, sausage=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (Finding, "psi", 1.5),
+        (Finding, "psi", float("nan")),
+        (Finding, "max_degree", 0),
+        (Finding, "border", "wide"),
+        (Pruning, "keep", 1.5),
+        (Pruning, "keep", True),
+        (Pruning, "monomials", "all"),
+        (Collecting, "read", "tokens"),
+        (Collecting, "reuse", 1),
+        (Caching, "views", 0),
+        (Timing, "seconds", -1),
+    ],
+)
+def test_settings_refuse_values_outside_their_domain(kind, name, value):
+    with pytest.raises(ValueError, match=f"'{name}' parameter of {kind.__name__} must be .* Got"):
+        kind(**{name: value})

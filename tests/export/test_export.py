@@ -1,0 +1,507 @@
+from __future__ import annotations
+
+import builtins
+import importlib
+import json
+import warnings
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from vinets.data import DataSplit, digits
+from vinets.export import (
+    EXPORT_FORMATS,
+    ExportFormat,
+    ExportReport,
+    export_network,
+    open_exported,
+    suffixes,
+)
+from vinets.models import create_model, digits_cnn
+from vinets.models.resnet import ResNet
+from vinets.networks import VINet
+from vinets.networks.network import example_inputs
+from vinets.runs import build
+from vinets.training import fine_tune
+
+DIGITS = digits()
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
+
+
+@pytest.fixture(scope="module")
+def net() -> VINet:
+    torch.manual_seed(0)
+    return build(digits_cnn(), DIGITS.train, "relu3", linear_path=2, **SMALL)[0]
+
+
+@pytest.fixture(scope="module")
+def trained() -> VINet:
+    """Products of forms that are right about most digits."""
+    torch.manual_seed(0)
+    options = {"placement": "products", "head_parameters": 6000, "factors": 3, "progress": None}
+    net = build(digits_cnn(), DIGITS.train, "relu2", per_class=8, reuse=True, **options)[0]
+    fine_tune(net, DIGITS.train, epochs=6, tune="all", progress=None)
+    return net.eval()
+
+
+@pytest.fixture(scope="module")
+def onnxruntime():
+    for name in ("onnx", "onnxscript"):
+        pytest.importorskip(name)
+    return pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def _content(net, onnxruntime, tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("onnx") / "net.onnx"
+    export_network(net, path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(_content, tmp_path) -> Path:
+    """A file of ONNX with the network, to be changed at will."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(_content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def program(net, tmp_path_factory) -> ExportReport:
+    """Of a file of torch with the network."""
+    path = tmp_path_factory.mktemp("torch") / "net.pt2"
+    return export_network(net, path, batch_sizes=[3])
+
+
+@pytest.fixture(scope="module")
+def rounded(trained, onnxruntime, tmp_path_factory):
+    """Writes the trained network in a format, once, and reports."""
+    folder = tmp_path_factory.mktemp("rounded")
+    options = {"data": DIGITS, "calibration": 100, "most_lost": 2}
+
+    @cache
+    def write(format: str) -> ExportReport:
+        return export_network(trained, folder / format / "net.onnx", format=format, **options)
+
+    return write
+
+
+def test_an_onnx_file_computes_the_same_and_knows_its_classes(net, tmp_path, onnxruntime, capfd):
+    report = export_network(net, tmp_path / "net.onnx")
+    assert capfd.readouterr() == ("", "")
+    assert report.format == "onnx" and report.opset >= 18
+    assert report.largest_difference < 1e-5 and report.batch_sizes == (1, 2, 7)
+    assert report.size == (tmp_path / "net.onnx").stat().st_size
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    images = DIGITS.test.example(31)
+    (logits,) = session.run(["logits"], {"input": images.numpy()})
+    expected = net(images).detach().numpy()
+    np.testing.assert_allclose(logits, expected, atol=1e-4 * np.abs(expected).max())
+    assert [axis.shape[0] for axis in (*session.get_inputs(), *session.get_outputs())] == [
+        "batch",
+        "batch",
+    ]
+    told = session.get_modelmeta().custom_metadata_map
+    assert json.loads(told["classes"]) == list("0123456789")
+    assert json.loads(told["preprocessing"]) == net.record.preprocessing
+
+
+def test_a_program_computes_the_same_and_knows_its_classes(net, program):
+    assert program.format == "torch" and program.opset is None and program.batch_sizes == (3,)
+    extra = {"metadata.json": ""}
+    loaded = torch.export.load(program.path, extra_files=extra).module()
+    images = DIGITS.test.example(31)
+    torch.testing.assert_close(loaded(images), net(images), atol=1e-4, rtol=1e-4)
+    told = json.loads(extra["metadata.json"])
+    about = net.record
+    assert told == {
+        "classes": list("0123456789"),
+        "preprocessing": about.preprocessing,
+        "data": about.data,
+    }
+
+
+def test_the_network_is_folded_and_not_changed(net, tmp_path):
+    before = {k: t.clone() for k, t in net.state_dict().items()}
+    export_network(net, tmp_path / "net.pt2", batch_sizes=[2])
+    assert all(torch.equal(t, before[k]) for k, t in net.state_dict().items())
+    program = torch.export.load(tmp_path / "net.pt2")
+    assert not [
+        name for name in program.state_dict if ".norm." in name or "polynomials.scale" in name
+    ]
+
+
+def test_the_report_is_plain_json(program):
+    told = program.to_dict()
+    assert json.loads(json.dumps(told)) == told
+    assert told["path"] == str(program.path) and told["batch_sizes"] == [3]
+
+
+def test_no_warnings_leave(net, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        export_network(net, tmp_path / "net.pt2", batch_sizes=(2,))
+
+
+@pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
+def test_a_file_that_computes_something_else_is_not_kept(net, tmp_path, monkeypatch, name, request):
+    if name.endswith("onnx"):
+        request.getfixturevalue("onnxruntime")
+    (tmp_path / name).write_text("the old one")
+    kind = EXPORT_FORMATS["onnx" if name.endswith("onnx") else "torch"]
+    inner = kind.runner
+
+    def wrong(self, path):
+        right = inner(self, path)
+        return lambda inputs: 1.01 * right(inputs)
+
+    monkeypatch.setattr(kind, "runner", wrong)
+    with pytest.raises(ValueError, match=r"differs from the network by 0\.01 of the largest logit"):
+        export_network(net, tmp_path / name)
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "the old one"
+
+
+class Stubborn(nn.Module):
+    """Cannot be exported: what it does depends on the data."""
+
+    def __init__(self):
+        super().__init__()
+        self.flat, self.out = nn.Flatten(), nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = self.flat(-x if float(x.sum()) > 0 else x)
+        return self.out(x)
+
+
+@pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
+def test_what_cannot_be_exported_says_so_and_leaves_nothing(tmp_path, name, request):
+    if name.endswith("onnx"):
+        request.getfixturevalue("onnxruntime")
+    net = build(Stubborn(), DIGITS.train, "flat", **SMALL)[0]
+    with pytest.raises(ValueError, match=r"^The network could not be exported to [^\n]+\.$"):
+        export_network(net, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_is_named_with_its_extra(net, tmp_path, monkeypatch):
+    real = importlib.import_module
+
+    def without(name, *args):
+        if name == "onnxscript":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *args) if name not in EXPORT_FORMATS["onnx"].packages else builtins
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(ModuleNotFoundError, match=r'onnxscript.*pip install "vinets\[onnx\]"'):
+        export_network(net, tmp_path / "net.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("net.bin", {}, r"'path'.*ends in \.onnx or \.pt2.*format='onnx'"),
+        ("net.pt2", {"format": "tflite"}, r"'format'.*'onnx', .*'torch'"),
+        ("net.pt2", {"opset": 18}, r"'opset'.*None unless the format is onnx"),
+        ("net.onnx", {"opset": "x"}, r"'opset'.*positive integer"),
+        ("net.pt2", {"batch_sizes": ()}, r"'batch_sizes'"),
+        ("net.pt2", {"batch_sizes": (1, 0)}, r"'batch_sizes'.*positive integers"),
+        ("net.pt2", {"batch_sizes": "12"}, r"'batch_sizes'"),
+        ("", {"format": "torch"}, r"'path'.*name of a file"),
+        ("net.onnx", {"most_lost": -1}, r"'most_lost'.*0, 100"),
+        ("net.onnx", {"most_lost": True}, r"'most_lost'.*0, 100"),
+        ("net.onnx", {"calibration": 0}, r"'calibration'.*positive integer"),
+    ],
+)
+def test_bad_input_is_named(net, tmp_path, name, options, message):
+    with pytest.raises(ValueError, match=message):
+        export_network(net, tmp_path / name, **options)
+    with pytest.raises(ValueError, match=r"'network'.*a CutNetwork.*Linear"):
+        export_network(nn.Linear(2, 2), tmp_path / "net.pt2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_any_name_will_do_if_the_format_is_given(net, tmp_path):
+    report = export_network(net, tmp_path / "new" / "net.bin", format="torch", batch_sizes=(2,))
+    assert report.path == tmp_path / "new" / "net.bin" and report.path.is_file()
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """A format of another distribution: traced TorchScript, which forgets the classes."""
+    monkeypatch.setattr(EXPORT_FORMATS, "_entries", dict(EXPORT_FORMATS))
+
+    class Scripted(ExportFormat):
+        name = "script"
+        title = "TorchScript"
+        suffix = ".ts"
+
+        def write(self, network, path, opset):
+            torch.jit.trace(network, example_inputs(network.record.inputs, batch=2)).save(path)
+
+        def runner(self, path):
+            module = torch.jit.load(path)
+            return lambda inputs: module(*inputs)
+
+
+def test_a_format_from_outside_is_written_checked_and_named(scripted, net, tmp_path):
+    report = export_network(net, tmp_path / "net.ts", batch_sizes=(1, 5))
+    assert (report.format, report.opset) == ("script", None)
+    images = DIGITS.test.example(5)
+    torch.testing.assert_close(torch.jit.load(report.path)(images), net(images), atol=1e-4, rtol=0)
+    with pytest.raises(ValueError, match=r"\.onnx or \.ts or \.pt2.*format='script'"):
+        export_network(net, tmp_path / "net.bin")
+    with pytest.raises(ValueError, match=r"one of 'onnx', .*'script', 'torch'"):
+        export_network(net, tmp_path / "net.bin", format="bin")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(RuntimeError("\n  no room.\nadvice"), "no room"), (RuntimeError(), "RuntimeError")],
+)
+def test_the_first_line_of_the_last_cause_is_told(
+    scripted, net, tmp_path, monkeypatch, error, told
+):
+    def fail(*_):
+        raise OSError("try this, try that") from error
+
+    monkeypatch.setattr(EXPORT_FORMATS["script"], "write", fail)
+    with pytest.raises(ValueError, match=rf"could not be exported to TorchScript: {told}\.$"):
+        export_network(net, tmp_path / "net.ts")
+
+
+def right(path) -> float:
+    """Share of the digits that a file of ONNX is right about, by onnxruntime alone."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    images = DIGITS.test.example(len(DIGITS.test))
+    (logits,) = session.run(None, {"input": images.numpy()})
+    return float((logits.argmax(1) == DIGITS.test.labels.numpy()).mean())
+
+
+@pytest.mark.parametrize(
+    ("format", "share", "examples"), [("onnx-float16", 0.6, 0), ("onnx-int8", 0.6, 100)]
+)
+def test_what_rounds_is_smaller_and_as_accurate_as_it_says(
+    rounded, onnxruntime, capfd, format, share, examples
+):
+    plain, report = rounded("onnx"), rounded(format)
+    path = report.path
+    assert capfd.readouterr() == ("", "")
+    assert report.precision == format.removeprefix("onnx-")
+    assert report.calibrated_on == examples and report.tested_on == len(DIGITS.test)
+    assert report.size < share * plain.size
+    assert 1e-5 < report.largest_difference < 0.2
+    assert report.accuracy == pytest.approx(right(path))
+    assert report.network_accuracy == plain.accuracy == pytest.approx(right(plain.path))
+    assert report.network_accuracy > 0.7 and report.accuracy >= report.network_accuracy - 0.02
+    assert open_exported(path).precision == report.precision
+    session = onnxruntime.InferenceSession(path)
+    ends = (*session.get_inputs(), *session.get_outputs())
+    assert [end.type for end in ends] == ["tensor(float)"] * 2
+    assert [end.shape[0] for end in ends] == ["batch"] * 2
+    told = session.get_modelmeta().custom_metadata_map
+    assert json.loads(told["classes"]) == list("0123456789")
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_int8_does_not_round_a_product_between_its_factors(rounded):
+    import onnx
+
+    nodes = onnx.load(rounded("onnx-int8").path).graph.node
+    maker = {name: node for node in nodes for name in node.output}
+
+    def origin(name):
+        """What makes a value, rounding aside; and whether it is rounded on the way."""
+        node, rounded = maker.get(name), False
+        while node is not None and node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node, rounded = maker.get(node.input[0]), True
+        return None if node is None else node.op_type, rounded
+
+    factors = [origin(name) for node in nodes if node.op_type == "Mul" for name in node.input]
+    assert ("Mul", False) in factors  # of three factors
+    assert ("Mul", True) not in factors
+    assert any(rounded for _, rounded in factors)
+
+
+def test_a_file_that_loses_too_much_is_not_written_unless_asked(trained, tmp_path, onnxruntime):
+    """Calibrated on black images, int8 has no room for a digit."""
+    nothing = DIGITS.train.subset(torch.arange(64))
+    nothing.images.zero_()
+    split = DataSplit("digits", nothing, DIGITS.test)
+    options = {"format": "onnx-int8", "data": split}
+    with pytest.raises(ValueError, match=r"points are lost, more than 1\. Nothing .*--most-lost"):
+        export_network(trained, tmp_path / "net.onnx", **options)
+    assert list(tmp_path.iterdir()) == []
+    report = export_network(trained, tmp_path / "net.onnx", most_lost=100, **options)
+    assert report.accuracy < report.network_accuracy - 0.01
+    assert report.accuracy == pytest.approx(right(tmp_path / "net.onnx"))
+
+
+@pytest.mark.parametrize("format", ["onnx-float16", "onnx-int8"])
+def test_what_rounds_needs_data(net, tmp_path, format):
+    with pytest.raises(ValueError, match=r"accuracy has to be measured. Pass data"):
+        export_network(net, tmp_path / "net.onnx", format=format)
+
+
+@pytest.mark.parametrize(
+    "options", [{"data": DIGITS}, {"example": torch.zeros(3, 1, 8, 8)}], ids=["data", "example"]
+)
+@pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
+def test_an_uncut_network_is_exported_too(tmp_path, onnxruntime, options, name):
+    torch.manual_seed(0)
+    whole = digits_cnn().eval()
+    report = export_network(whole, tmp_path / name, **options)
+    assert (report.accuracy is None) == ("data" not in options)
+    assert report.largest_difference < 1e-5
+    if name == "net.onnx":
+        opened = open_exported(tmp_path / name)
+        assert opened.classes == (DIGITS.test.classes if "data" in options else ())
+        images = DIGITS.test.example(9)
+        torch.testing.assert_close(opened(images), whole(images).detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: ResNet([1, 1, 1], 10, maxpool=False), lambda: create_model("vit", 10, depth=1)],
+    ids=["resnet", "vit"],
+)
+def test_the_batch_is_named_in_every_kind_of_network(tmp_path, onnxruntime, make):
+    shape = (3, 32, 32)
+    export_network(make(), tmp_path / "net.onnx", example=torch.zeros(1, *shape), batch_sizes=[2])
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    ends = (*session.get_inputs(), *session.get_outputs())
+    assert [end.shape for end in ends] == [["batch", *shape], ["batch", 10]]
+
+
+def test_a_symbol_of_torch_is_renamed_wherever_it_stands(path):
+    import onnx
+
+    from vinets.export.onnx import _name_batch
+
+    graph = onnx.load(path).graph
+    for value in (*graph.input, *graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "s21"
+    inner = onnx.helper.make_tensor_value_info("inner", 1, ["s21", "16*s21", "s211"])
+    graph.value_info.append(inner)
+    _name_batch(graph)
+    ends = [
+        value.type.tensor_type.shape.dim[0].dim_param for value in (*graph.input, *graph.output)
+    ]
+    assert ends == ["batch", "batch"]
+    dims = graph.value_info[-1].type.tensor_type.shape.dim
+    assert [dim.dim_param for dim in dims] == ["batch", "16*batch", "s211"]
+
+
+def test_a_file_tells_nothing_about_the_machine_that_made_it(path):
+    content = path.read_bytes()
+    assert b".py" not in content and b"stack_trace" not in content
+
+
+def test_the_plain_format_is_that_of_a_suffix():
+    assert suffixes() == {".onnx": "onnx", ".pt2": "torch"}
+
+
+def test_an_opened_file_uses_the_threads_of_torch(net, path, onnxruntime, monkeypatch):
+    started = []
+    real = onnxruntime.InferenceSession
+
+    def session(content, options, **more):
+        started.append(options.intra_op_num_threads)
+        return real(content, options, **more)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        opened = open_exported(path)
+        opened(DIGITS.test.example(2))
+        torch.set_num_threads(2)
+        opened(DIGITS.test.example(2))
+        opened(DIGITS.test.example(2))
+    finally:
+        torch.set_num_threads(before)
+    assert started == [1, 2]
+    assert (opened.runtime, opened.precision) == ("onnxruntime", "float32")
+    assert opened.inputs == net.record.inputs
+
+
+def changed(path, change) -> None:
+    import onnx
+
+    model = onnx.load(path)
+    change(model)
+    path.write_bytes(model.SerializeToString())
+
+
+def outside(model) -> None:
+    """Let a weight be what another file holds."""
+    import onnx
+
+    tensor = max(model.graph.initializer, key=lambda one: len(one.raw_data))
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="secret.bin")
+
+
+def outside_in_a_node(model) -> None:
+    import onnx
+
+    value = onnx.helper.make_tensor("v", 1, [1], [0.0])
+    node = onnx.helper.make_node("Constant", [], ["unused"], value=value)
+    node.attribute[0].t.data_location = onnx.TensorProto.EXTERNAL
+    node.attribute[0].t.external_data.add(key="location", value="secret.bin")
+    model.graph.node.append(node)
+
+
+def noted(key, value):
+    def change(model) -> None:
+        next(one for one in model.metadata_props if one.key == key).value = value
+
+    return change
+
+
+def unknown_operator(model) -> None:
+    model.graph.node[0].op_type = "Surprise"
+
+
+def any_height(model) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (outside, "its weights lie in other files, which are not opened"),
+        (outside_in_a_node, "its weights lie in other files, which are not opened"),
+        (noted("classes", "{"), "notes on classes or preprocessing are broken"),
+        (noted("classes", "[1]"), "the classes are no names"),
+        (noted("preprocessing", "[]"), "notes on classes or preprocessing are broken"),
+        (unknown_operator, "Surprise"),
+        (any_height, "has axes of no size"),
+    ],
+)
+def test_a_strange_file_is_refused_in_one_sentence(path, tmp_path, monkeypatch, change, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.bin").write_bytes(bytes(1 << 20))  # it would be found there
+    changed(path, change)
+    with pytest.raises(ValueError, match=rf"^[^\n]*net\.onnx cannot be run: [^\n]*{message}"):
+        open_exported(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", bytes(1000)])
+def test_a_broken_file_is_refused_in_one_sentence(tmp_path, onnxruntime, content):
+    (tmp_path / "net.onnx").write_bytes(content)
+    with pytest.raises(ValueError, match=r"net\.onnx cannot be run: [^\n]+\.$"):
+        open_exported(tmp_path / "net.onnx")
+
+
+def test_a_program_is_not_opened_for_it_may_hold_code(program):
+    with pytest.raises(ValueError, match=r"net\.pt2 is not opened, for .* may hold code"):
+        open_exported(program.path)

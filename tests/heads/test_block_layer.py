@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vinets import ABM, OAVI, VCA, fit_class_ideals
+from vinets.algebra.shared import SharedPolynomials, term_moments
+from vinets.data.synthetic import latent_like_classes
+from vinets.heads.block_layer import BlockPolynomialLayer
+from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.ideals.pruning import as_polynomials
+
+POINTS, LABELS = latent_like_classes(3, m=50, n=4, rank=2, seed=5)
+Z = torch.from_numpy(POINTS)
+
+
+@pytest.fixture(params=[ABM(0.02, max_degree=3), OAVI(0.02, max_degree=2), VCA(0.05, max_degree=2)])
+def sets(request):
+    ideals = fit_class_ideals(Z, LABELS, request.param)
+    return [as_polynomials(ideal.generators_) for _, ideal in ideals]
+
+
+def test_it_equals_the_shared_layer_on_the_same_polynomials(sets):
+    block = BlockPolynomialLayer.from_polynomials(sets, Z).double()
+    shared = SharedPolynomials.of(sets)
+    dense = PolynomialLayer.from_polynomials(shared, term_moments(shared.terms, Z)).double()
+    torch.testing.assert_close(block(Z), dense(Z), atol=1e-5, rtol=1e-4)
+
+
+def test_it_equals_the_generators_up_to_a_positive_factor_each(sets):
+    ours = BlockPolynomialLayer.from_polynomials(sets, Z).double()(Z)
+    theirs = torch.cat([p.evaluate(Z) for p in sets], 1).abs()
+    factor = (ours * theirs).sum(0) / theirs.square().sum(0)
+    assert (factor > 0).all()
+    torch.testing.assert_close(ours, factor * theirs, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-11)])
+def test_folding_keeps_the_outputs(sets, dtype, tolerance):
+    layer = BlockPolynomialLayer.from_polynomials(sets, Z).to(dtype)
+    z = Z.to(dtype)
+    folded = layer.folded()
+    torch.testing.assert_close(folded(z), layer(z), atol=tolerance, rtol=tolerance)
+    assert (folded.shift == 0).all() and (folded.scale == 1).all()
+
+
+def test_blocks_are_fewer_numbers_than_a_matrix():
+    ideals = fit_class_ideals(Z, LABELS, ABM(0.005, max_degree=3))
+    sets = [ideal.generators_ for _, ideal in ideals]
+    layer, shared = BlockPolynomialLayer.from_polynomials(sets, Z), SharedPolynomials.of(sets)
+    assert sum(block.numel() for block in layer.blocks) < shared.coefficients.numel() / 2
+
+
+def test_gradients_reach_every_block():
+    ideals = fit_class_ideals(Z, LABELS, ABM(0.02, max_degree=3))
+    layer = BlockPolynomialLayer.from_polynomials([i.generators_ for _, i in ideals], Z)
+    layer(torch.zeros(2, 4)).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in layer.parameters())
+    layer.zero_grad()
+    layer(Z.float()).sum().backward()
+    assert all((p.grad != 0).any() for p in layer.parameters())
+
+
+def test_it_compiles_without_graph_breaks(sets):
+    layer = BlockPolynomialLayer.from_polynomials(sets, Z).double()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(Z), layer(Z))
+
+
+def test_files_hold_the_blocks_and_not_their_padding(sets):
+    layer = BlockPolynomialLayer.from_polynomials(sets, Z)
+    state = layer.state_dict()
+    assert [state[f"blocks.{k}"].shape for k in range(3)] == [b.shape for b in layer.blocks]
+    floats = sum(t.numel() for t in state.values() if t.is_floating_point())
+    assert floats == layer.parts()["coefficients"]
+    other = BlockPolynomialLayer(
+        layer.monomials.terms,
+        [layer.get_buffer(f"columns_{k}") for k in range(3)],
+        layer.leading,
+        layer.counts,
+    )
+    other.load_state_dict(state)
+    assert torch.equal(other(Z.float()), layer(Z.float()))
+
+
+def test_padding_stays_zero_in_training(sets):
+    layer = BlockPolynomialLayer.from_polynomials(sets, Z)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        layer(Z.float()).square().mean().backward()
+        optimizer.step()
+    inside = torch.zeros_like(layer.weight, dtype=torch.bool)
+    for k, (count, size) in enumerate(zip(layer.counts, layer.sizes, strict=True)):
+        inside[k, :count, :size] = True
+    assert (layer.weight[~inside] == 0).all()
+    assert (layer.weight[inside] != 0).any()
+
+
+def test_state_of_another_shape_is_refused(sets):
+    layer = BlockPolynomialLayer.from_polynomials(sets, Z)
+    state = layer.state_dict()
+    state["blocks.1"] = state["blocks.1"][:-1]
+    with pytest.raises(RuntimeError, match="weight"):
+        layer.load_state_dict(state)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.algebra.terms import TermSet
+from vinets.heads import LocalHead, LocalReLUHead, ProductsHead, Reference, ReLUUnits, pieces
+from vinets.heads.local import local_variables
+from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.latent.rescale import Rescale
+from vinets.testing.heads import lived
+
+
+def test_the_local_head_is_its_formula(heads, latents):
+    """Position by position, polynomial by polynomial."""
+    head = heads["local"]().eval()
+    h = (latents - head.rescale.mean) / head.rescale.std
+    y = torch.zeros(len(latents), len(head.polynomials.bias))
+    for p in range(latents.shape[2]):
+        variables = torch.tanh(head.projection(h[:, :, p]))
+        y += head.spatial.weight[p] * head.polynomials(variables)
+    torch.testing.assert_close(head(latents), head.linear(head.norm(y)))
+
+
+def test_channels_come_before_components(heads):
+    head = heads["local"]()
+    h = torch.randn(5, 6)
+    both = local_variables(h, head.projection, channels=True)
+    assert torch.equal(both[:, :6], h)
+    assert torch.equal(both[:, 6:], torch.tanh(head.projection(h)))
+    assert local_variables(h, None, channels=True) is h
+
+
+def test_without_a_projection_the_channels_are_the_variables(shared):
+    layer = PolynomialLayer(shared.terms, 4)
+    rescale = Rescale(torch.zeros(5, 2), torch.ones(5, 2), squash=False)
+    head = LocalHead(rescale, None, layer, positions=2, classes=3).eval()
+    latents = torch.randn(7, 5, 2)
+    y = sum(head.spatial.weight[p] * layer(latents[:, :, p]) for p in range(2))
+    torch.testing.assert_close(head(latents), head.linear(head.norm(y)))
+    config = head.config()
+    again = LocalHead.from_config(config, head.state_dict())
+    again.load_state_dict(head.state_dict())
+    assert torch.equal(again.eval()(latents), head(latents))
+
+
+def test_the_control_has_the_shape_and_other_numbers(heads):
+    head = heads["local path"]()
+    beside = Reference((6, 4), 3, lambda: head, lambda: None, seed=2)
+    control = LocalReLUHead.beside(beside)
+    # generators have a leading term each, and what is drawn has none
+    shape = head.parts() | {"monomials": head.parts()["monomials"] - len(head.polynomials.leading)}
+    assert type(control) is LocalReLUHead and control.parts() == shape
+    assert control.polynomials.activation == "relu"
+    assert not torch.equal(control.polynomials.weight, head.polynomials.weight)
+    assert torch.equal(control.polynomials.scale, head.polynomials.scale)
+    same = LocalReLUHead.beside(beside)
+    assert torch.equal(control.polynomials.weight, same.polynomials.weight)
+
+
+def wide(local):
+    """A local head of enough polynomials to be normalised by the moments of their variables."""
+    terms = TermSet.from_exponents(np.eye(6, dtype=int))
+    layer = PolynomialLayer(terms, 20, normalized=True)
+    return local(Rescale(torch.zeros(6, 4), torch.ones(6, 4)), None, layer, 3, positions=4)
+
+
+MADE = {
+    "local path": lambda heads: heads["local path"](),  # more monomials than polynomials
+    "local": lambda heads: wide(LocalHead),
+    "local ReLU": lambda heads: wide(LocalReLUHead),
+    "products": lambda heads: ProductsHead(6, 4, 3, count=5, rank=3, factors=3),
+    "products, folded": lambda heads: ProductsHead(6, 4, 3, count=5, rank=3, normalized=False),
+    "ReLU units": lambda heads: ReLUUnits(6, 4, 3, count=5, rank=2),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("training", [False, True])
+def test_batches_beyond_the_cache_are_split_without_a_trace(
+    heads, latents, name, training, monkeypatch
+):
+    whole = MADE[name](heads).double().train(training)
+    split = copy.deepcopy(whole)
+    inputs = [latents.double().requires_grad_() for _ in range(2)]
+    found = []
+    for head, given, cached in zip((whole, split), inputs, (1 << 30, 1), strict=True):
+        monkeypatch.setattr(pieces, "CACHED", cached)  # 1: an image at a time
+        found.append(head(given))
+        found[-1].square().sum().backward()
+    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*(given.grad for given in inputs))
+    torch.testing.assert_close(dict(split.state_dict()), dict(whole.state_dict()))
+    for p, q in zip(split.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)
+
+
+def frozen(head):
+    head.projection.requires_grad_(False)
+    return head
+
+
+SPLIT = {
+    "components": lambda heads: frozen(heads["local"]()),
+    "channels": lambda heads: wide(LocalHead),
+    "ReLU": lambda heads: wide(LocalReLUHead),
+}
+
+
+@pytest.mark.parametrize("name", SPLIT)
+@pytest.mark.parametrize("training", [False, True])
+def test_behind_its_variables_a_head_is_the_same(heads, latents, name, training):
+    whole = lived(SPLIT[name](heads)).double().train(training)
+    twin = copy.deepcopy(whole)
+    front, behind = twin.split()
+    assert {id(p) for p in behind.parameters()} == {id(p) for p in twin.trained_parameters()}
+    logits = whole(latents.double())
+    found = behind(front(latents.double()))
+    torch.testing.assert_close(found, logits)
+    found.square().sum().backward()
+    logits.square().sum().backward()
+    for p, q in zip(twin.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)
+    torch.testing.assert_close(dict(twin.state_dict()), dict(whole.state_dict()))
+
+
+def test_what_is_trained_in_front_is_not_split_off(heads):
+    head = frozen(heads["local"]())
+    assert head.split() is not None
+    assert frozen(heads["local path"]()).split() is None
+    head.projection.requires_grad_()
+    assert head.split() is None
+
+
+def test_a_large_batch_is_really_split(monkeypatch):
+    monkeypatch.setattr(pieces, "CACHED", 60)
+    seen = []
+    found = pieces.by_parts(lambda part: seen.append(len(part)) or part, torch.ones(8, 5), 20)
+    assert seen == [3, 3, 2] and torch.equal(found, torch.ones(8, 5))
+
+
+def plain_sums(spatial, h, weight, bias, activation):
+    y = torch.einsum("bps,ns->bpn", h, weight) + bias
+    return torch.einsum("bpn,pn->bn", activation(y), spatial.weight)
+
+
+SLOPES = {-1.0: torch.abs, 0.0: torch.relu, 1.0: lambda y: y}
+
+
+@pytest.mark.parametrize("slope", SLOPES)
+def test_sums_of_forms_and_their_gradients_are_those_of_the_formula(slope, monkeypatch):
+    monkeypatch.setattr(pieces, "CACHED", 60)  # three images at a time, the last part is short
+    draws = torch.Generator().manual_seed(0)
+    spatial = pieces.SpatialSum(5, 4).double()
+    shapes = (8, 4, 3), (5, 3), (5,)
+    given = [torch.randn(s, generator=draws, dtype=torch.float64) for s in shapes]
+    trained = [t.requires_grad_() for t in (*given, spatial.weight)]
+    found = spatial.of_forms(*given, slope)
+    expected = plain_sums(spatial, *given, SLOPES[slope])
+    torch.testing.assert_close(found, expected)
+    ahead = torch.randn(8, 5, generator=draws, dtype=torch.float64)
+    wanted = torch.autograd.grad(expected, trained, ahead)
+    for _ in range(2):  # what is kept for the gradient is not used up by it
+        gradients = torch.autograd.grad(found, trained, ahead, retain_graph=True)
+        torch.testing.assert_close(gradients, wanted)
+
+
+@pytest.mark.parametrize("kind", [LocalHead, LocalReLUHead])
+def test_training_follows_autocast(kind, latents):
+    head = wide(kind)
+    twin = copy.deepcopy(head)
+    exact = head(latents)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = twin(latents)
+    torch.testing.assert_close(found.float(), exact, rtol=0.05, atol=0.05)
+    assert not torch.equal(found.float(), exact)
+    found.float().square().sum().backward()
+    assert all(p.grad.isfinite().all() for p in twin.parameters() if p.grad is not None)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vinets.algebra.terms import TermSet
+from vinets.heads import (
+    LocalRandomMonomials,
+    LocalSameDegrees,
+    RandomMonomials,
+    Reference,
+    SameDegrees,
+)
+from vinets.heads.random import random_terms
+
+
+def beside(head, points, **options) -> Reference:
+    return Reference((6, 4), 3, lambda: head, lambda: points, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("vanishing", RandomMonomials),
+        ("vanishing", SameDegrees),
+        ("blocks", RandomMonomials),
+        ("blocks", SameDegrees),
+        ("local path", LocalRandomMonomials),
+        ("local path", LocalSameDegrees),
+    ],
+)
+def test_the_baseline_has_the_same_numbers(heads, points, name, kind):
+    head = heads[name]()
+    baseline, same, other = (kind.beside(beside(head, points, seed=s)) for s in (3, 3, 4))
+    ours, theirs = head.parts(), baseline.parts()
+    if baseline.polynomials.leading is None:
+        ours["monomials"] -= len(head.polynomials.leading)  # generators alone have leading terms
+    if not kind.same_degrees:  # other degrees take other numbers of indices
+        ours.pop("monomials"), theirs.pop("monomials")
+    assert ours == theirs
+    assert torch.equal(baseline.polynomials.weight, same.polynomials.weight)
+    assert not torch.equal(baseline.polynomials.weight, other.polynomials.weight)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("vanishing", SameDegrees), ("local path", LocalSameDegrees)]
+)
+def test_the_baseline_of_the_same_degrees_has_them(heads, points, name, kind):
+    head = heads[name]()
+    terms = [one.polynomials.monomials.terms for one in (head, kind.beside(beside(head, points)))]
+    assert terms[0].degrees.tolist() == terms[1].degrees.tolist()
+    assert terms[0].names() != terms[1].names()
+
+
+def test_a_baseline_sees_the_latents_as_the_head_does(heads, points):
+    reference = beside(heads["local"](), points)
+    assert RandomMonomials.beside(reference) is None and SameDegrees.beside(reference) is None
+    reference = beside(heads["vanishing"](), points)
+    assert LocalRandomMonomials.beside(reference) is None
+
+
+def test_random_monomials_are_standardised_on_the_points(heads, points):
+    layer = RandomMonomials.beside(beside(heads["vanishing"](), points)).polynomials
+    m = (layer.monomials(points.float()) - layer.shift) / layer.scale
+    spread = m.std(0, correction=0)
+    torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-3, rtol=0)
+
+
+def test_the_baseline_leaves_the_head_alone_and_is_untrained(heads, points):
+    head = heads["narrow path"]()
+    baseline = RandomMonomials.beside(beside(head, points))
+    assert torch.equal(baseline.projection.weight, head.projection.weight)
+    assert not torch.equal(baseline.path.out.weight, head.path.out.weight)
+    assert float(baseline.path.scale) == float(head.path.scale)
+    with torch.no_grad():
+        baseline.projection.weight.zero_()
+    assert (head.projection.weight != 0).any()
+
+
+def every_term(n: int, degree: int) -> TermSet:
+    blocks = [list(combinations_with_replacement(range(n), d)) for d in range(1, degree + 1)]
+    empty = np.zeros((0, 0), dtype=np.int64)
+    return TermSet(n, (empty, *(np.array(block, dtype=np.int64) for block in blocks)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 50), st.data())
+def test_terms_are_as_many_of_each_degree_and_distinct(n, degree, seed, data):
+    full = every_term(n, degree)
+    chosen = data.draw(st.sets(st.integers(0, len(full) - 1), min_size=1))
+    like = full.select(np.array(sorted(chosen)))
+    terms = random_terms(like, max_degree=None, seed=seed)
+    assert terms.degrees.tolist() == like.degrees.tolist()
+    assert len({tuple(row) for row in terms.exponents().tolist()}) == len(like)
+
+
+def test_all_terms_there_are_can_be_drawn():
+    full = every_term(5, 4)
+    terms = random_terms(full, max_degree=None, seed=0)
+    assert sorted(terms.exponents().tolist()) == sorted(full.exponents().tolist())
+
+
+def test_degrees_are_drawn_uniformly():
+    like = every_term(30, 2)
+    degrees = random_terms(like, max_degree=5, seed=0).degrees
+    assert len(degrees) == len(like) == 495
+    counts = np.bincount(degrees, minlength=6)[1:]
+    assert counts[0] == 30  # all there are; the others move up
+    assert (counts[2:] > 70).all() and (counts[2:] < 130).all()

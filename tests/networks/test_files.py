@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import copy
+import json
+import resource
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from vinets.data import digits
+from vinets.models import digits_cnn, resnet18
+from vinets.networks import CutNetwork, VINet
+from vinets.runs import baselines, build, collect
+from vinets.training import fine_tune
+
+DIGITS = digits()
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
+RUN = """
+import sys, torch
+from safetensors.torch import load_file, save_file
+from vinets.networks import VINet
+torch.set_num_threads(1)
+for folder in sys.argv[1:]:
+    network = VINet.from_pretrained(folder)
+    inputs = load_file(folder + "/inputs.safetensors")["x"]
+    with torch.no_grad():
+        save_file({"y": network(inputs)}, folder + "/outputs.safetensors")
+"""
+
+
+def digits_network(placement="global") -> VINet:
+    torch.manual_seed(0)
+    model = digits_cnn()
+    net = build(model, DIGITS.train, "relu3", placement=placement, linear_path=3, **SMALL)[0]
+    fine_tune(net, DIGITS.train, epochs=1, progress=None)
+    return net
+
+
+def resnet_network() -> VINet:
+    torch.manual_seed(0)
+    images = torch.randn(60, 3, 32, 32)
+    data = images, torch.arange(60) % 10
+    return build(resnet18(), data, "layer2.0.bn1", **SMALL | {"per_class": 10})[0]
+
+
+@pytest.fixture(scope="module")
+def net() -> VINet:
+    return digits_network()
+
+
+@pytest.fixture
+def folder(net, tmp_path):
+    net.save_pretrained(tmp_path / "net")
+    return tmp_path / "net"
+
+
+def test_a_new_process_computes_the_same_bits(net, tmp_path):
+    networks = {"digits": net, "local": digits_network("local"), "resnet18": resnet_network()}
+    inputs = {}
+    for name, network in networks.items():
+        shape = network.record.inputs[""]["shape"]
+        inputs[name] = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
+        network.save_pretrained(tmp_path / name)
+        save_file({"x": inputs[name]}, tmp_path / name / "inputs.safetensors")
+    folders = [str(tmp_path / name) for name in networks]
+    subprocess.run([sys.executable, "-c", RUN, *folders], check=True, timeout=120)
+    for name, network in networks.items():
+        with torch.no_grad():
+            expected = network(inputs[name])
+        assert torch.equal(load_file(tmp_path / name / "outputs.safetensors")["y"], expected)
+
+
+def test_everything_comes_back(net, folder):
+    again = VINet.from_pretrained(folder)
+    assert again.record == net.record and again.reader.config() == net.reader.config()
+    assert again.record.classes == tuple("0123456789")
+    assert again.record.preprocessing["size"] == [8, 8]
+    assert again.parts() == net.parts() == json.loads((folder / "config.json").read_text())["parts"]
+    assert not again.training
+    assert not any(p.requires_grad for p in again.backbone.parameters())
+    for (key, ours), (other, theirs) in zip(
+        net.state_dict().items(), again.state_dict().items(), strict=True
+    ):
+        assert key == other and ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+
+
+def test_folded_networks_and_double_precision_are_saved_too(net, tmp_path):
+    images = DIGITS.test.example(6).double()
+    net = copy.deepcopy(net).double().folded()
+    net.save_pretrained(tmp_path)
+    again = VINet.from_pretrained(tmp_path)
+    assert torch.equal(again(images), net(images)) and again.head.norm is None
+
+
+def test_a_loaded_network_can_be_trained_on(folder):
+    again = VINet.from_pretrained(folder)
+    before = again.head.linear.weight.detach().clone()
+    fine_tune(again, DIGITS.train, epochs=1, progress=None)
+    assert not torch.equal(again.head.linear.weight, before)
+
+
+@pytest.mark.parametrize("placement", ["global", "local"])
+def test_baselines_are_saved_and_are_no_vi_nets(tmp_path, placement):
+    latents = collect(digits_cnn(), DIGITS.train, "relu3", per_class=20, progress=None)
+    small = {k: v for k, v in SMALL.items() if k != "per_class"}
+    net = build(latents, placement=placement, **small)[0]
+    images = DIGITS.test.example(6)
+    for name, baseline in baselines(net, latents).items():
+        baseline.eval().save_pretrained(tmp_path / name)
+        again = CutNetwork.from_pretrained(tmp_path / name)
+        assert torch.equal(again(images), baseline(images))
+        with pytest.raises(ValueError, match=r"no VINet. Load it with CutNetwork"):
+            VINet.from_pretrained(tmp_path / name)
+
+
+class Own(nn.Module):
+    """A class that only its user has."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.relu = nn.Conv2d(1, 4, 3), nn.ReLU()
+        self.out = nn.Linear(144, 10)
+
+    def forward(self, x):
+        return self.out(self.relu(self.conv(x)).flatten(1))
+
+
+def test_a_class_of_ones_own_has_to_be_passed(tmp_path):
+    net = build(Own(), DIGITS.train, "relu", **SMALL)[0]
+    net.save_pretrained(tmp_path)
+    images = DIGITS.test.example(6)
+    with pytest.raises(ValueError, match=r"class of its own.*backbone=network"):
+        VINet.from_pretrained(tmp_path)
+    assert torch.equal(VINet.from_pretrained(tmp_path, backbone=Own())(images), net(images))
+    with pytest.raises(ValueError, match=r"do not fit|does not describe"):
+        VINet.from_pretrained(tmp_path, backbone=digits_cnn())
+
+
+# --- files that are not what they should be ---------------------------------------------------
+
+
+def changed(folder, *path, value) -> None:
+    """Set one entry of the config; a value of KeyError deletes it."""
+    config = json.loads((folder / "config.json").read_text())
+    place = config
+    for key in path[:-1]:
+        place = place[key]
+    if value is KeyError:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("format",), "other"),
+        (("version",), 99),
+        (("head",), []),
+        (("head", "kind"), "unknown"),
+        (("head", "kind"), []),
+        (("head", "arguments"), {"order": "none"}),
+        (("head", "projection"), [8]),
+        (("head", "projection"), [8, -3]),
+        (("head", "classes"), "many"),
+        (("head", "classes"), 11),
+        (("head", "polynomials"), None),
+        (("head", "polynomials", "n_variables"), 2),
+        (("head", "polynomials", "count"), KeyError),
+        (("head", "polynomials", "count"), 2**62),
+        (("head", "folded"), True),
+        (("head", "path"), [1]),
+        (("reader",), None),
+        (("reader", "kind"), "nothing"),
+        (("record",), KeyError),
+        (("record",), "text"),
+        (("record", "classes"), 7),
+        (("record", "cut"), "nowhere"),
+        (("record", "cut"), None),
+        (("record", "cut"), "relu2"),
+        (("record", "extra"), 1),
+        (("record", "inputs"), []),
+        (("record", "inputs"), {"": {"shape": [1, 8, 8], "dtype": "os"}}),
+        (("record", "inputs"), {"": {"shape": [1e400], "dtype": "float32"}}),
+        (("record", "source"), {"library": "os", "name": "system", "options": {}}),
+        (("record", "source"), "digits_cnn"),
+        (("record", "source", "options"), {"num_classes": -4}),
+    ],
+)
+def test_a_changed_description_is_refused_in_one_sentence(folder, path, value):
+    changed(folder, *path, value=value)
+    with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
+        VINet.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("record", "classes"), [f"other {k}" for k in range(10)]),
+        (("record", "data"), None),
+        (("record", "notes"), {"accuracy": 1.0}),
+        (("head", "order"), [3]),
+        (("digest",), KeyError),
+        (("digest",), "0" * 32),
+    ],
+)
+def test_a_description_that_fits_but_was_edited_is_refused(folder, path, value):
+    changed(folder, *path, value=value)
+    with pytest.raises(ValueError, match=r"not written together|does not describe"):
+        VINet.from_pretrained(folder)
+
+
+def test_weights_of_a_network_like_it_are_refused(folder, tmp_path):
+    other = VINet.from_pretrained(folder)
+    other.head.linear.bias.data[0] += 1
+    other.save_pretrained(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    with pytest.raises(ValueError, match="not written together"):
+        VINet.from_pretrained(folder)
+
+
+def test_networks_of_the_version_before_are_read(folder):
+    changed(folder, "digest", value=KeyError)
+    changed(folder, "version", value=2)
+    assert VINet.from_pretrained(folder).record.cut
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "\x00\x01"])
+def test_files_that_are_no_description_are_refused(folder, text):
+    (folder / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=r"not readable JSON|does not describe a network"):
+        VINet.from_pretrained(folder)
+
+
+def test_bytes_that_are_no_text_are_refused(folder):
+    (folder / "config.json").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(ValueError, match="not readable JSON"):
+        VINet.from_pretrained(folder)
+
+
+def test_missing_files_are_named(folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"config\.json is missing"):
+        VINet.from_pretrained(tmp_path / "nowhere")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors does not exist"):
+        VINet.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
+def test_truncated_weights_are_refused(folder, share):
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    with pytest.raises(ValueError, match="not a readable safetensors file"):
+        VINet.from_pretrained(folder)
+
+
+def test_weights_that_were_pickled_are_not_read(folder):
+    torch.save({"head.linear.weight": torch.zeros(3)}, folder / "model.safetensors")
+    with pytest.raises(ValueError, match="not a readable safetensors file"):
+        VINet.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "tensor"),
+    [
+        ("head.linear.weight", None),
+        ("head.linear.weight", torch.zeros(3)),
+        ("head.linear.bias", torch.zeros(10, dtype=torch.int64)),
+        ("backbone.conv1.weight", torch.zeros(1)),
+        ("foreign", torch.zeros(1)),
+        ("head.polynomials.monomials.terms_1", None),
+        ("head.polynomials.monomials.terms_1", torch.tensor([[99]])),
+    ],
+)
+def test_weights_of_another_network_are_refused_in_one_sentence(folder, key, tensor):
+    state = load_file(folder / "model.safetensors")
+    state.pop(key, None)
+    if tensor is not None:
+        state[key] = tensor
+    save_file(state, folder / "model.safetensors")
+    with pytest.raises(ValueError, match=r"^[^\n]*(do not fit|does not describe)[^\n]*\.$"):
+        VINet.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["leading", "columns_0"])
+def test_indices_of_blocks_are_checked(tmp_path, name):
+    options = SMALL | {"keep": None, "monomials": None}
+    build(digits_cnn(), DIGITS.train, "relu3", **options)[0].save_pretrained(tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    state[f"head.polynomials.{name}"][0] = 10**6
+    save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="positions of the"):
+        VINet.from_pretrained(tmp_path)
+
+
+@contextmanager
+def little_memory():
+    """The process may grow by a gigabyte, and no more."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 30), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+HUGE = 1 << 30
+HOSTILE = {
+    "rescale": lambda c: c["head"].update(rescale=[HUGE, 2]),
+    "classes": lambda c: c["head"].update(classes=HUGE),
+    "count": lambda c: c["head"]["polynomials"].update(count=HUGE),
+    "variables": lambda c: c["head"]["polynomials"].update(n_variables=HUGE),
+    "projection": lambda c: c["head"].update(projection=[HUGE, HUGE]),
+    "path": lambda c: c["head"].update(path=[HUGE, 2, HUGE, 2]),
+    "inputs": lambda c: c["record"]["inputs"][""].update(shape=[1, 1 << 16, 1 << 16]),
+    "tail": lambda c: c["record"]["source"]["options"].update(num_classes=1 << 20),
+    "width": lambda c: c["record"]["source"].update(
+        name="vit", options={"size": [8, 8], "width": HUGE, "num_classes": 10}
+    ),
+    "depth": lambda c: c["record"]["source"].update(
+        name="resnet",
+        options={"blocks": [HUGE] * 4, "num_classes": 10, "maxpool": False},
+    ),
+    "cut": lambda c: c["record"].update(cut="50%"),
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.parametrize("which", HOSTILE)
+def test_a_small_config_takes_no_memory_before_it_fits_the_weights(folder, which):
+    config = json.loads((folder / "config.json").read_text())
+    HOSTILE[which](config)
+    (folder / "config.json").write_text(json.dumps(config))
+    with little_memory(), pytest.raises(ValueError, match=r"^[^\n]+\.$") as caught:
+        VINet.from_pretrained(folder)
+    assert "allocate" not in str(caught.value) and "emory" not in str(caught.value).replace(
+        "takes far more memory", ""
+    )
+
+
+def test_weights_that_are_a_link_out_of_the_folder_are_not_followed(folder, tmp_path):
+    (folder / "model.safetensors").rename(tmp_path / "elsewhere")
+    (folder / "model.safetensors").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="is a link out of"):
+        VINet.from_pretrained(folder)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from vinets.data import digits
+from vinets.heads import PooledHead
+from vinets.latent import LatentReader, truncate
+from vinets.models import digits_cnn, resnet18
+from vinets.networks import CutNetwork, VINet
+from vinets.networks.network import Record, example_inputs, input_fields, network_of
+from vinets.runs import baselines, build, collect
+from vinets.training import fine_tune
+
+DIGITS = digits()
+FEW = DIGITS.train.subset(torch.arange(300))
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
+
+
+def made(**options) -> tuple[nn.Module, VINet]:
+    torch.manual_seed(0)
+    model = digits_cnn()
+    return model, build(model, DIGITS.train, "relu3", **SMALL, **options)[0]
+
+
+def test_the_network_is_backbone_reader_head():
+    model, net = made()
+    images = DIGITS.test.example(5)
+    seen = {}
+    model.eval().relu3.register_forward_hook(lambda m, a, out: seen.update(out=out.clone()))
+    with torch.no_grad():
+        model(images)
+        assert torch.equal(net.latents(images), seen["out"].flatten(2))
+        assert torch.equal(net(images), net.head(seen["out"].flatten(2)))
+
+
+def test_making_a_network_changes_nothing_in_the_model_that_was_cut():
+    model, net = made()
+    assert all(p.requires_grad for p in model.parameters())
+    assert not any(p.requires_grad for p in net.backbone.parameters())
+    own = dict(model.named_parameters())
+    for name, p in net.backbone.named_parameters():
+        assert p.data_ptr() == own[name].data_ptr()  # no second copy of the weights
+    net.double()
+    assert all(p.dtype == torch.float32 for p in model.parameters())
+
+
+def test_the_backbone_stays_in_eval_mode():
+    net = made()[1].train()
+    assert net.training and net.head.training
+    assert not any(m.training for m in net.backbone.modules())
+
+
+@pytest.mark.parametrize("placement", ["global", "local"])
+def test_fine_tuning_changes_the_head_only(placement):
+    net = made(placement=placement)[1]
+    before = {k: t.clone() for k, t in net.state_dict().items()}
+    fine_tune(net, FEW, batch_size=64, epochs=1, progress=None)
+    after = net.state_dict()
+    moved = {k for k in before if not torch.equal(before[k], after[k])}
+    assert moved and all(k.startswith("head.") for k in moved)
+    still = {k for k in before if "projection" in k or "rescale" in k or "terms" in k}
+    assert still and not moved & still
+    assert {"head.linear.weight", "head.polynomials.weight", "head.norm.running_mean"} <= moved
+
+
+def test_a_projection_is_trained_if_asked_for():
+    net = made(train_projection=True)[1]
+    before = net.head.projection.weight.detach().clone()
+    fine_tune(net, FEW, batch_size=64, epochs=1, progress=None)
+    assert not torch.equal(net.head.projection.weight, before)
+
+
+def test_folding_shares_the_backbone_and_leaves_the_network_alone():
+    net = made()[1]
+    fine_tune(net, FEW, batch_size=64, epochs=1, progress=None)
+    images, state = DIGITS.test.example(30), {k: t.clone() for k, t in net.state_dict().items()}
+    folded = net.folded()
+    torch.testing.assert_close(folded(images), net(images), atol=1e-4, rtol=1e-4)
+    assert folded.backbone is net.backbone and type(folded) is VINet
+    assert all(torch.equal(t, state[k]) for k, t in net.state_dict().items())
+    assert sum(folded.parts().values()) < sum(net.parts().values())
+
+
+def test_parts_of_a_network_are_those_of_the_head_and_the_backbones_parameters():
+    """Running statistics of the backbone are left out, as papers do that count parameters."""
+    net = made()[1]
+    assert net.parts()["backbone"] == 28_192  # 288 + 64 + 9,216 + 64 + 18,432 + 128
+    assert {k: v for k, v in net.parts().items() if k != "backbone"} == net.head.parts()
+
+
+def test_networks_run_in_double_precision():
+    net = made()[1]
+    images = DIGITS.test.example(5)
+    exact = net.double()(images.double())
+    assert exact.dtype == torch.float64
+    torch.testing.assert_close(net.float()(images), exact.float(), atol=1e-3, rtol=1e-3)
+
+
+def test_a_network_compiles_without_graph_breaks():
+    net = made()[1]
+    images = DIGITS.test.example(4)
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(images), net(images))
+
+
+def test_baselines_are_no_vi_nets():
+    latents = collect(digits_cnn(), FEW, "relu3", per_class=20, progress=None)
+    net = build(latents, components=8, keep=4, monomials=32, progress=None)[0]
+    others = baselines(net, latents)
+    assert others and not any(isinstance(baseline, VINet) for baseline in others.values())
+    assert all(type(baseline) is CutNetwork for baseline in others.values())
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        torch.zeros(4, 3, 8, 8),
+        torch.zeros(4, 7, dtype=torch.float64),
+        {"ids": torch.ones(4, 9, dtype=torch.int64), "mask": torch.ones(4, 9, dtype=torch.bool)},
+    ],
+)
+def test_fields_describe_inputs_and_give_examples(inputs):
+    again = example_inputs(input_fields(inputs), batch=4)
+    named, expected = (x if isinstance(x, dict) else {"": x} for x in (again, inputs))
+    assert named.keys() == expected.keys()
+    for name, tensor in named.items():
+        assert tensor.dtype == expected[name].dtype and torch.equal(tensor, expected[name])
+
+
+def test_unknown_dtypes_are_refused():
+    with pytest.raises(ValueError, match="unknown dtype 'nn' of input 'x'"):
+        example_inputs({"x": {"shape": [2], "dtype": "nn"}})
+
+
+def test_the_papers_network_has_the_papers_base():
+    images = torch.randn(60, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    options = SMALL | {"per_class": 10}
+    net, report = build(resnet18(), (images, torch.arange(60) % 10), "layer2.1.bn2", **options)
+    assert net.parts()["backbone"] == 675_392
+    assert report.original_parameters == 11_173_962
+
+
+def test_the_last_layers_are_thawed_and_no_others():
+    uncut = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 5, 3), nn.ReLU(), nn.Conv2d(5, 6, 1)
+    )
+    images = torch.zeros(2, 1, 8, 8)
+    record = Record("4", input_fields(images))
+    head = PooledHead(6, 3)
+    net = network_of(truncate(uncut, "4", images), LatentReader(), head, record)
+    assert [tuple(p.shape) for p in net.thaw(1)] == [(6, 5, 1, 1), (6,)]
+    trained = {name for name, p in net.backbone.named_parameters() if p.requires_grad}
+    assert trained == {"4.weight", "4.bias"}
+    assert len(net.thaw(2)) == 4 and len(net.thaw()) == 8
+    assert net.train().backbone.get_submodule("1").training
+    net.freeze()
+    assert not any(p.requires_grad for p in net.backbone.parameters())
+    assert not net.train().backbone.get_submodule("1").training
+    assert all(p.requires_grad for p in uncut.parameters())  # those that were handed over

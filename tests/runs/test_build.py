@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+from vinets import ABM, OAVI, VCA, cut_points
+from vinets.core.plain import as_plain, from_plain
+from vinets.core.settings import Pruning
+from vinets.heads import LocalHead, VanishingHead
+from vinets.heads.block_layer import BlockPolynomialLayer
+from vinets.ideals.base import ScaleWarning
+from vinets.runs import BuildReport, build
+
+SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
+
+
+@pytest.mark.parametrize("placement", ["global", "local"])
+def test_the_report_tells_what_was_built(latents, placement):
+    net, report = build(latents, placement=placement, linear_path=3, **SMALL)
+    head, layer = net.head, net.head.polynomials
+    assert isinstance(head, VanishingHead if placement == "global" else LocalHead)
+    assert report.cut == "relu3" == net.record.cut and report.placement == placement
+    assert report.latent_shape == (64, 16) and report.examples == 10 * (48 + 12)
+    assert report.generators_kept == len(layer.bias) == 40
+    own = len(layer.monomials.terms) - (64 if placement == "local" else 0)  # channels beside them
+    assert report.monomials_kept == own == sum(report.degrees.values()) <= 32
+    assert report.coefficients_kept == 40 * own
+    assert report.coefficients_found == report.generators_found * report.monomials_found
+    assert report.parts == net.folded().parts()
+    assert report.parameters == sum(report.parts.values())
+    assert report.parts["backbone"] == 28_192 and report.original_parameters == 103_466
+    assert {"latents", "projection", "polynomials"} <= report.seconds.keys()
+    assert not net.training and head.path is not None
+
+
+@pytest.mark.parametrize("placement", ["global", "local"])
+def test_the_report_is_plain_json_and_readable(latents, placement):
+    report = build(latents, placement=placement, **SMALL)[1]
+    told = json.loads(json.dumps(as_plain(report)))
+    assert told["parts"] == report.parts and "pictures" not in told
+    assert from_plain(BuildReport, told) == report
+    text = str(report)
+    assert f"{report.generators_found:,} found, 40 kept" in text
+    assert f"{report.parameters:,} instead of 103,466" in text
+
+
+@pytest.mark.parametrize("order", ["pca-tanh", "tanh-pca"])
+def test_the_projection_is_the_pca_of_the_latents(latents, order):
+    # components of unit variance that are not squashed leave the cube
+    with pytest.warns(ScaleWarning) if order == "tanh-pca" else nullcontext():
+        net, report = build(latents, order=order, **SMALL)
+    flat = latents.store.tensor().flatten(1).double().numpy()
+    if order == "tanh-pca":
+        spread = flat.std(0)
+        flat = np.tanh((flat - flat.mean(0)) / np.where(spread > 1e-6, spread, 1))
+    theirs = PCA(8, svd_solver="full").fit(flat)
+    assert report.explained_variance == pytest.approx(
+        theirs.explained_variance_ratio_.sum(), rel=1e-4
+    )
+    coordinates = theirs.transform(flat) / np.sqrt(theirs.explained_variance_)
+    if order == "pca-tanh":
+        coordinates = np.tanh(coordinates)
+    ours = report.pictures.points
+    signs = np.sign((ours * coordinates).sum(0))
+    np.testing.assert_allclose(ours, signs * coordinates, atol=2e-3)
+    with torch.no_grad():
+        seen = net.head.variables(latents.store.tensor()).numpy()
+    np.testing.assert_allclose(seen, ours, atol=1e-5)
+
+
+def test_the_local_projection_is_the_pca_of_one_position_an_example(latents):
+    net, report = build(latents, placement="local", seed=4, **SMALL)
+    values = latents.store.tensor()
+    at = torch.randint(16, (len(values),), generator=torch.Generator().manual_seed(4))
+    h = net.head.rescale(values)[torch.arange(len(values)), :, at].double().numpy()
+    expected = PCA(8, svd_solver="full").fit(h).explained_variance_ratio_.sum()
+    assert report.explained_variance == pytest.approx(expected, rel=1e-4)
+    with torch.no_grad():
+        own = torch.tanh(net.head.projection(torch.from_numpy(h).float()))
+    np.testing.assert_allclose(report.pictures.points, own, atol=1e-5)
+
+
+def test_pictures_show_that_generators_vanish_on_their_class_alone(latents):
+    report = build(latents, **SMALL)[1]
+    pictures = report.pictures
+    assert pictures.means.shape == (10, 40) and pictures.owners.tolist() == [
+        k for k in range(10) for _ in range(4)
+    ]
+    own = pictures.means[pictures.owners, np.arange(40)]
+    others = np.array(
+        [np.delete(pictures.means[:, j], k).min() for j, k in enumerate(pictures.owners)]
+    )
+    assert (own < others).mean() > 0.8
+    assert sum(map(len, pictures.scores)) == report.generators_found
+
+
+@pytest.mark.parametrize("placement", ["global", "local"])
+def test_the_layer_starts_as_the_pruned_generators(latents, placement):
+    """Its means on the classes are those of the picture, up to a factor per generator."""
+    net, report = build(latents, placement=placement, **SMALL | {"monomials": None})
+    points, labels = report.pictures.points, report.pictures.labels
+    layer = net.head.polynomials
+    z = torch.from_numpy(points).float()
+    if placement == "local":  # without the linear forms in the channels
+        with torch.no_grad():
+            layer.weight[:, :64] = 0
+        z = torch.cat([torch.zeros(len(z), 64), z], 1)
+    with torch.no_grad():
+        values = layer.eval()(z).double().numpy()
+    means = np.stack([values[labels == k].mean(0) for k in range(10)])
+    np.testing.assert_allclose(means, report.pictures.means, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("keep", "count"), [(3, lambda found: 3), (0.25, lambda found: -(-found // 4)), (10**6, None)]
+)
+def test_so_many_generators_are_kept_per_class(latents, keep, count):
+    report = build(latents, **SMALL | {"keep": keep, "monomials": None})[1]
+    found = [len(scores) for scores in report.pictures.scores]
+    kept = np.bincount(report.pictures.owners, minlength=10).tolist()
+    assert kept == [n if count is None else min(n, count(n)) for n in found]
+    for scores, best in zip(report.pictures.scores, report.pictures.kept, strict=True):
+        np.testing.assert_allclose(np.sort(best), np.sort(scores)[len(scores) - len(best) :])
+
+
+def test_everything_is_kept_in_blocks(latents):
+    net, report = build(latents, **SMALL | {"keep": None, "monomials": None})
+    assert isinstance(net.head.polynomials, BlockPolynomialLayer)
+    assert report.generators_kept == report.generators_found
+    assert report.monomials_kept == report.monomials_found
+    assert report.coefficients_kept < report.coefficients_found / 2
+    matrix = build(latents, **SMALL | {"keep": 1.0, "monomials": None})[0]
+    points = torch.from_numpy(report.pictures.points).float()
+    with torch.no_grad():
+        ours, theirs = (n.head.polynomials(points) for n in (net, matrix))
+    torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("cap", [1, 5, 20])
+def test_no_more_monomials_than_allowed(latents, cap):
+    net, report = build(latents, **SMALL | {"monomials": cap})
+    assert len(net.head.polynomials.monomials.terms) == report.monomials_kept == cap
+
+
+def test_sparse_coefficients_are_masked(latents):
+    net = build(latents, ideal=OAVI(0.1, max_degree=2), sparse=True, **SMALL)[0]
+    layer = net.head.polynomials
+    assert layer.mask is not None and 0 < layer.mask.float().mean() < 1
+    assert (layer.coefficients[~layer.mask] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "ideal", [ABM(0.05, max_degree=3), OAVI(0.1, max_degree=2), VCA(0.1, max_degree=2)]
+)
+@pytest.mark.parametrize("placement", ["global", "local"])
+def test_any_algorithm_will_do(latents, ideal, placement):
+    net, report = build(latents, ideal=ideal, placement=placement, **SMALL | {"components": 5})
+    assert report.generators_kept > 5
+    assert max(report.degrees) <= ideal.max_degree
+    assert net(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+
+
+def test_without_components_the_channels_are_the_variables(latents):
+    ideal = ABM(0.3, max_degree=1)
+    options = SMALL | {"components": None}
+    net, report = build(latents, ideal=ideal, placement="local", **options)
+    assert net.head.projection is None and report.explained_variance is None
+    assert net.head.polynomials.monomials.terms.n_variables == 64
+
+
+def test_a_cut_is_a_name_an_index_or_a_share(model, train):
+    options = SMALL | {"per_class": 16}
+    points = cut_points(model, train.example())
+    names = [p.name for p in points]
+    by_name = build(model, train, "relu2", **options)[1]
+    by_index = build(model, train, names.index("relu2"), **options)[1]
+    by_share = build(model, train, "50%", **options)[1]
+    assert by_name.cut == by_index.cut == "relu2"
+    assert by_share.cut in [p.name for p in points if p.removed == 0.5]
+    assert by_name.parts == by_index.parts
+
+
+def test_building_changes_nothing_in_the_model(model, train):
+    before = {k: t.clone() for k, t in model.state_dict().items()}
+    build(model, train, "relu2", **SMALL | {"per_class": 16})
+    assert all(torch.equal(t, before[k]) for k, t in model.state_dict().items())
+    assert all(p.requires_grad for p in model.parameters())
+
+
+def test_equal_seeds_build_equal_networks(model, train):
+    nets = []
+    for outside in range(2):
+        torch.manual_seed(outside)  # does not matter
+        options = SMALL | {"per_class": 16}
+        nets.append(build(model, train, "relu2", placement="local", seed=3, **options)[0])
+    states = [net.state_dict() for net in nets]
+    assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"placement": "middle"},
+            r"'placement' parameter of build.*'global', 'local' or 'products'",
+        ),
+        ({"order": "tanh"}, r"'order' parameter of build"),
+        ({"score": "best"}, r"'score' parameter of build.*'separation'"),
+        ({"components": 0}, r"'components' parameter of build"),
+        ({"monomials": -1}, r"'monomials' parameter of build"),
+        ({"keep": 0}, r"'keep' parameter of build"),
+        ({"keep": 1.5}, r"'keep' parameter of build"),
+        ({"keep": True}, r"'keep' parameter of build"),
+        ({"ideal": ABM(1e-12, max_degree=1)}, r"ABM found no generators.*raise psi or max_degree"),
+    ],
+)
+def test_bad_input_is_named(latents, options, message):
+    with pytest.raises(ValueError, match=message):
+        build(latents, **SMALL | options)
+
+
+def test_data_and_cut_are_needed(model, train):
+    with pytest.raises(ValueError, match="needs train_data and a cut"):
+        build(model, train)
+    with pytest.raises(ValueError, match=r"nearest names are .*relu3"):
+        build(model, train, "relu33", progress=None)
+
+
+@pytest.mark.parametrize("order", ["tanh-pca", "pca-tanh"])
+def test_components_have_unit_variance_or_their_own(latents, order):
+    with pytest.warns(ScaleWarning) if order == "tanh-pca" else nullcontext():
+        plain, unit = (
+            build(latents, order=order, scale=scale, **SMALL)[0].head.projection.weight
+            for scale in ("none", "unit")
+        )
+    rows = plain.double()
+    torch.testing.assert_close(rows @ rows.mT, torch.eye(8).double(), atol=1e-4, rtol=0)
+    cosine = torch.nn.functional.cosine_similarity(plain, unit).abs()
+    torch.testing.assert_close(cosine, torch.ones(8), atol=1e-4, rtol=0)
+    assert not torch.allclose(plain.norm(dim=1), unit.norm(dim=1), rtol=0.1)
+
+
+def test_an_unknown_scale_is_refused(latents):
+    with pytest.raises(ValueError, match="unit"):
+        build(latents, scale="bound", **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [("monomial", "monomials"), ("per_klass", "per_class"), ("placment", "placement")],
+)
+def test_a_misspelt_option_is_named_with_the_nearest(latents, misspelt, meant):
+    with pytest.raises(
+        TypeError, match=f"build has no option '{misspelt}'. Did you mean '{meant}'"
+    ):
+        build(latents, **{misspelt: 16})
+
+
+def test_options_are_refused_before_any_work(model, train, monkeypatch):
+    module = sys.modules["vinets.runs.build"]
+    monkeypatch.setattr(module, "collect", lambda *_, **__: pytest.fail("it began"))
+    with pytest.raises(ValueError, match="'keep' parameter of build"):
+        build(model, train, "relu3", keep=-1)
+
+
+def test_settings_may_be_given_as_objects_and_changed_by_keywords(latents):
+    pruning = Pruning(keep=4, monomials=32)
+    whole = build(latents, pruning=pruning, components=8, progress=None)[1]
+    flat = build(latents, **SMALL)[1]
+    assert replace(whole, seconds={}) == replace(flat, seconds={})
+    fewer = build(latents, pruning=pruning, keep=2, components=8, progress=None)[1]
+    assert fewer.generators_kept == 20
+
+
+def test_the_signature_that_people_see_has_every_option():
+    names = inspect.signature(build).parameters
+    assert {"keep", "per_class", "components", "placement", "ideal", "seed"} <= names.keys()
+    assert names["keep"].default == "auto" and "pruning" not in names

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vinets import CutNetwork, attach_distances, build, collect, train_classifier
+from vinets.data import digits
+from vinets.heads import DistanceHead
+from vinets.models import digits_cnn
+from vinets.runs import closed_form
+from vinets.runs.compare import head_trials
+from vinets.runs.trial import Trial
+
+
+@pytest.fixture(scope="module")
+def trained():
+    torch.manual_seed(0)
+    model, data = digits_cnn(), digits()
+    train_classifier(model, data.train, epochs=3, progress=None)
+    return model, data
+
+
+def accuracy(network, data) -> float:
+    x, y = next(iter(data.test.batches(len(data.test))))
+    with torch.no_grad():
+        return float((network(x).argmax(1) == y).double().mean())
+
+
+def test_a_network_without_training_is_near_the_uncut_one_and_is_saved(trained, tmp_path):
+    model, data = trained
+    net, report = build(model, data.train, "pool", epochs=0, progress=None)
+    assert accuracy(net, data) > accuracy(model, data) - 0.02
+    assert report.closed is not None and set(report.closed.accuracies) == {
+        *("ridge", "ridge, flat", "LDA", "distances", "ridge on generators")
+    }
+    assert net.record.notes["head"] == report.closed.taken
+    assert f"closed form: {report.closed.taken}, the smallest" in str(report)
+    net.save_pretrained(tmp_path)
+    x = data.test.example(8)
+    assert torch.equal(CutNetwork.from_pretrained(tmp_path)(x), net(x))
+
+
+def test_held_out_accuracy_is_that_of_heads_which_did_not_see_the_examples(trained, monkeypatch):
+    # labels at random cannot be told on examples that were held out
+    model, data = trained
+    latents = collect(model, data.train, "pool", per_class=40, progress=None)
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(latents.store), generator=generator)
+    monkeypatch.setattr(latents.store, "labels", latents.store.labels[order])
+    _, report = closed_form.build_closed_form(latents)
+    assert max(report.closed.accuracies.values()) < 0.3
+
+
+def test_distances_win_where_they_are_best(trained, monkeypatch, tmp_path):
+    model, data = trained
+    kinds = closed_form._kinds
+    monkeypatch.setattr(
+        closed_form, "_kinds", lambda *a: {k: v for k, v in kinds(*a).items() if k == "distances"}
+    )
+    net, _ = build(model, data.train, "pool", epochs=0, progress=None)
+    assert isinstance(net.head, DistanceHead) and accuracy(net, data) > 0.9
+    x = data.test.example(8)
+    k = net.distance(x)
+    assert k.shape == (8, 10) and (k >= 1).all()
+    net.save_pretrained(tmp_path)
+    assert torch.equal(CutNetwork.from_pretrained(tmp_path).distance(x), k)
+
+
+def test_epochs_other_than_zero_are_refused(trained):
+    with pytest.raises(ValueError, match="'epochs' parameter of build must be 0 or None"):
+        build(trained[0], trained[1].train, "pool", epochs=3)
+    with pytest.raises(ValueError, match="Without training there is one head"):
+        head_trials(Trial(cut="pool").change(epochs=0), baselines=True)
+
+
+def test_any_network_can_be_given_distances_that_are_saved_with_it(trained, tmp_path):
+    model, data = trained
+    options = {"components": 8, "keep": 4, "monomials": 32, "per_class": 20, "progress": None}
+    net, _ = build(model, data.train, "pool", **options)
+    x, y = next(iter(data.test.batches(200)))
+    with pytest.raises(ValueError, match="knows no distances"):
+        net.distance(x)
+    with pytest.raises(ValueError, match="must be a network behind a cut"):
+        attach_distances(model, data.train)
+    before = sum(net.parts().values())
+    attach_distances(net, data.train, per_class=60)
+    nearest = net.distance(x).argmin(1)
+    assert (nearest == y).double().mean() > 0.9
+    assert sum(net.parts().values()) > before
+    net.save_pretrained(tmp_path)
+    again = CutNetwork.from_pretrained(tmp_path)
+    assert torch.equal(again.distance(x), net.distance(x)) and torch.equal(again(x), net(x))

@@ -1,0 +1,89 @@
+"""Trials count the ideals that builds find, and estimate dimensions of the latents themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from vinets.core.settings import Placing, Projecting
+from vinets.data import DataSplit
+from vinets.ideals.abm import ABM
+from vinets.runs import build
+from vinets.runs.setup import Setup
+from vinets.runs.store import Store
+from vinets.runs.trial import Trial
+from vinets.runs.trials import run_trials
+from vinets.runs.variables import find_variables
+
+FEW = Trial(network="net", cut="relu3", task="ideals").change(
+    components=8, order="pca-tanh", per_class=48, max_degree=3
+)
+
+
+@pytest.fixture
+def carried_out(model, train, tmp_path):
+    """Carry out a trial and return its result."""
+    setups = {"net": Setup("net", model, DataSplit("digits", train, train), torch.device("cpu"))}
+
+    def run(trial):
+        run_trials([trial], setups, Store(tmp_path), progress=None)
+        return Store(tmp_path).read(trial)
+
+    return run
+
+
+# components of unit variance that no tanh follows lie outside of [-1, 1]
+WIDE = pytest.mark.filterwarnings("ignore::vinets.ideals.base.ScaleWarning")
+
+
+@pytest.mark.parametrize("order", [pytest.param("tanh-pca", marks=WIDE), "pca-tanh"])
+def test_what_is_counted_is_what_a_build_finds(model, train, carried_out, order):
+    result = carried_out(FEW.change(order=order))
+    found = result.found
+    options = {"components": 8, "per_class": 48, "order": order, "progress": None}
+    _, report = build(model, train, "relu3", ideal=ABM(0.1, max_degree=3), **options)
+    assert found.monomials == report.monomials_found
+    assert found.polynomials == report.generators_found
+    assert found.explained_variance == report.explained_variance
+    assert result.removed == 0.25 and found.features == np.prod(report.latent_shape)
+
+
+def test_classes_are_counted_one_by_one_and_shared_terms_once(latents, carried_out):
+    found = carried_out(FEW).found
+    made = find_variables(latents, Placing(), Projecting(components=8, order="pca-tanh"))
+    points, labels = made.points[latents.fit], made.labels[latents.fit]
+    everything = set()
+    for k in range(10):
+        fitted = ABM(psi=0.1, max_degree=3).fit(points[labels == k].numpy())
+        used = (fitted.generators_.tail != 0).any(0).numpy()
+        rows = [*fitted.order_ideal_[used].tolist(), *fitted.leading_terms_.tolist()]
+        terms = {tuple(row) for row in rows if any(row)}
+        everything |= terms
+        assert found.by_class[str(k)] == len(terms)
+    assert found.monomials == len(everything) < sum(found.by_class.values())
+
+
+def test_pruning_leaves_fewer_and_fewer_monomials(carried_out):
+    found = carried_out(FEW.change(per_class=12)).found
+    left = list(found.monomials_left.values())
+    assert left == sorted(left, reverse=True) and left[0] == found.monomials
+
+
+def test_dimensions_are_those_of_the_latents_themselves(latents, carried_out):
+    pytest.importorskip("skdim")
+    found = carried_out(replace(FEW, task="dimension")).estimated
+    neighbours = found.neighbours
+    flat = latents.store.tensor().flatten(1).double().numpy()[latents.fit.numpy()]
+    labels = latents.store.labels.numpy()[latents.fit.numpy()]
+    expected = []
+    for k in range(10):
+        mine = flat[labels == k]
+        apart = np.linalg.norm(mine[:, None] - mine[None], axis=2)
+        apart = np.sort(apart)[:, 1 : neighbours + 1]
+        inverse = np.log(apart[:, -1:] / apart[:, :-1]).mean(1)  # Levina and Bickel
+        expected.append(1 / inverse.mean())  # MacKay and Ghahramani
+    assert np.allclose(list(found.per_class.values()), expected, rtol=1e-4)
+    assert np.isclose(found.mean, np.mean(expected), rtol=1e-4)
