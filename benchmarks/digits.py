@@ -19,7 +19,15 @@ import torch
 from torch import nn
 
 from benchmarks.record import keep
-from vinets.core.settings import Caching, Finding, Placing, Projecting, Pruning, Recipe, Timing
+from vinets.core.settings import (
+    Caching,
+    IdealOptions,
+    Placing,
+    Projecting,
+    Pruning,
+    SpeedOptions,
+    TrainingOptions,
+)
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
 from vinets.runs.compare import OURS, compare_heads
@@ -29,15 +37,17 @@ from vinets.training import train_classifier
 
 SEEDS = range(100, 105)
 CUTS = ("relu1", "relu2", "pool", "relu3")  # earliest first
-BACKBONE = Recipe(epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0)
+BACKBONE = TrainingOptions(
+    epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0
+)
 START = Trial(
-    finding=Finding(psi=0.03, max_degree=3),
+    finding=IdealOptions(psi=0.03, max_degree=3),
     projecting=Projecting(components=32, train_projection=True),
     pruning=Pruning(keep=16),
     placing=Placing(linear_path=8),
-    recipe=Recipe(epochs=40, batch_size=64, weight_decay=0.01),  # the digits are few
+    recipe=TrainingOptions(epochs=40, batch_size=64, weight_decay=0.01),  # the digits are few
     caching=Caching(views=8),
-    timing=Timing(batch=256, repeats=5, seconds=0.15, where="cpu"),
+    timing=SpeedOptions(batch=256, repeats=5, seconds=0.15, where="cpu"),
     baseline_degree=3,
 )
 

@@ -41,7 +41,7 @@ from torch.nn import functional as F
 
 from benchmarks import tuning
 from vinets.core.progress import Lines
-from vinets.core.settings import BACKBONE, Collecting, Placing, Recipe, Tuning
+from vinets.core.settings import BACKBONE, LatentOptions, Placing, TrainingOptions, Tuning
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.labels import choose_per_class, split_positions
 from vinets.heads import ProductsHead
@@ -64,14 +64,14 @@ class Place:
     model: str  # as for create_model
     cuts: tuple[tuple[str, int], ...]  # with the numbers that a head may store
     start: Trial
-    training: Recipe
+    training: TrainingOptions
     adam: bool = False  # transformers hardly train from scratch without it
     factors: int = 2  # of products
     rates: Mapping[str, float] = field(default_factory=dict)  # of heads that want another
 
 
 # Tokens are positions: their mean would leave nothing local to look at.
-_TOKENS = Collecting(per_class=8, reuse=True, read="map")
+_TOKENS = LatentOptions(per_class=8, reuse=True, read="map")
 # The largest gradients of a transformer are far above the usual ones.
 _START = Trial(
     recipe=replace(tuning.JOINT, clip=1.0),
@@ -94,7 +94,7 @@ PLACES = {
         "vit",
         (("blocks.0", 120_000), ("blocks.2", 120_000)),
         _START.change(epochs=12),
-        Recipe(
+        TrainingOptions(
             epochs=60,
             batch_size=256,
             learning_rate=1e-3,
@@ -111,7 +111,7 @@ PLACES = {
         "text_transformer",
         (("blocks.0", 40_000),),
         _START.change(epochs=3, batch_size=64, learning_rate=0.05, precision="float32"),
-        Recipe(
+        TrainingOptions(
             epochs=6,
             batch_size=64,
             learning_rate=2e-3,
@@ -205,7 +205,9 @@ def train(place: str, data: str, out: Path, epochs: int | None, most: int | None
     save_weights(network.cpu(), out / f"{place}.safetensors")
 
 
-def with_adam(network: nn.Module, source: Source, recipe: Recipe, device: torch.device) -> None:
+def with_adam(
+    network: nn.Module, source: Source, recipe: TrainingOptions, device: torch.device
+) -> None:
     """Train by AdamW; vectors, which are biases and norms, do not decay."""
     matrices = [p for p in network.parameters() if p.ndim > 1]
     vectors = [p for p in network.parameters() if p.ndim <= 1]

@@ -7,7 +7,7 @@
 ``of_pooled`` is the ratio of networks as they run in use, ``of_pooled_plain`` that of the same
 ones with the operations of training. ``of_pooled_floor`` is that of a pooled network which, beside
 its own work, multiplies matrices as large as those of the head, and does nothing with the
-results: no head that multiplies them in this precision is faster. Windows of all networks behind a
+results: no head that multiplies them in this precision is faster. WindowOptions of all networks behind a
 cut take turns. On the CPU one thread runs, and only the time in which it ran counts. Speed does not
 depend on the values, so weights are random.
 """

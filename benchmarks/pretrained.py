@@ -46,8 +46,8 @@ from vinets.core.progress import Lines
 from vinets.core.settings import RECIPES
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.heads import HEADS, PolynomialHead
+from vinets.heads.class_sizes import measure_vanishing
 from vinets.measure import compare, evaluate, flops, machine, sizes
-from vinets.measure.vanishing import measure_vanishing
 from vinets.models import PRESETS
 from vinets.networks.files import CONFIG
 from vinets.networks.files import WEIGHTS as MODEL

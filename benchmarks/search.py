@@ -34,7 +34,7 @@ from vinets.core.device import resolve_device
 from vinets.core.files import write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.progress import Lines
-from vinets.core.settings import Searching
+from vinets.core.settings import SearchOptions
 from vinets.heads import ProductsHead
 from vinets.measure import evaluate, machine
 from vinets.runs.setup import Origin, Setup
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FOLDER = RESULTS / "search"
 
 
-def find(setup: Setup, given: argparse.Namespace, searching: Searching, command: str) -> None:
+def find(setup: Setup, given: argparse.Namespace, searching: SearchOptions, command: str) -> None:
     """Search, and keep the result."""
     found = compress(
         setup.model,
@@ -68,7 +68,9 @@ def find(setup: Setup, given: argparse.Namespace, searching: Searching, command:
     print(f"{found.result.seconds:.0f} s: {found}")
 
 
-def everything(setup: Setup, given: argparse.Namespace, searching: Searching, told: str) -> None:
+def everything(
+    setup: Setup, given: argparse.Namespace, searching: SearchOptions, told: str
+) -> None:
     """Train a part of the candidates within the budget to the end, and test them."""
     index, count = map(int, given.part.split("/"))
     budget = parse_budget(given.budget)
@@ -194,8 +196,8 @@ def main(words: Sequence[str] | None = None) -> int:
         one.add_argument("--weights", default="weights")
         one.add_argument("--cifar10", default="data")
         one.add_argument("--cifar100", default="data")
-        one.add_argument("--epochs", type=int, default=Searching().epochs)
-        one.add_argument("--cuts", type=int, default=Searching().cuts)
+        one.add_argument("--epochs", type=int, default=SearchOptions().epochs)
+        one.add_argument("--cuts", type=int, default=SearchOptions().cuts)
         one.add_argument("--seed", type=int, default=0)
         one.add_argument("--device", default="auto")
         one.add_argument("--out", type=Path, required=True, help="folder of the search")
@@ -215,7 +217,7 @@ def main(words: Sequence[str] | None = None) -> int:
     told = sys.argv[1:] if words is None else words
     # results name no folder of the machine that they were computed on
     command = " ".join(Path(word).name if word.startswith("/") else word for word in told)
-    searching = Searching(epochs=given.epochs, cuts=given.cuts, int8=False)
+    searching = SearchOptions(epochs=given.epochs, cuts=given.cuts, int8=False)
     run = find if given.task == "find" else everything
     run(setup, given, searching, f"python -m benchmarks.search {command}")
     return 0

@@ -35,7 +35,7 @@ from torch.nn import functional as F
 
 from benchmarks.record import keep
 from vinets.algebra.terms import TermSet
-from vinets.core.settings import Recipe, Shaping
+from vinets.core.settings import Shaping, TrainingOptions
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
 from vinets.heads import (
     Head,
@@ -161,7 +161,7 @@ def head_rows(steps: int, count: int, device: torch.device) -> list[dict[str, An
     labels = torch.randint(CLASSES, (examples,), device=device)
     none = maps[:0], labels[:0]
     views = LatentViews((maps,), labels, (), *none)
-    recipe = Recipe(epochs=EPOCHS, batch_size=BATCH, validation=0.0)
+    recipe = TrainingOptions(epochs=EPOCHS, batch_size=BATCH, validation=0.0)
     made = heads()
     runs: dict[str, Run] = {}
 
@@ -222,7 +222,7 @@ def joint_rows(images: int, batch: int, count: int, device: torch.device) -> lis
     record = Record(CUT, {"": {"shape": [3, 32, 32], "dtype": "float32"}})
     network = CutNetwork(truncate(model, CUT, example), LatentReader(), head, record).to(device)
     half = device.type == "cuda"
-    recipe = Recipe(
+    recipe = TrainingOptions(
         epochs=1,
         batch_size=batch,
         nesterov=True,

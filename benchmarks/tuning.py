@@ -35,7 +35,7 @@ import torch
 from vinets.core.device import resolve_device
 from vinets.core.executors import processes_or_cluster
 from vinets.core.progress import Lines
-from vinets.core.settings import BACKBONE, BEST, SMALL, Collecting, Recipe
+from vinets.core.settings import BACKBONE, BEST, SMALL, LatentOptions, TrainingOptions
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.sources import split_source
 from vinets.models import PRESETS, Preset, create_model, save_weights
@@ -167,7 +167,7 @@ TEMPERATURES = {"resnet18": 4.0}
 RATES = {("resnet18", "linear"): 0.02}
 
 
-def recipe_of(network: str, cut: str, head: str) -> Recipe:
+def recipe_of(network: str, cut: str, head: str) -> TrainingOptions:
     """The recipe of a head behind one of the cuts of :func:`early` and :func:`variants`."""
     if (network, cut) in EARLY:
         rate = RATES.get((network, head), JOINT.learning_rate)
@@ -247,7 +247,7 @@ def start(trial: Trial, setting: str, way: str, seed: int) -> Trial:
     longer = changes.pop("longer", 1)  # few examples make short epochs
     changes = {"epochs": longer * trial.recipe.epochs} | changes
     # both starts see the same latents
-    return trial.change(collecting=Collecting(per_class=512, reuse=True), seed=seed, **changes)
+    return trial.change(collecting=LatentOptions(per_class=512, reuse=True), seed=seed, **changes)
 
 
 def starts(trial: Trial, seeds: int) -> list[Trial]:

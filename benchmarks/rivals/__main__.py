@@ -18,7 +18,7 @@ from benchmarks.rivals.train import Call, run
 from benchmarks.tuning import NETWORKS, files
 from vinets.core.device import resolve_device
 from vinets.core.files import write_json
-from vinets.core.settings import Sampling
+from vinets.core.settings import SampleOptions
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 def chosen(given: argparse.Namespace) -> list[Rival]:
     """The rivals that a command asks for: all of one seed before those of the next."""
-    sampling = Sampling(given.sample, given.sample)
+    sampling = SampleOptions(given.sample, given.sample)
     rivals = []
     for seed in range(given.seeds):
         for plan in given.plans:

@@ -12,7 +12,7 @@ from benchmarks.tuning import JOINT
 from vinets.core.checks import one_of
 from vinets.core.files import slug
 from vinets.core.plain import changes
-from vinets.core.settings import BACKBONE, Recipe, Sampling
+from vinets.core.settings import BACKBONE, SampleOptions, TrainingOptions
 
 CLASSIC = ("resnet20", "resnet32", "resnet44")
 SIZES = (150_000, 400_000, 800_000, 2_300_000)  # parameters, about
@@ -23,7 +23,7 @@ SCRATCH = replace(FIRST, learning_rate=0.4)
 # weights that were trained before decay as they do in the backbone of a product head
 TUNED = replace(JOINT, weight_decay=5e-4)
 RECIPES = {
-    "uncut": Recipe(),
+    "uncut": TrainingOptions(),
     "classic": SCRATCH,
     "narrow": SCRATCH,
     "pruned": TUNED,
@@ -70,8 +70,8 @@ class Rival:
     model: str = ""
     size: int = 0
     scope: str = "uniform"
-    recipe: Recipe = Recipe()
-    sampling: Sampling = Sampling()
+    recipe: TrainingOptions = TrainingOptions()
+    sampling: SampleOptions = SampleOptions()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class Rival:
         return slug(f"{slug(f'{self.given} {self.kind} {self.architecture}')}-{digest[:12]}")
 
 
-def recipe_for(given: str, kind: str) -> Recipe:
+def recipe_for(given: str, kind: str) -> TrainingOptions:
     """How rivals of this kind are trained in place of a given network."""
     recipe = RECIPES[kind]
     return replace(recipe, temperature=4.0) if (given, kind) in WARM else recipe

@@ -14,7 +14,7 @@ from benchmarks.rivals.train import FOLDER, RivalRecord
 from benchmarks.tuning import recipe_of
 from vinets.core.files import read_json
 from vinets.core.plain import as_plain, changes, from_plain
-from vinets.core.settings import Recipe, Shaping
+from vinets.core.settings import Shaping, TrainingOptions
 from vinets.runs.store import TrialRecord
 
 if TYPE_CHECKING:
@@ -99,8 +99,10 @@ def _counted(result: Any) -> tuple[float, float, int, float]:
     return result.accuracy, result.uncut, result.parameters, result.seconds
 
 
-def _differences(recipe: Recipe, usual: Recipe) -> dict[str, Any]:
-    pairs = {f.name: (getattr(recipe, f.name), getattr(usual, f.name)) for f in fields(Recipe)}
+def _differences(recipe: TrainingOptions, usual: TrainingOptions) -> dict[str, Any]:
+    pairs = {
+        f.name: (getattr(recipe, f.name), getattr(usual, f.name)) for f in fields(TrainingOptions)
+    }
     return {k: ours for k, (ours, theirs) in pairs.items() if ours != theirs and k != "epochs"}
 
 

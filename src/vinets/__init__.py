@@ -4,21 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vinets.core.settings import Recipe
+    from vinets.core.settings import TrainingOptions
     from vinets.estimators import VanishingIdealClassifier
     from vinets.explain.explain import explain
+    from vinets.heads.facts import BuildFacts
     from vinets.heads.polynomial_layer import PolynomialLayer
     from vinets.ideals.abm import ABM
     from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
     from vinets.ideals.oavi import OAVI
     from vinets.ideals.vca import VCA
+    from vinets.latent.collect import collect
     from vinets.latent.cut import CutPoint, cut_points, truncate
+    from vinets.networks.build import baselines, build
     from vinets.networks.network import CutNetwork, VINet
-    from vinets.runs.baselines import baselines
-    from vinets.runs.build import build
-    from vinets.runs.collect import collect
     from vinets.runs.distances import attach_distances
-    from vinets.runs.report import BuildReport
     from vinets.scores.estimator import ChristoffelClassifier
     from vinets.search.compressed import compress
     from vinets.side_by_side import bench, compare, evaluate
@@ -33,13 +32,13 @@ __all__ = [
     "ABM",
     "OAVI",
     "VCA",
-    "BuildReport",
+    "BuildFacts",
     "ChristoffelClassifier",
     "ClassIdeals",
     "CutNetwork",
     "CutPoint",
     "PolynomialLayer",
-    "Recipe",
+    "TrainingOptions",
     "VINet",
     "VanishingIdealClassifier",
     "attach_distances",
@@ -66,20 +65,20 @@ _HOME = {
     "ABM": "ideals.abm",
     "OAVI": "ideals.oavi",
     "VCA": "ideals.vca",
-    "BuildReport": "runs.report",
+    "BuildFacts": "heads.facts",
     "ChristoffelClassifier": "scores.estimator",
     "ClassIdeals": "ideals.classwise",
     "CutNetwork": "networks.network",
     "CutPoint": "latent.cut",
     "PolynomialLayer": "heads.polynomial_layer",
-    "Recipe": "core.settings",
+    "TrainingOptions": "core.settings",
     "VINet": "networks.network",
     "VanishingIdealClassifier": "estimators",
     "attach_distances": "runs.distances",
-    "build": "runs.build",
+    "build": "networks.build",
     "cache_latents": "training.feed",
     "bench": "side_by_side",
-    "collect": "runs.collect",
+    "collect": "latent.collect",
     "compare": "side_by_side",
     "compress": "search.compressed",
     "cut_points": "latent.cut",
@@ -87,7 +86,7 @@ _HOME = {
     "explain": "explain.explain",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
-    "baselines": "runs.baselines",
+    "baselines": "networks.build",
     "spectral_complexity": "theory.networks",
     "study": "theory.studies",
     "train_classifier": "training.tune",

@@ -14,10 +14,11 @@ from vinets.core.device import Inputs, each, resolve_device
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
-from vinets.core.settings import Formats, Windows
+from vinets.core.settings import FormatOptions, WindowOptions
 from vinets.data.interface import DataSplit, Source
 from vinets.data.sources import as_source
 from vinets.export import ExportedNetwork
+from vinets.latent.seen import refuse_seen
 from vinets.measure import (
     Evaluation,
     Sizes,
@@ -29,7 +30,6 @@ from vinets.measure import (
 )
 from vinets.measure import compare as measure_speed
 from vinets.measure import evaluate as measure_accuracy
-from vinets.networks.seen import refuse_seen
 from vinets.report import Column, Row, Table, markdown
 
 
@@ -180,7 +180,7 @@ class Benched:
         return f"{markdown(self.speed_table)}\n\n{markdown(self.size_table)}"
 
 
-@flat(windows=Windows, formats=Formats)
+@flat(windows=WindowOptions, formats=FormatOptions)
 def bench(
     networks: Mapping[str, nn.Module] | nn.Module,
     data: Any,
@@ -188,8 +188,8 @@ def bench(
     batch_sizes: Sequence[int] = (1, 32, 256),
     device: torch.device | str = "auto",
     compile: bool = False,
-    windows: Windows,
-    formats: Formats,
+    windows: WindowOptions,
+    formats: FormatOptions,
 ) -> Benched:
     """Measure how fast and how large networks are, as ``vinets bench`` does: in turns.
 
@@ -252,7 +252,7 @@ def compare(
     batch_size : int, default=256
         Examples at once when speed is measured.
     options
-        Windows and formats, as for :func:`bench`.
+        WindowOptions and formats, as for :func:`bench`.
     """
     named = _named(networks)
     source = _tested("compare", named, data, part)

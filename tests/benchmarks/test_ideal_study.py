@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of 
 
 from benchmarks import ideal_study as study
 from vinets.core.files import read_json, write_json
-from vinets.core.settings import Sampling
+from vinets.core.settings import SampleOptions
 from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.runs.setup import Setup
@@ -57,7 +57,7 @@ def test_heads_beside_each_other_have_one_budget(bench):
     sizes = {}
     for way in study.STUDIES["beside"][1]:
         network, trial = bench.beside("all examples", way)
-        assert trial.sampling == Sampling(**{k: TINY[k] for k in ("train", "test")})
+        assert trial.sampling == SampleOptions(**{k: TINY[k] for k in ("train", "test")})
         parts = network.folded().head.parts()
         sizes[way] = sum(parts.values())
     assert all(0.98 * budget < size <= budget for size in sizes.values()), sizes

@@ -7,15 +7,23 @@ import pytest
 import torch
 
 from vinets.core.options import flat
-from vinets.core.settings import BACKBONE, Caching, Collecting, Finding, Pruning, Recipe, Timing
+from vinets.core.settings import (
+    BACKBONE,
+    Caching,
+    IdealOptions,
+    LatentOptions,
+    Pruning,
+    SpeedOptions,
+    TrainingOptions,
+)
 from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.runs import build, collect
 from vinets.training import fine_tune, train_classifier
 
 
-@flat(pruning=Pruning, recipe=Recipe)
-def taken(first: int = 1, *, pruning: Pruning, recipe: Recipe = BACKBONE) -> tuple:
+@flat(pruning=Pruning, recipe=TrainingOptions)
+def taken(first: int = 1, *, pruning: Pruning, recipe: TrainingOptions = BACKBONE) -> tuple:
     return first, pruning, recipe
 
 
@@ -24,14 +32,16 @@ def test_keywords_change_what_is_given_or_else_the_default_of_the_call():
     assert taken(2, keep=4, epochs=3) == (2, Pruning(keep=4), replace(BACKBONE, epochs=3))
     given = taken(pruning=Pruning(keep=4, sparse=True), monomials=7)[1]
     assert given == Pruning(keep=4, sparse=True, monomials=7)
-    assert taken(recipe=Recipe(clip=1.0), epochs=3)[2] == Recipe(clip=1.0, epochs=3)
+    assert taken(recipe=TrainingOptions(clip=1.0), epochs=3)[2] == TrainingOptions(
+        clip=1.0, epochs=3
+    )
 
 
 def test_the_signature_shows_every_option_with_its_default():
     shown = inspect.signature(taken).parameters
     assert [*shown][:2] == ["first", "keep"] and "pruning" not in shown
     assert (shown["epochs"].default, shown["keep"].default) == (BACKBONE.epochs, "auto")
-    every = [one.name for kind in (Pruning, Recipe) for one in fields(kind)]
+    every = [one.name for kind in (Pruning, TrainingOptions) for one in fields(kind)]
     assert [*shown] == ["first", *every]
 
 
@@ -61,10 +71,10 @@ def test_a_value_outside_its_domain_is_named_as_that_of_the_call():
 @pytest.mark.parametrize(
     ("function", "kinds"),
     [
-        (build, (Collecting, Pruning)),
-        (collect, (Collecting,)),
-        (fine_tune, (Recipe, Caching)),
-        (train_classifier, (Recipe,)),
+        (build, (LatentOptions, Pruning)),
+        (collect, (LatentOptions,)),
+        (fine_tune, (TrainingOptions, Caching)),
+        (train_classifier, (TrainingOptions,)),
     ],
 )
 def test_public_calls_take_flat_keywords(function, kinds):
@@ -77,17 +87,17 @@ def test_public_calls_take_flat_keywords(function, kinds):
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [
-        (Finding, "psi", 1.5),
-        (Finding, "psi", float("nan")),
-        (Finding, "max_degree", 0),
-        (Finding, "border", "wide"),
+        (IdealOptions, "psi", 1.5),
+        (IdealOptions, "psi", float("nan")),
+        (IdealOptions, "max_degree", 0),
+        (IdealOptions, "border", "wide"),
         (Pruning, "keep", 1.5),
         (Pruning, "keep", True),
         (Pruning, "monomials", "all"),
-        (Collecting, "read", "tokens"),
-        (Collecting, "reuse", 1),
+        (LatentOptions, "read", "tokens"),
+        (LatentOptions, "reuse", 1),
         (Caching, "views", 0),
-        (Timing, "seconds", -1),
+        (SpeedOptions, "seconds", -1),
     ],
 )
 def test_settings_refuse_values_outside_their_domain(kind, name, value):

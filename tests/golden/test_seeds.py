@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from vinets import ABM, build
+from vinets import build
 from vinets.data import digits
 from vinets.runs.opening import open_network
 
@@ -20,7 +20,10 @@ BOUND = 1e-6  # of the largest value in a module: a bias is a sum over the weigh
 # Every option of 0.2 that a head depends on, so that other defaults change nothing here.
 OPTIONS: dict[str, dict[str, Any]] = {
     "vanishing": {
-        "placement": "global",
+        "algorithm": "abm",
+        "psi": 0.1,
+        "max_degree": 3,
+        "normalization": "unit",
         "per_class": 32,
         "reuse": False,
         "components": 6,
@@ -35,10 +38,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "linear_path": 2,
     },
     "products": {
-        "placement": "products",
         "per_class": 8,
         "reuse": True,
-        "head_parameters": 1200,
+        "parameters": 1200,
         "factors": 3,
         "spatial_rank": 3,
         "start": "random",
@@ -50,12 +52,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def seeded_head(kind: str) -> dict[str, Tensor]:
     """Return the weights of an untrained head; nothing else here calls the API."""
     model = open_network(GOLDEN / "networks" / "uncut").network
-    ideal = ABM(psi=0.1, max_degree=3) if kind == "vanishing" else None
     network, _ = build(
         model,
         digits(seed=0).train,
         "relu1",
-        ideal=ideal,
+        head=kind,
         read="pool",
         pool=2,
         seed=3,

@@ -7,38 +7,40 @@ import pytest
 
 from vinets import ABM, OAVI, VCA
 from vinets.core.plain import changes, from_plain
-from vinets.core.settings import Finding, Placing, Projecting
+from vinets.core.settings import IdealOptions, Placing, Projecting
 from vinets.ideals.choose import choose_ideal, make_ideal
 
 
 def test_an_algorithm_is_made_with_what_was_given():
-    assert isinstance(make_ideal(Finding("ABM")), ABM)
-    assert make_ideal(Finding("vca")).max_degree is None
-    made = make_ideal(Finding("oavi", 0.2, oracle="agd", tau=5.0), max_degree=4, random_state=3)
+    assert isinstance(make_ideal(IdealOptions("ABM")), ABM)
+    assert make_ideal(IdealOptions("vca")).max_degree is None
+    made = make_ideal(
+        IdealOptions("oavi", 0.2, oracle="agd", tau=5.0), max_degree=4, random_state=3
+    )
     expected = OAVI(0.2, oracle="agd", tau=5.0, max_degree=4, random_state=3)
     assert made.get_params() == expected.get_params()
-    assert isinstance(make_ideal(Finding("vca"), max_degree=2), VCA)
-    made = make_ideal(Finding("oavi", oracle="cg", oracle_start="vertex", oracle_stop="gap"))
+    assert isinstance(make_ideal(IdealOptions("vca"), max_degree=2), VCA)
+    made = make_ideal(IdealOptions("oavi", oracle="cg", oracle_start="vertex", oracle_stop="gap"))
     expected = OAVI(0.1, oracle="cg", start="vertex", stop="gap", max_degree=None)
     assert made.get_params() == expected.get_params()
 
 
 def test_no_bound_is_written_down_and_read_again():
-    finding = Finding("oavi", tau="inf")
+    finding = IdealOptions("oavi", tau="inf")
     assert make_ideal(finding).tau == math.inf
-    assert from_plain(Finding, json.loads(json.dumps(changes(finding)))) == finding
+    assert from_plain(IdealOptions, json.loads(json.dumps(changes(finding)))) == finding
     for wrong in (math.inf, math.nan, -1.0, "none"):
-        with pytest.raises(ValueError, match="'tau' parameter of Finding"):
-            Finding("oavi", tau=wrong)
+        with pytest.raises(ValueError, match="'tau' parameter of IdealOptions"):
+            IdealOptions("oavi", tau=wrong)
 
 
 def test_what_an_algorithm_does_not_have_is_refused():
     with pytest.raises(ValueError, match="tau is no option of abm"):
-        make_ideal(Finding("abm", tau=5.0))
+        make_ideal(IdealOptions("abm", tau=5.0))
     with pytest.raises(ValueError, match="oracle_start is no option of abm"):
-        make_ideal(Finding("abm", oracle_start="vertex"))
+        make_ideal(IdealOptions("abm", oracle_start="vertex"))
     with pytest.raises(ValueError, match="must be one of 'abm', 'oavi', 'vca'"):
-        make_ideal(Finding("groebner"))
+        make_ideal(IdealOptions("groebner"))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,6 @@ def test_what_an_algorithm_does_not_have_is_refused():
 )
 def test_the_degree_that_pays_is_chosen_where_none_is_given(placement, components, degree):
     where = Placing(placement), Projecting(components)
-    assert choose_ideal(Finding(), *where).max_degree == degree
-    assert choose_ideal(Finding(max_degree=3), *where).max_degree == 3
-    assert choose_ideal(Finding(max_degree=None), *where).max_degree is None
+    assert choose_ideal(IdealOptions(), *where).max_degree == degree
+    assert choose_ideal(IdealOptions(max_degree=3), *where).max_degree == 3
+    assert choose_ideal(IdealOptions(max_degree=None), *where).max_degree is None

@@ -17,7 +17,7 @@ from vinets.core.settings import Pruning
 from vinets.heads import LocalHead, VanishingHead
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.ideals.base import ScaleWarning
-from vinets.runs import BuildReport, build
+from vinets.runs import BuildFacts, build
 
 SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
 
@@ -46,7 +46,7 @@ def test_the_report_is_plain_json_and_readable(latents, placement):
     report = build(latents, placement=placement, **SMALL)[1]
     told = json.loads(json.dumps(as_plain(report)))
     assert told["parts"] == report.parts and "pictures" not in told
-    assert from_plain(BuildReport, told) == report
+    assert from_plain(BuildFacts, told) == report
     text = str(report)
     assert f"{report.generators_found:,} found, 40 kept" in text
     assert f"{report.parameters:,} instead of 103,466" in text

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinets.core.plain import as_plain, changes, from_plain
-from vinets.core.settings import Collecting, Pruning
+from vinets.core.settings import LatentOptions, Pruning
 from vinets.runs.trial import Trial, TrialResult
 
 TRIALS = st.builds(
@@ -54,9 +54,9 @@ def test_a_new_field_orphans_nothing():
 
 
 def test_what_changes_no_result_does_not_identify():
-    same = Trial(collecting=Collecting(batch_size=8, memory_limit=1))
+    same = Trial(collecting=LatentOptions(batch_size=8, memory_limit=1))
     assert same.name == Trial().name
-    assert Trial(collecting=Collecting(per_class=8)).name != Trial().name
+    assert Trial(collecting=LatentOptions(per_class=8)).name != Trial().name
 
 
 def test_changes_reach_the_setting_that_has_the_option():
@@ -94,7 +94,7 @@ def test_other_changes_are_refused(change, error, message):
         ),
         ({"pruning": {"keep": []}}, r"file: pruning: keep must be"),
         ({"seed": 1.5}, r"file: seed must be a whole number. Got 1.5"),
-        ({"recipe": {"epochs": -1}}, r"file: recipe: The 'epochs' parameter of Recipe"),
+        ({"recipe": {"epochs": -1}}, r"file: recipe: The 'epochs' parameter of TrainingOptions"),
         ([], r"file must be an object"),
     ],
 )

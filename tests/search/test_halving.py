@@ -16,7 +16,7 @@ from vinets import build
 from vinets.core.device import RecordingError
 from vinets.core.files import read_json, write_json
 from vinets.core.progress import progress_of
-from vinets.core.settings import Searching
+from vinets.core.settings import SearchOptions
 from vinets.data import DataSplit, digits
 from vinets.networks import CutNetwork
 from vinets.report import html
@@ -34,7 +34,7 @@ OPTIONS = {"epochs": 4, "cuts": 2, "int8": False, "device": "cpu", "progress": N
 
 def searching(model, data, budget, folder, limit=None):
     setup, _ = divided(model, data, limit, device="cpu")
-    return Search(setup, parse_budget(budget), folder, Searching(epochs=4, cuts=2))
+    return Search(setup, parse_budget(budget), folder, SearchOptions(epochs=4, cuts=2))
 
 
 @pytest.fixture(scope="module")

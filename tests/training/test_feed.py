@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vinets.core.settings import Recipe
+from vinets.core.settings import TrainingOptions
 from vinets.data import digits
 from vinets.training import cache_latents
 from vinets.training.feed import InputFeed, ViewFeed, generator_of
 
-RECIPE = Recipe(validation=0.2, seed=3)
+RECIPE = TrainingOptions(validation=0.2, seed=3)
 
 
 def everything(steps):

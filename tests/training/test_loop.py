@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vinets.core.settings import Recipe
+from vinets.core.settings import TrainingOptions
 from vinets.training.loop import Group, fit
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -45,7 +45,7 @@ def linear(seed: int = 0) -> nn.Linear:
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_it_is_plain_stochastic_gradient_descent(nesterov):
     """Against a loop written out by hand, with momentum, decay, schedule and clipping."""
-    recipe = Recipe(
+    recipe = TrainingOptions(
         epochs=3, batch_size=16, learning_rate=0.2, clip=0.5, nesterov=nesterov, weight_decay=0.01
     )
     module = linear()
@@ -68,7 +68,7 @@ def test_it_is_plain_stochastic_gradient_descent(nesterov):
 
 def test_training_reduces_the_loss_and_says_so():
     module = linear()
-    history = fit(module, Given(), Recipe(epochs=30, batch_size=16, learning_rate=0.3))
+    history = fit(module, Given(), TrainingOptions(epochs=30, batch_size=16, learning_rate=0.3))
     losses = [epoch.loss for epoch in history.epochs]
     assert losses[-1] < 0.5 * losses[0]
     with torch.no_grad():
@@ -82,7 +82,7 @@ def test_the_best_epoch_is_chosen_on_the_held_out_part():
     """Held-out labels contradict the training ones, so that training makes it worse and worse."""
     module = linear()
     held = INPUTS, 2 - LABELS
-    history = fit(module, Given(held), Recipe(epochs=8, batch_size=16, learning_rate=0.5))
+    history = fit(module, Given(held), TrainingOptions(epochs=8, batch_size=16, learning_rate=0.5))
     accuracies = [epoch.validation_accuracy for epoch in history.epochs]
     assert history.best < 8 and accuracies[history.best - 1] == max(accuracies)
     with torch.no_grad():
@@ -96,7 +96,7 @@ def test_the_best_epoch_is_chosen_on_the_held_out_part():
 def test_of_equally_accurate_epochs_the_last_one_wins():
     held = INPUTS[:1], LABELS[:1]
     module = linear()
-    history = fit(module, Given(held), Recipe(epochs=6, batch_size=16, learning_rate=0.3))
+    history = fit(module, Given(held), TrainingOptions(epochs=6, batch_size=16, learning_rate=0.3))
     top = max(e.validation_accuracy for e in history.epochs)
     assert history.best == max(e.epoch for e in history.epochs if e.validation_accuracy == top)
 
@@ -109,7 +109,7 @@ def test_distillation_moves_towards_the_teacher():
             logs = F.log_softmax(module(INPUTS), 1)
         return float(F.kl_div(logs, F.softmax(teacher_logits, 1), reduction="batchmean"))
 
-    recipe = Recipe(epochs=80, batch_size=16, learning_rate=0.1, weight_decay=0.0)
+    recipe = TrainingOptions(epochs=80, batch_size=16, learning_rate=0.1, weight_decay=0.0)
     taught, alone = linear(), linear()
     before = gap(taught)
     fit(taught, Given(teacher_logits=teacher_logits), replace(recipe, distill=1.0))
@@ -119,14 +119,16 @@ def test_distillation_moves_towards_the_teacher():
 
 @pytest.mark.parametrize("clip", [None, 1e30])
 def test_a_diverging_training_says_what_to_do(clip):
-    recipe = Recipe(epochs=9, batch_size=16, learning_rate=1e30, clip=clip, schedule="constant")
+    recipe = TrainingOptions(
+        epochs=9, batch_size=16, learning_rate=1e30, clip=clip, schedule="constant"
+    )
     with pytest.raises(ValueError, match=r"the training diverged\. Lower learning_rate or pass"):
         fit(linear(), Given(), recipe)
 
 
 def test_bfloat16_learns_as_well():
     module = linear()
-    recipe = Recipe(epochs=30, batch_size=16, learning_rate=0.3, precision="bfloat16")
+    recipe = TrainingOptions(epochs=30, batch_size=16, learning_rate=0.3, precision="bfloat16")
     history = fit(module, Given((INPUTS, LABELS)), recipe)
     assert history.epochs[-1].validation_accuracy > 0.85
     assert module.weight.dtype == torch.float32
@@ -135,5 +137,10 @@ def test_bfloat16_learns_as_well():
 def test_only_the_given_parameters_are_trained():
     module = nn.Sequential(linear(0), nn.ReLU(), nn.Linear(3, 3))
     before = module[0].weight.detach().clone()
-    fit(module, Given(), Recipe(epochs=1, batch_size=16), groups=[Group(module[2].parameters())])
+    fit(
+        module,
+        Given(),
+        TrainingOptions(epochs=1, batch_size=16),
+        groups=[Group(module[2].parameters())],
+    )
     assert torch.equal(module[0].weight, before)

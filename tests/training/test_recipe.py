@@ -6,7 +6,7 @@ import math
 import pytest
 
 from vinets.core.plain import as_plain, from_plain
-from vinets.core.settings import BACKBONE, Recipe
+from vinets.core.settings import BACKBONE, TrainingOptions
 from vinets.training import Epoch, History
 
 
@@ -34,17 +34,19 @@ from vinets.training import Epoch, History
     ],
 )
 def test_numbers_outside_their_domain_are_named(name, value):
-    with pytest.raises(ValueError, match=rf"^The '{name}' parameter of Recipe must be .* Got"):
-        Recipe(**{name: value})
+    with pytest.raises(
+        ValueError, match=rf"^The '{name}' parameter of TrainingOptions must be .* Got"
+    ):
+        TrainingOptions(**{name: value})
 
 
 def test_nesterov_needs_momentum():
     with pytest.raises(ValueError, match=r"'momentum'.*above 0 with nesterov"):
-        Recipe(nesterov=True, momentum=0.0)
+        TrainingOptions(nesterov=True, momentum=0.0)
 
 
 def test_cosine_falls_from_the_rate_to_nothing():
-    recipe = Recipe(learning_rate=0.3)
+    recipe = TrainingOptions(learning_rate=0.3)
     assert recipe.rate(0, 100) == 0.3
     assert recipe.rate(50, 100) == pytest.approx(0.15)
     assert recipe.rate(100, 100) == pytest.approx(0, abs=1e-12)
@@ -53,7 +55,7 @@ def test_cosine_falls_from_the_rate_to_nothing():
 
 
 def test_one_cycle_rises_for_a_quarter_and_falls():
-    recipe = Recipe(learning_rate=0.2, schedule="one-cycle")
+    recipe = TrainingOptions(learning_rate=0.2, schedule="one-cycle")
     rates = [recipe.rate(s, 80) for s in range(81)]
     assert rates.index(max(rates)) == 20 and rates[20] == pytest.approx(0.2)
     assert rates[10] == pytest.approx(0.1) and rates[50] == pytest.approx(0.1)
@@ -64,13 +66,13 @@ def test_one_cycle_rises_for_a_quarter_and_falls():
 @pytest.mark.parametrize("schedule", ["cosine", "one-cycle", "constant"])
 @pytest.mark.parametrize("steps", [1, 2, 3, 7])
 def test_the_learning_rate_is_never_exceeded(schedule, steps):
-    recipe = Recipe(learning_rate=0.2, schedule=schedule)
+    recipe = TrainingOptions(learning_rate=0.2, schedule=schedule)
     rates = [recipe.rate(s, steps) for s in range(steps)]
     assert all(0 < rate <= 0.2 for rate in rates)
 
 
 def test_constant_is_constant():
-    recipe = Recipe(schedule="constant", learning_rate=0.1)
+    recipe = TrainingOptions(schedule="constant", learning_rate=0.1)
     assert {recipe.rate(s, 9) for s in range(10)} == {0.1}
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from vinets.core.settings import Recipe
+from vinets.core.settings import TrainingOptions
 from vinets.models import digits_cnn
 from vinets.training import LatentViews, cache_latents, fine_tune, train_classifier, tune
 
@@ -82,7 +82,7 @@ def test_a_teacher_is_listened_to(make, model, train, views):
     assert gap(taught) < 0.2 * gap(alone)
 
 
-@pytest.mark.parametrize("given", [{}, {"recipe": Recipe()}])
+@pytest.mark.parametrize("given", [{}, {"recipe": TrainingOptions()}])
 def test_a_teacher_brings_its_weight_along(make, model, train, given):
     given = given | OPTIONS | {"epochs": 1}
     assert fine_tune(make(), train, **given).recipe.distill == 0.0
@@ -99,7 +99,7 @@ def test_distillation_without_a_teacher_is_refused(make, model, train):
 
 
 def test_single_numbers_change_the_recipe(make, train):
-    history = fine_tune(make(), train, recipe=Recipe(epochs=9, clip=1.0), **OPTIONS)
+    history = fine_tune(make(), train, recipe=TrainingOptions(epochs=9, clip=1.0), **OPTIONS)
     assert history.recipe.epochs == 3 and history.recipe.clip == 1.0
     assert fine_tune(make(), train, views=1, **OPTIONS).recipe.epochs == 3
     with pytest.raises(TypeError, match=r"has no option 'epoch'\. Did you mean 'epochs'"):

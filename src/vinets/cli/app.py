@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from vinets.cli.bench import bench
-from vinets.cli.build import build
+from vinets.cli.build import HeadCommand, build
 from vinets.cli.compress import compress
 from vinets.cli.cuts import cuts
 from vinets.cli.errors import OneSentenceGroup
@@ -70,4 +70,5 @@ for _panel, _commands in {
     "See it at work": (reproduce, report),
 }.items():
     for _command in _commands:
-        app.command(cls=LateHelp, rich_help_panel=_panel, no_args_is_help=True)(_command)
+        _kind = HeadCommand if _command is build else LateHelp
+        app.command(cls=_kind, rich_help_panel=_panel, no_args_is_help=True)(_command)

@@ -9,10 +9,10 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import RUNNING, Common, Shape, integers, option
 from vinets.cli.output import print_json, seeded, watching
-from vinets.core.settings import Formats, Windows
+from vinets.core.settings import FormatOptions, WindowOptions
 
 
-@takes(("warmup",), windows=Windows, formats=Formats, common=Common)
+@takes(("warmup",), windows=WindowOptions, formats=FormatOptions, common=Common)
 def bench(
     *,
     nets: Annotated[
@@ -27,8 +27,8 @@ def bench(
     batch_sizes: Annotated[
         str, option(RUNNING, "Examples at once, with commas in between.")
     ] = "1,32,256",
-    windows: Windows,
-    formats: Formats,
+    windows: WindowOptions,
+    formats: FormatOptions,
     compile: Annotated[bool, option(RUNNING, "Use torch.compile.")] = False,
     common: Common,
 ) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from click import NoSuchOption
 
-from vinets.cli.generate import takes, told
+from vinets.cli.generate import takes
+from vinets.cli.late_help import LateHelp, config_in
 from vinets.cli.options import (
     CUT,
     DATA,
@@ -26,68 +30,99 @@ from vinets.cli.options import (
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
 from vinets.core.locks import locked
-from vinets.core.settings import BEST, PAPER, TrialSettings
+from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
 
 if TYPE_CHECKING:
     from vinets.runs.trial import Trial
 
-
-Baselines = Annotated[
-    bool,
-    option(
-        RUNNING, "Train and measure other heads, too: {baselines}.", "--baselines/--no-baselines"
-    ),
-]
+DEFAULT = "vanishing"
 
 
-def _words(name: str) -> str | None:
-    """The defaults of a field, where the paper and products of forms differ."""
-    for group in fields(TrialSettings):
-        paper, best = getattr(PAPER, group.name), getattr(BEST, group.name)
-        for one in fields(paper):
-            ours, theirs = getattr(paper, one.name), getattr(best, one.name)
-            if one.name == name and ours != theirs:
-                return f"{told(one, ours)}; {told(one, theirs)} with --placement products"
-    return None
+class HeadCommand(LateHelp):
+    """A command whose options are those of the head that its line names.
+
+    They are known once the heads are imported, so that its help takes longer than others.
+    """
+
+    def make_context(
+        self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        if not args:  # without a word, the help is shown
+            return super().make_context(info_name, args, parent, **extra)
+        inner = _command(_head_in(args))
+        try:
+            return inner.make_context(info_name, args, parent, **extra)
+        except NoSuchOption as error:
+            flag = error.option_name
+            heads = _heads_with(flag.removeprefix("--").replace("-", "_"))
+            if not heads:
+                raise
+            raise ValueError(
+                f"{flag} is an option of other heads: {', '.join(heads)}. Leave it out, or pass "
+                f"--head {heads[0]}."
+            ) from None
 
 
-# the recipe has the seed of the command, and all of the data is used
-@takes(("seed", "train", "test"), {"settings": _words}, settings=PAPER)
+def _head_in(words: list[str]) -> str:
+    """Return the head that the words of a line name, or the file behind --config."""
+    from vinets.cli.config import read_run
+
+    path, rest = config_in(words)
+    found = DEFAULT if path is None else str(read_run(Path(path)).get("head", DEFAULT))
+    for place, word in enumerate(rest):
+        if word.startswith("--head="):
+            found = word.partition("=")[2]
+        elif word == "--head" and place + 1 < len(rest):
+            found = rest[place + 1]
+    return found
+
+
+def _heads_with(name: str) -> list[str]:
+    from vinets.heads import HEADS
+
+    return [k for k, head in HEADS.items() if name in {one.name for one in fields(head.Options)}]
+
+
+@cache
+def _command(head: str) -> Any:
+    """Make the command with the options of a head."""
+    from vinets.heads import HEADS
+
+    kind = HEADS[head]
+    recipe = TrainingOptions(**kind.training_defaults)
+    opened = {"options": None, "latents": None, "recipe": None}
+    groups = {"options": kind.Options, "latents": LatentOptions, "recipe": recipe}
+    # The recipe has the seed of the command; what a baseline is like is not said on a line.
+    made = takes(("seed", "like"), opened, **groups, timing=SpeedOptions)(build)
+    app = typer.Typer(rich_markup_mode="markdown")
+    app.command(cls=LateHelp, name="build")(made)
+    return typer.main.get_command(app)
+
+
 @takes(reading=TrainingData, common=Filling)
 def build(
     *,
     model: Annotated[
-        str | None,
-        typer.Argument(
-            help="A folder of vinets train, or a network with --weights: {networks}.",
-            show_default="the network of the preset",
-        ),
-    ] = None,
-    reading: TrainingData,
-    cut: Annotated[str | None, option(DATA, CUT)] = None,
-    out: Annotated[Path, option(OUTPUT, "Folder for the network and its results.")],
-    settings: dict[str, dict[str, Any]],
-    preset: Annotated[
-        str | None,
-        option(
-            RUNNING,
-            "paper: polynomials found on the latents, the backbone as it is; VI-Net18-Tiny to "
-            "VI-Net34-Large: that with the network, cut and sizes of a VI-Net of the paper; best: "
-            "products of forms, the backbone tuned with them; best-tiny to best-large: that behind "
-            "the paper's cuts of a resnet18 or resnet34. Other options override it.",
-            show_default="best with --placement products, else paper",
-        ),
-    ] = None,
-    head: Annotated[
         str,
+        typer.Argument(help="A folder of vinets train, or a network with --weights: {networks}."),
+    ],
+    reading: TrainingData,
+    cut: Annotated[str, option(DATA, CUT)],
+    out: Annotated[Path, option(OUTPUT, "Folder for the network and its results.")],
+    head: Annotated[str, option(RUNNING, "The head behind the cut: {heads}.")] = DEFAULT,
+    options: dict[str, Any],
+    recipe: dict[str, Any],
+    latents: dict[str, Any],
+    timing: SpeedOptions,
+    limit: Limit = None,
+    baselines: Annotated[
+        bool,
         option(
             RUNNING,
-            "Head behind the cut: vi for the polynomials of --placement, or a plain head to "
-            "compare with, trained in the same way: {heads}.",
+            "Train and measure the heads that it is compared with, too.",
+            "--baselines/--no-baselines",
         ),
-    ] = "vi",
-    limit: Limit = None,
-    baselines: Baselines = False,
+    ] = False,
     half: Annotated[
         bool, option(OUTPUT, "Store the network in half precision; it computes in single.")
     ] = False,
@@ -103,17 +138,13 @@ def build(
 
     Example: vinets build out/base --data digits --cut pool --out out/small
 
-    With --placement products, products of linear forms stand at every position of the map instead.
-    They start at random, are trained together with the backbone, and the uncut network teaches
-    them. Options that are for one of these ways are refused in the other.
+    With --head, another head stands behind the cut, with options of its own: vinets build --head
+    products --help shows those of product heads. They start at random, are trained together with
+    the backbone, and the uncut network teaches them.
 
-    Example: vinets build out/base --data digits --cut pool --placement products --out out/products
+    Example: vinets build out/base --data digits --cut pool --head products --out out/products
 
-    With --head, another head is trained in their place, in the same way. With --epochs 0 nothing
-    is trained: the head is the best in closed form, and the command says which that is and why.
-
-    Example: vinets build --preset VI-Net18-Small --weights resnet18.safetensors --data cifar10:data
-    --out out/small
+    Heads such as ridge and closed need no training.
     """
     from vinets.data.sources import limit_source
     from vinets.networks.network import CutNetwork
@@ -123,18 +154,13 @@ def build(
     from vinets.runs.opening import open_uncut, require_weights
     from vinets.runs.setup import Origin
 
-    model, trial, backbone = _chosen(preset, model, cut, settings, common.seed)
-    trial = replace(trial, head=head)
-    head_trials(trial, baselines=baselines)  # complains before any work
     opened, _, split = open_uncut(model, **reading.keywords())
+    trial = _trial(head, opened.architecture, cut, options, recipe, latents)
+    trial = replace(trial, timing=timing, seed=common.seed)
+    head_trials(trial, baselines=baselines)  # complains before any work
     require_weights(opened, reading.data)
     assert split is not None  # --data is required
     note_normalisation(opened, split, common.quiet)
-    if backbone is not None and opened.architecture not in (None, backbone):
-        raise ValueError(
-            f"{preset} is a {backbone}, and the network given is a {opened.architecture}. Pass "
-            "--cut in place of --preset."
-        )
     with locked(out, wait=common.wait), watching(common.quiet) as progress:
         result = compare_heads(
             opened.network,
@@ -162,30 +188,24 @@ def build(
     note(f"Saved in {out}. Next: vinets evaluate {again}", common.quiet)
 
 
-def _chosen(
-    name: str | None,
-    model: str | None,
-    cut: str | None,
-    given: dict[str, dict[str, Any]],
-    seed: int,
-) -> tuple[str, Trial, str | None]:
-    """The network, what is made of it, and which network the preset is for."""
-    from vinets.ideals.choose import choose_ideal
-    from vinets.networks.uncut import architecture_in
-    from vinets.runs.presets import settings_with, start_of
+def _trial(
+    head: str,
+    architecture: str | None,
+    cut: str,
+    options: Mapping[str, Any],
+    recipe: Mapping[str, Any],
+    latents: Mapping[str, Any],
+) -> Trial:
+    """Return the trial of a head with the options that were given.
+
+    The sizes of a VI-Net are those of the paper's pipeline for the network.
+    """
+    from vinets.heads import HEADS
+    from vinets.paper.backbones import SIZES
     from vinets.runs.trial import Trial
 
-    architecture = model
-    # the sizes of a VI-Net, and the cuts of some presets, depend on the network in the folder
-    if model is not None and Path(model).is_dir():
-        architecture = architecture_in(Path(model))
-    start = start_of(name, architecture, given["placing"].get("placement"))
-    cut, model = cut or start.cut, model or start.backbone
-    if model is None:
-        raise ValueError("Pass MODEL, a folder or the name of a network, or --preset.")
-    if cut is None:
-        raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --preset.")
-    settings = settings_with(start.settings, given)
-    trial = Trial(cut=cut_of(cut), seed=seed, **vars(settings))
-    choose_ideal(trial.finding, trial.placing, trial.projecting)  # complains before any work
-    return model, trial, start.backbone
+    sizes = SIZES.get(architecture or "", {}) if head == DEFAULT else {}
+    trial = Trial.of(head, cut=cut_of(cut), **sizes)
+    chosen = replace(trial.options, **options)  # type: ignore[type-var]
+    read = LatentOptions(**(HEADS[head].latent_defaults(chosen) | dict(latents)))
+    return replace(trial, options=chosen, recipe=replace(trial.recipe, **recipe), latents=read)

@@ -22,14 +22,14 @@ from vinets.cli.options import (
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
 from vinets.core.locks import locked
-from vinets.core.settings import Searching
+from vinets.core.settings import SearchOptions
 
 if TYPE_CHECKING:
     from vinets.search import Compressed
     from vinets.search.result import SearchPlan
 
 
-@takes(searching=Searching, reading=TrainingData, workers=Workers, common=Filling)
+@takes(searching=SearchOptions, reading=TrainingData, workers=Workers, common=Filling)
 def compress(
     *,
     model: Annotated[
@@ -46,7 +46,7 @@ def compress(
         ),
     ],
     out: Annotated[Path, option(OUTPUT, "Folder for the network, results and the page.")],
-    searching: Searching,
+    searching: SearchOptions,
     dry_run: Annotated[
         bool, option(RUNNING, "Say what would be tried, and how long it would take.", "--dry-run")
     ] = False,

@@ -10,14 +10,14 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, Common, Reading, Shape, integers, option
 from vinets.cli.output import note, print_json, seeded
-from vinets.core.settings import Exporting
+from vinets.core.settings import ExportOptions
 
 if TYPE_CHECKING:
     from vinets.export import ExportReport
     from vinets.report import Table
 
 
-@takes(exporting=Exporting)
+@takes(exporting=ExportOptions)
 @takes(("data",), reading=Reading(data=""), common=Common)
 def export(
     *,
@@ -26,7 +26,7 @@ def export(
         typer.Argument(help="A folder of vinets build or vinets train, or a name with --weights."),
     ],
     out: Annotated[Path, option(OUTPUT, "File to write; it ends in {export suffixes}.")],
-    exporting: Exporting,
+    exporting: ExportOptions,
     data: Annotated[
         str | None,
         option(

@@ -14,7 +14,7 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, Common, option
 from vinets.cli.output import note, print_json
-from vinets.core.settings import Finding
+from vinets.core.settings import IdealOptions
 
 if TYPE_CHECKING:
     from vinets.runs.point_ideals import IdealSummary
@@ -33,12 +33,12 @@ class PointOptions:
     ] = None
 
 
-@takes(table=PointOptions, finding=Finding, common=Common)
+@takes(table=PointOptions, finding=IdealOptions, common=Common)
 def ideal(
     *,
     file: Annotated[Path, typer.Argument(help="A CSV file, a header is optional, or .npy.")],
     table: PointOptions,
-    finding: Finding = Finding(psi=0.01, max_degree=3),  # noqa: B008 - frozen
+    finding: IdealOptions = IdealOptions(psi=0.01, max_degree=3),  # noqa: B008 - frozen
     first: Annotated[int, option(OUTPUT, "Generators to print of every ideal.", min=0)] = 10,
     everything: Annotated[bool, option(OUTPUT, "Print all generators.", "--all")] = False,
     out: Annotated[
@@ -67,9 +67,8 @@ def ideal(
 
     if out is not None and out.suffix != ".safetensors":
         raise ValueError(f"--out must end in .safetensors. Got {str(out)!r} instead.")
-    degree = None if finding.max_degree == "auto" else finding.max_degree
     model = make_ideal(
-        finding, max_degree=degree, n_samples=table.samples, random_state=common.seed
+        finding, max_degree=finding.max_degree, n_samples=table.samples, random_state=common.seed
     )
     points = read_points(file, table.label)
     with _warnings_as_notes(common.quiet):

@@ -18,8 +18,7 @@ LOOKUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "{oracles}": ("vinets.oracles", lambda m: ", ".join(m.ORACLES)),
     "{export formats}": ("vinets.export", lambda m: " or ".join(sorted(m.EXPORT_FORMATS))),
     "{export suffixes}": ("vinets.export", lambda m: " or ".join(m.suffixes())),
-    "{baselines}": ("vinets.runs.baselines", lambda m: ", ".join(m.labels())),
-    "{heads}": ("vinets.runs.baselines", lambda m: ", ".join(m.kinds())),
+    "{heads}": ("vinets.heads", lambda m: ", ".join(m.HEADS)),
     "{experiments}": (
         "vinets.paper.reproduce",
         lambda m: ", ".join(sorted(m.EXPERIMENTS, key=lambda name: m.EXPERIMENTS[name].order)),
@@ -40,7 +39,7 @@ class LateHelp(TyperCommand):
     def make_context(
         self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        path, rest = _config_in(args)
+        path, rest = config_in(args)
         if path is not None:
             from vinets.cli.config import read_config
 
@@ -69,12 +68,12 @@ class LateHelp(TyperCommand):
         super().format_help(ctx, formatter)
 
 
-def _config_in(words: list[str]) -> tuple[str | None, list[str]]:
+def config_in(words: list[str]) -> tuple[str | None, list[str]]:
     """The file behind --config, and the other words.
 
     Examples
     --------
-    >>> _config_in(["out/base", "--config", "run.toml", "--json"])
+    >>> config_in(["out/base", "--config", "run.toml", "--json"])
     ('run.toml', ['out/base', '--json'])
     """
     for place, word in enumerate(words):

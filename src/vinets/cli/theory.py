@@ -13,7 +13,7 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import CUT, DATA, OUTPUT, Common, Reading, Shape, cut_of, integers, option
 from vinets.cli.output import note, print_json, seeded, watching
-from vinets.core.settings import Advising
+from vinets.core.settings import AdviceOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,7 +41,7 @@ class MarginReading(Reading):
     ] = 5000
 
 
-@takes(("lambda_1", "lambda_2"), reading=MarginReading, advising=Advising, common=Common)
+@takes(("lambda_1", "lambda_2"), reading=MarginReading, advising=AdviceOptions, common=Common)
 def theory(
     *,
     model: Annotated[
@@ -54,9 +54,9 @@ def theory(
     ] = None,
     reading: MarginReading,
     components: Annotated[
-        int, option(Advising.panel, "Principal components, where there is no --vinet.", min=1)
+        int, option(AdviceOptions.panel, "Principal components, where there is no --vinet.", min=1)
     ] = 128,
-    advising: Advising,
+    advising: AdviceOptions,
     out: Annotated[Path | None, option(OUTPUT, "Folder for theory.json and theory.html.")] = None,
     common: Common,
 ) -> None:

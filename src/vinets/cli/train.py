@@ -20,7 +20,7 @@ from vinets.cli.options import (
 )
 from vinets.cli.output import note, print_json, watching
 from vinets.core.locks import locked
-from vinets.core.settings import BACKBONE, RECIPES, SMALL, Recipe
+from vinets.core.settings import BACKBONE, RECIPES, SMALL, TrainingOptions
 
 # there is no teacher, and no head; the seed is that of the command
 WITHOUT = ("seed", "distill", "temperature", "standardize", "vanish")
@@ -43,7 +43,7 @@ class RecipeData(TrainingData):
     data: Annotated[str, option(DATA, "{data formats}.", show_default="that of the recipe")] = ""
 
 
-@takes(WITHOUT, {"settings": _words}, settings=Recipe)
+@takes(WITHOUT, {"settings": _words}, settings=TrainingOptions)
 @takes(("weights",), reading=RecipeData, common=Filling)
 def train(
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -133,3 +134,41 @@ def record_graph(work: Callable[[], R], remedy: str) -> tuple[torch.cuda.CUDAGra
             f"from the GPU: {remedy}. ({error})"
         ) from error
     return graph, results
+
+
+class Clock:
+    """Marks moments in the work of a device: by perf_counter on the CPU, by events on a GPU.
+
+    A mark on a GPU lies in the current stream: it is taken when the work before it is done, and
+    the program does not wait for it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.on_cuda = device.type == "cuda"
+
+    def mark(self) -> Any:
+        """The present moment."""
+        if not self.on_cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def wait(self) -> None:
+        """Return when the device has done its work."""
+        if self.on_cuda:
+            torch.cuda.synchronize(self.device)
+
+    def between(self, begin: Any, end: Any) -> float:
+        """Seconds between two marks; on a GPU, ``wait`` comes first."""
+        return float(begin.elapsed_time(end)) / 1e3 if self.on_cuda else float(end - begin)
+
+    def seconds(self, work: Callable[[], Any]) -> float:
+        """Seconds until the work is done, from an idle device on."""
+        self.wait()
+        begin = self.mark()
+        work()
+        end = self.mark()
+        self.wait()
+        return self.between(begin, end)

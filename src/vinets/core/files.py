@@ -256,10 +256,21 @@ def write_json(path: str | Path, values: Any) -> Path:
 
 
 def append_line(path: str | Path, line: str) -> Path:
-    """Add a line to a small file, or leave it as it was."""
-    with suppress(FileNotFoundError):
-        line = read_bytes(path, MOST_JSON).decode("utf-8") + line
-    return write_text(path, f"{line}\n")
+    """Add a line to a file by one write, so that several processes can add lines at once.
+
+    What a process that was killed left of a line is ended first, so that this one is whole.
+    """
+    check_name(path)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab+") as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(end - 1)
+            line = line if file.read(1) == b"\n" else f"\n{line}"
+        file.write(f"{line}\n".encode())
+        file.flush()
+        os.fsync(file.fileno())
+    return Path(path)
 
 
 # --- names ------------------------------------------------------------------------------------

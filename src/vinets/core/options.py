@@ -156,11 +156,11 @@ def count(*, auto: bool = False) -> Domain:
     )
 
 
-def share() -> Domain:
-    """A positive integer, a share in (0, 1], None for all, or "auto"; ``50%`` is a share."""
-    counted = count(auto=True)
+def share(*, auto: bool = False) -> Domain:
+    """A positive integer, a share in (0, 1], None for all, perhaps "auto"; ``50%`` is a share."""
+    counted = count(auto=auto)
     return Domain(
-        "a positive integer, a share in (0, 1], None for all, or 'auto'",
+        "a positive integer, a share in (0, 1], None for all" + (", or 'auto'" if auto else ""),
         lambda value: counted.holds(value) or (isinstance(value, float) and 0 < value <= 1),
         lambda given: float(given[:-1]) / 100 if given.endswith("%") else _read_count(given),
         written="a positive integer, a share such as 50%, or all",
@@ -195,15 +195,15 @@ def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., 
 
     Examples
     --------
-    >>> from vinets.core.settings import Pruning
-    >>> @flat(pruning=Pruning)
-    ... def kept(*, pruning):
-    ...     return pruning.keep
-    >>> kept(keep=16), kept(pruning=Pruning(keep=4))
+    >>> from vinets.core.settings import LatentOptions
+    >>> @flat(options=LatentOptions)
+    ... def wanted(*, options):
+    ...     return options.per_class
+    >>> wanted(per_class=16), wanted(options=LatentOptions(per_class=4))
     (16, 4)
-    >>> kept(keeps=16)
+    >>> wanted(per_clas=16)
     Traceback (most recent call last):
-    TypeError: kept has no option 'keeps'. Did you mean 'keep'?
+    TypeError: wanted has no option 'per_clas'. Did you mean 'per_class'?
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:

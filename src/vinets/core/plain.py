@@ -60,6 +60,8 @@ def changes(value: Any) -> dict[str, Any]:
             inner = changes(mine)
             if inner != changes(usual):
                 found[field.name] = inner
+        elif dataclasses.is_dataclass(mine) and not isinstance(mine, type):
+            found[field.name] = {"kind": getattr(mine, "kind", ""), **changes(mine)}
         elif mine != usual:
             found[field.name] = as_plain(mine)
     return found

@@ -1,4 +1,4 @@
-"""Every option there is: what it is called, which values it takes, its default, its help.
+"""Options of every part but the heads: names, values that they take, defaults, help.
 
 Nothing here imports torch, so that the command line can show its help at once.
 """
@@ -20,7 +20,6 @@ from vinets.core.options import (
     option,
     optional,
     real,
-    share,
     text,
     whole,
 )
@@ -33,7 +32,7 @@ LAYOUTS = ("auto", "contiguous", "channels_last")
 
 
 @dataclass(frozen=True)
-class Collecting(Options):
+class LatentOptions(Options):
     """Which latents polynomials are found on."""
 
     panel: ClassVar[str] = "Latents"
@@ -63,74 +62,7 @@ class Collecting(Options):
 
 
 @dataclass(frozen=True)
-class Placing(Options):
-    """Where polynomials stand, and what stands beside them."""
-
-    panel: ClassVar[str] = "Head"
-    placement: str = option(
-        "global",
-        choice("global", "local", "products"),
-        "Polynomials of one point per example, of one at every position of the map, or products of "
-        "forms at every position.",
-    )
-    linear_path: int = option(
-        0, whole(0), "Channels of a linear path beside the polynomials; 0 for none."
-    )
-
-
-@dataclass(frozen=True)
-class Projecting(Options):
-    """From latents to the variables of the polynomials."""
-
-    panel: ClassVar[str] = "Variables"
-    components: int | str | None = option(
-        "auto",
-        count(auto=True),
-        "Variables of the polynomials: principal components of the latents.",
-        shown="128, or all channels if local",
-    )
-    order: str = option(
-        "tanh-pca", choice("tanh-pca", "pca-tanh"), "Squash or project first (global)."
-    )
-    pca: str = option(
-        "auto", choice("auto", "exact", "randomized", "streaming"), "How components are found."
-    )
-    train_projection: bool = option(False, flag(), "Train the projection, too.")
-    scale: str = option(
-        "unit", choice("unit", "none"), "Components have unit variance, or their own (global)."
-    )
-
-
-@dataclass(frozen=True)
-class Pruning(Options):
-    """Which polynomials and monomials stay."""
-
-    panel: ClassVar[str] = "Pruning"
-    keep: int | float | str | None = option(
-        "auto",
-        share(),
-        "Polynomials to keep per class, or a share of them: those with the best score.",
-        shown="128, or 512 in all if local",
-    )
-    monomials: int | str | None = option(
-        "auto", count(auto=True), "Monomials to keep, at most.", shown="512, or all if local"
-    )
-    score: str = option("separation", choice("separation", "normalized"), "Score of a polynomial.")
-    sparse: bool = option(False, flag(), "Coefficients that are zero stay zero in training.")
-
-    def counts(self, local: bool, classes: int) -> tuple[int | float | None, int | None]:
-        """Polynomials per class and monomials, with what was left open chosen."""
-        keep, most = self.keep, self.monomials
-        if isinstance(keep, str):
-            # a local layer is evaluated at every position, so its size is bounded in all
-            keep = max(1, 512 // classes) if local else 128
-        if isinstance(most, str):
-            most = None if local else 512
-        return keep, most
-
-
-@dataclass(frozen=True)
-class Finding(Options):
+class IdealOptions(Options):
     """The algorithm that finds polynomials; see ABM, OAVI and VCA."""
 
     panel: ClassVar[str] = "Ideal"
@@ -138,12 +70,7 @@ class Finding(Options):
     psi: float = option(
         0.1, real(0, 1), "Largest mean square of a polynomial on its points, in [0, 1)."
     )
-    max_degree: int | str | None = option(
-        "auto",
-        count(auto=True),
-        "Largest degree of a polynomial.",
-        shown="5; 2 of products; if local 2, or 1 in the channels",
-    )
+    max_degree: int | None = option(5, count(), "Largest degree of a polynomial.")
     normalization: str | None = option(
         None,
         optional(choice("unit", "leading")),
@@ -191,36 +118,35 @@ class Finding(Options):
         shown="vanishing",
     )
 
-    def degree(self, placing: Placing, projecting: Projecting) -> int | None:
-        """The largest degree; left open, the largest that pays.
 
-        Many variables at every position leave no more than lines.
-        """
-        if self.max_degree is None or isinstance(self.max_degree, int):
-            return self.max_degree
-        if placing.placement == "global":
-            return 5
-        if placing.placement == "products":
-            return 2  # what two factors can be
-        return 1 if projecting.components in (None, "auto") else 2
+def _trained() -> Domain:
+    names = ("classifier", "coefficients", "backbone")
+
+    def holds(value: Any) -> bool:
+        if not isinstance(value, str):
+            return False
+        last, _, layers = value.partition(":")
+        return value in names or (last == "last" and layers.isdecimal() and layers != "0")
+
+    listed = ", ".join(map(repr, names))
+    return Domain(f"{listed} or 'last:N'", holds, metavar="|".join((*names, "last:N")))
 
 
 @dataclass(frozen=True)
-class Recipe(Options):
-    """Stochastic gradient descent with momentum; the defaults are the paper's for heads."""
+class TrainingOptions(Options):
+    """How a network is trained: by stochastic gradient descent with momentum.
+
+    The defaults are the paper's for heads; a head may bring its own, see
+    :attr:`vinets.heads.Head.training_defaults`.
+    """
 
     panel: ClassVar[str] = "Training"
-    epochs: int = option(
-        20, whole(0), "Passes over the data; 0, where a network is built, for a closed form."
-    )
+    epochs: int = option(20, whole(), "Passes over the data.")
     batch_size: int = option(256, whole(), "Examples a step.")
     learning_rate: float = option(0.05, real(0), "Learning rate at its largest.")
     momentum: float = option(0.9, real(0, 1), "Momentum of SGD, in [0, 1).")
-    weight_decay: float | None = option(
-        None,
-        optional(real(0)),
-        "Weight decay, of biases and normalisation as well.",
-        shown="0.0005, or 0.002 if local",
+    weight_decay: float = option(
+        5e-4, real(0), "Weight decay, of biases and normalisation as well."
     )
     nesterov: bool = option(False, flag(), "Nesterov's momentum.")
     schedule: str = option(
@@ -259,13 +185,52 @@ class Recipe(Options):
     )
     label_smoothing: float = option(0.0, real(0, 1), "Label smoothing, in [0, 1).")
     seed: int = option(0, whole(0), "Seed of the order, the augmentation and the held-out part.")
-
     recorded: bool = option(
         False,
         flag(),
         "On a GPU, record a step of training and replay it; faster for small networks.",
         flag="--record",
         result=False,
+    )
+    trained: str = option(
+        "coefficients",
+        _trained(),
+        "What is trained: the last linear layer alone, solved to the minimum of its loss; the "
+        "coefficients of the head, too; the backbone with both; or its last N layers.",
+        flag="--train",
+    )
+    backbone_rate: float = option(
+        0.4, real(0), "Learning rate of the backbone as a multiple of the head's."
+    )
+    backbone_decay: float = option(5e-4, real(0), "Weight decay of the backbone.")
+    norms: str = option(
+        "moving",
+        choice("moving", "frozen"),
+        "Whether statistics of batch normalisation in a tuned backbone follow the data.",
+    )
+    memory_format: str = option(
+        "auto",
+        choice(*LAYOUTS),
+        "Layout of images while a backbone is tuned.",
+        shown="channels_last on a GPU",
+    )
+    compiled: bool = option(
+        False, flag(), "Compile the network before it is tuned.", flag="--compile", result=False
+    )
+    views: int | None = option(
+        None,
+        optional(whole()),
+        "Augmented passes whose latents are cached: faster, more memory.",
+        shown="no cache",
+    )
+    dtype: str = option(
+        "float32", choice("float32", "float16"), "Precision of cached latents.", flag="--cache"
+    )
+    projected: bool = option(
+        False,
+        flag(),
+        "Cache what a frozen projection makes of the latents instead.",
+        flag="--project-once",
     )
 
     def check(self, owner: str) -> None:
@@ -280,9 +245,11 @@ class Recipe(Options):
         return self.precision == "bfloat16" or (self.precision == "auto" and device == "cuda")
 
     @property
-    def decay(self) -> float:
-        """The weight decay, or the paper's where it was left open."""
-        return 5e-4 if self.weight_decay is None else self.weight_decay
+    def layers(self) -> int | None:
+        """How many layers of the backbone are trained; None is all of them."""
+        if self.trained.startswith("last:"):
+            return int(self.trained.removeprefix("last:"))
+        return None if self.trained == "backbone" else 0
 
     def rate(self, step: int, steps: int) -> float:
         """Learning rate at ``step`` of ``steps``."""
@@ -296,7 +263,7 @@ class Recipe(Options):
         return self.learning_rate
 
 
-BACKBONE = Recipe(
+BACKBONE = TrainingOptions(
     epochs=90,
     batch_size=256,
     learning_rate=0.2,
@@ -317,7 +284,7 @@ class UncutRecipe:
 
     model: str  # as for vinets.models.create_model
     data: str  # as for vinets.data.load_data
-    recipe: Recipe
+    recipe: TrainingOptions
 
 
 _CIFAR = replace(BACKBONE, precision="auto", recorded=True)
@@ -330,121 +297,8 @@ RECIPES = {
 """The uncut networks for digits and of the paper, by the names that ``vinets train`` takes."""
 
 
-def _tuned() -> Domain:
-    def holds(value: Any) -> bool:
-        if not isinstance(value, str):
-            return False
-        last, _, layers = value.partition(":")
-        return value in ("head", "all") or (last == "last" and layers.isdecimal() and layers != "0")
-
-    return Domain("'head', 'all' or 'last:N'", holds, metavar="head|all|last:N")
-
-
 @dataclass(frozen=True)
-class Tuning(Options):
-    """What is trained beside the head: nothing, as in the paper, or the backbone, too."""
-
-    panel: ClassVar[str] = "Training"
-    tune: str = option(
-        "head",
-        _tuned(),
-        "What is trained: the head, all with it, or it and the last N layers with weights.",
-    )
-    backbone_rate: float = option(
-        0.4, real(0), "Learning rate of the backbone as a multiple of the head's."
-    )
-    backbone_decay: float = option(5e-4, real(0), "Weight decay of the backbone.")
-    norms: str = option(
-        "moving",
-        choice("moving", "frozen"),
-        "Whether statistics of batch normalisation in a tuned backbone follow the data.",
-    )
-    memory_format: str = option(
-        "auto",
-        choice(*LAYOUTS),
-        "Layout of images while a backbone is tuned.",
-        shown="channels_last on a GPU",
-    )
-    compiled: bool = option(
-        False, flag(), "Compile the network before it is tuned.", flag="--compile", result=False
-    )
-
-    @property
-    def layers(self) -> int | None:
-        """How many layers of the backbone are tuned; None is all of them."""
-        if self.tune in ("head", "all"):
-            return 0 if self.tune == "head" else None
-        return int(self.tune.removeprefix("last:"))
-
-
-@dataclass(frozen=True)
-class VanishingOptions(Options):
-    """What is trained of a network whose polynomials were found on latents."""
-
-    panel: ClassVar[str] = "Training"
-    trained: str = option(
-        "coefficients",
-        choice("classifier", "coefficients", "backbone"),
-        "What is trained: the last linear layer alone, solved to the minimum of its loss; the "
-        "coefficients of the polynomials, too; or the backbone with both.",
-        flag="--train",
-    )
-
-
-@dataclass(frozen=True)
-class Shaping(Options):
-    """Size of products of forms; other polynomials take theirs from the ideals."""
-
-    panel: ClassVar[str] = "Head"
-    head_parameters: int | None = option(
-        None,
-        optional(whole()),
-        "Parameters that the head may store, at most.",
-        shown="those of 512 products; of a baseline, as many as the polynomials",
-    )
-    factors: int = option(2, whole(1, 5), "Linear forms in a product, 1 to 5.")
-    spatial_rank: int | None = option(
-        16, count(), "Patterns of weights over the positions that sums share.", shown="16"
-    )
-    start: str = option(
-        "random",
-        choice("random", "ideal"),
-        "Where products start: at random, or at generators of the classes (2 factors).",
-    )
-    offset: float = option(
-        0.0, real(0), "Where factors but the first start: 0 for pure products, 1 for a line."
-    )
-
-    def check(self, owner: str) -> None:
-        super().check(owner)
-        if self.start == "ideal" and self.factors != 2:
-            raise parameter_error(owner, "factors", "2 with start='ideal'", self.factors)
-
-
-@dataclass(frozen=True)
-class Caching(Options):
-    """Latents of augmented passes that are kept for all heads and epochs."""
-
-    panel: ClassVar[str] = "Cache"
-    views: int | None = option(
-        None,
-        optional(whole()),
-        "Augmented passes whose latents are cached: faster, more memory.",
-        shown="no cache",
-    )
-    dtype: str = option(
-        "float32", choice("float32", "float16"), "Precision of cached latents.", flag="--cache"
-    )
-    projected: bool = option(
-        False,
-        flag(),
-        "Cache what a frozen projection makes of the latents instead.",
-        flag="--project-once",
-    )
-
-
-@dataclass(frozen=True)
-class Sampling(Options):
+class SampleOptions(Options):
     """How much of the data is used."""
 
     train: int | None = option(None, count(), "Training examples per class.", shown="all")
@@ -452,7 +306,7 @@ class Sampling(Options):
 
 
 @dataclass(frozen=True)
-class Timing(Options):
+class SpeedOptions(Options):
     """How speed is measured."""
 
     panel: ClassVar[str] = "Speed"
@@ -468,7 +322,7 @@ class Timing(Options):
 
 
 @dataclass(frozen=True)
-class Windows(Options):
+class WindowOptions(Options):
     """The windows of time in which networks are measured side by side."""
 
     panel: ClassVar[str] = "Running"
@@ -478,7 +332,7 @@ class Windows(Options):
 
 
 @dataclass(frozen=True)
-class Searching(Options):
+class SearchOptions(Options):
     """How a small network is searched for."""
 
     panel: ClassVar[str] = "Running"
@@ -495,7 +349,7 @@ class Searching(Options):
 
 
 @dataclass(frozen=True)
-class Exporting(Options):
+class ExportOptions(Options):
     """What is written for another runtime, and what it may lose."""
 
     panel: ClassVar[str] = "Output"
@@ -512,7 +366,7 @@ class Exporting(Options):
 
 
 @dataclass(frozen=True)
-class Formats(Options):
+class FormatOptions(Options):
     """In which formats networks run while they are measured."""
 
     panel: ClassVar[str] = "Running"
@@ -533,7 +387,7 @@ def _positive() -> Domain:
 
 
 @dataclass(frozen=True)
-class Advising(Options):
+class AdviceOptions(Options):
     """The head that is wanted, where theory advises on its size."""
 
     panel: ClassVar[str] = "Advice"
@@ -551,68 +405,3 @@ class Advising(Options):
     lambda_2: float | None = option(
         None, optional(real(1)), "Bound on the ratio of norms of the final layer."
     )
-
-
-@dataclass(frozen=True)
-class TrialSettings:
-    """All settings of a trial, group by group."""
-
-    collecting: Collecting = Collecting()
-    placing: Placing = Placing()
-    projecting: Projecting = Projecting()
-    pruning: Pruning = Pruning()
-    finding: Finding = Finding()
-    recipe: Recipe = Recipe()
-    tuning: Tuning = Tuning()
-    vanishing: VanishingOptions = VanishingOptions()
-    shaping: Shaping = Shaping()
-    caching: Caching = Caching()
-    sampling: Sampling = Sampling()
-    timing: Timing = Timing()
-
-
-BEST = TrialSettings(
-    # latents for their shape alone; tokens are positions, of which a mean would leave one
-    collecting=Collecting(per_class=8, reuse=True, read="map"),
-    placing=Placing(placement="products"),
-    recipe=Recipe(
-        epochs=24,
-        learning_rate=0.1,
-        weight_decay=1e-3,
-        nesterov=True,
-        schedule="one-cycle",
-        precision="auto",
-        validation=0.0,
-        distill=0.7,
-    ),
-    tuning=Tuning(tune="all"),
-)
-"""What reached most: products of forms, the backbone tuned with them, distilled."""
-
-PAPER = TrialSettings(
-    collecting=Collecting(reuse=True),
-    projecting=Projecting(order="pca-tanh", scale="unit"),
-    finding=Finding(normalization="leading"),
-    recipe=Recipe(weight_decay=2e-3, validation=0.0, vanish=0.1),
-)
-"""The paper's pipeline: generators of class ideals, found on latents in [-1, 1]^n.
-
-Principal components of unit variance, tanh, ABM with leading coefficient 1, the score of the paper,
-the last epoch. Where coefficients are trained, a weight of 0.1 keeps them vanishing, which costs
-nothing: see ``vinets reproduce fig-kept``. Where the paper is silent or contradicts itself,
-docs/reproduction.md has the other choices and what each of them changes.
-"""
-
-PAPER_SIZES: dict[str, dict[str, Any]] = {
-    "resnet18": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
-    "resnet34": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
-    "digits_cnn": {
-        **{"components": 16, "psi": 0.01, "max_degree": 2, "keep": 32, "monomials": None},
-        **{"trained": "classifier", "augment": False, "weight_decay": 1e-4},
-    },
-}
-"""What :data:`PAPER` becomes for networks by name, where that is not the first row.
-
-Variables n, tolerance and degree as in the paper for CIFAR; on digits, of which there are 1,348 to
-train on, what suits so few.
-"""

@@ -21,8 +21,10 @@ from vinets.core.device import Inputs, call, each, tensors_of
 from vinets.core.files import check_name
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
-from vinets.core.settings import Exporting
+from vinets.core.settings import ExportOptions
 from vinets.data import DataSplit, ImageSource, Source
+from vinets.latent.seen import refuse_seen, trained_on
+from vinets.models.records import Record, example_inputs, input_fields
 from vinets.networks.formats import (
     EXPORT_FORMATS,
     ExportFormat,
@@ -31,8 +33,7 @@ from vinets.networks.formats import (
     WholeNetwork,
     suffixes,
 )
-from vinets.networks.network import CutNetwork, Record, example_inputs, input_fields
-from vinets.networks.seen import refuse_seen, trained_on
+from vinets.networks.network import CutNetwork
 
 TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
 LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "root")  # the last: onnxruntime's
@@ -61,12 +62,12 @@ class ExportReport:
         return dict(as_plain(self))
 
 
-@flat(exporting=Exporting)
+@flat(exporting=ExportOptions)
 def export_network(
     network: nn.Module,
     path: str | Path,
     *,
-    exporting: Exporting,
+    exporting: ExportOptions,
     data: DataSplit | None = None,
     example: Inputs | None = None,
     batch_sizes: Sequence[int] = (1, 2, 7),
@@ -87,7 +88,7 @@ def export_network(
     ----------
     network : Module
         A network of :func:`vinets.build`, or any other with ``data`` or an ``example``.
-    exporting : Exporting
+    exporting : ExportOptions
         Or its fields as keywords. ``format``, a name of :data:`EXPORT_FORMATS`: ``"onnx"``,
         ``"onnx-float16"``, ``"onnx-int8"``, or ``"torch"`` for
         :func:`torch.export.load`, whose program takes its inputs by position; None goes by the
@@ -150,7 +151,9 @@ def export_network(
     )
 
 
-def _check(target: Path, kind: ExportFormat, exporting: Exporting, data: DataSplit | None) -> None:
+def _check(
+    target: Path, kind: ExportFormat, exporting: ExportOptions, data: DataSplit | None
+) -> None:
     """Raise for what does not go together, before any work is done."""
     check_name(target)
     if exporting.opset is not None and not kind.takes_opset:

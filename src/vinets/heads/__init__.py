@@ -1,37 +1,47 @@
 """What replaces the layers behind the cut: polynomials, and what they are compared with."""
 
-from vinets.heads.base import HEADS, PLACEMENTS, Head, LastLayer, Reference
+from vinets.heads.base import HEADS, Head, HeadOptions, LastLayer
+from vinets.heads.closed import ChosenHead, LDAHead, RidgeHead
 from vinets.heads.distance import DistanceHead
-from vinets.heads.linear import ComponentsHead, LinearHead, PooledHead
-from vinets.heads.local import LocalHead, LocalPolynomials, LocalReLUHead
+from vinets.heads.facts import BuildFacts
+from vinets.heads.linear import BaselineOptions, ComponentsHead, LinearHead, PooledHead
+from vinets.heads.local import LocalHead, LocalOptions, LocalPolynomials, LocalReLUHead
 from vinets.heads.maps import HeadMaps, LinearMap, PolynomialMap
 from vinets.heads.mlp import MLPHead
 from vinets.heads.pieces import LinearPath, SpatialSum
 from vinets.heads.polynomial import PolynomialHead
-from vinets.heads.products import ProductsHead
+from vinets.heads.products import ProductsHead, ProductsOptions
 from vinets.heads.random import (
     LocalRandomMonomials,
     LocalSameDegrees,
     RandomMonomials,
+    RandomOptions,
     SameDegrees,
 )
+from vinets.heads.relu_units import ReLUUnits
 from vinets.heads.simkd import SimKDHead
-from vinets.heads.units import ReLUUnits, UnitsHead
-from vinets.heads.vanishing import GlobalPolynomials, VanishingHead
+from vinets.heads.sizes import SizeOptions
+from vinets.heads.units import UnitsHead
+from vinets.heads.vanishing import GlobalPolynomials, VanishingHead, VanishingOptions
 
 __all__ = [
     "HEADS",
-    "PLACEMENTS",
+    "BaselineOptions",
+    "BuildFacts",
+    "ChosenHead",
     "ComponentsHead",
     "DistanceHead",
     "GlobalPolynomials",
     "Head",
     "HeadMaps",
+    "HeadOptions",
+    "LDAHead",
     "LastLayer",
     "LinearHead",
     "LinearMap",
     "LinearPath",
     "LocalHead",
+    "LocalOptions",
     "LocalPolynomials",
     "LocalRandomMonomials",
     "LocalReLUHead",
@@ -41,12 +51,16 @@ __all__ = [
     "PolynomialMap",
     "PooledHead",
     "ProductsHead",
+    "ProductsOptions",
     "RandomMonomials",
+    "RandomOptions",
     "ReLUUnits",
-    "Reference",
+    "RidgeHead",
     "SameDegrees",
     "SimKDHead",
+    "SizeOptions",
     "SpatialSum",
     "UnitsHead",
     "VanishingHead",
+    "VanishingOptions",
 ]

@@ -1,4 +1,4 @@
-"""What every head offers, the list of all heads, and what baselines are made from.
+"""What every head offers, the list of all heads, and what several heads need to build themselves.
 
 A head takes latents of shape (B, C, P), ``C`` channels at ``P`` positions, to logits (B, K).
 """
@@ -6,24 +6,37 @@ A head takes latents of shape (B, C, P), ``C`` channels at ``P`` positions, to l
 from __future__ import annotations
 
 import copy
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
+from vinets.core.options import Options
+from vinets.core.progress import Progress
 from vinets.core.registry import Registry
-from vinets.core.settings import Shaping
+from vinets.heads.facts import BuildFacts
 from vinets.heads.maps import HeadMaps
+from vinets.latent.collect import Latents
 
 HEADS: Registry[type[Head]] = Registry("head", "vinets.heads")
 """Every class of heads by its kind: those of this package, and those defined elsewhere."""
 
 
-PLACEMENTS = ("global", "local", "products")
+@dataclass(frozen=True)
+class HeadOptions(Options):
+    """Base of the options of heads.
+
+    ``kind`` is the head that the options build, where baselines are made like it.
+    """
+
+    panel: ClassVar[str] = "Head"
+    kind: ClassVar[str] = ""
 
 
 class LastLayer(NamedTuple):
@@ -38,17 +51,21 @@ class Head(nn.Module, ABC):
     """Base of all heads: latents (B, C, P) to logits (B, K).
 
     A subclass with a ``kind`` of its own is a head that all of vinets knows from then on: files,
-    tables, theory, and, where it has :meth:`beside`, the baselines of polynomial heads.
+    tables, theory, and, where it has :meth:`build`, ``vinets.build(head=kind)`` and the command
+    line.
     """
 
     kind: ClassVar[str]  # one word, in files and on the command line
     label: ClassVar[str]  # in tables; the kind, unless the class says otherwise
-    placement: ClassVar[str] = ""  # the setting that builds it; "" for a baseline
     # Whether its polynomials were found as generators of class ideals: the network is a VI-Net.
     from_ideals: ClassVar[bool] = False
-    rank: ClassVar[int] = 100  # baselines are made and listed by increasing rank
     matches_features: ClassVar[bool] = False  # learns what the uncut network's classifier sees
-    stands_beside: ClassVar[tuple[str, ...]] = PLACEMENTS  # of the heads it is a baseline of
+    needs_training: ClassVar[bool] = True  # whether a built head is to be trained
+    Options: ClassVar[type[HeadOptions]] = HeadOptions  # what :meth:`build` takes
+    rivals: ClassVar[tuple[str, ...]] = ()  # kinds of the heads that it is compared with
+    # How it is trained, where nothing else is said: changes to vinets.core.settings.
+    training_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    facts: BuildFacts | None = None  # how it was built; not part of files
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -79,9 +96,32 @@ class Head(nn.Module, ABC):
         """The maps of a folded head on latents of C channels at P positions."""
 
     @classmethod
-    def beside(cls, reference: Reference) -> Self | None:
-        """An untrained head to compare with polynomials, or None where it does not apply."""
-        return None
+    def build(
+        cls,
+        latents: Latents,
+        options: Any = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Head:
+        """Make an untrained head for latents, with its :attr:`facts`.
+
+        Parameters
+        ----------
+        latents : Latents
+            Latents of training data behind the cut; :func:`vinets.collect` collects them.
+        options : HeadOptions or None, default=None
+            An object of the class :attr:`Options`; None takes the defaults.
+        seed : int, default=0
+            The seed of every draw. The same seed gives the same head, whatever was made before.
+        progress : Progress or None, default=None
+            Hears of long steps.
+        """
+        raise ValueError(f"A head of kind {cls.kind!r} is not made from latents.")
+
+    @classmethod
+    def latent_defaults(cls, options: Any) -> dict[str, Any]:
+        """Return which latents it is built on: changes to :class:`LatentOptions`."""
+        return {"reuse": True}
 
     def folded(self) -> Self:
         """The head for inference: same outputs in eval mode, fewer parameters and operations."""
@@ -111,49 +151,43 @@ class Head(nn.Module, ABC):
         return [p for p in self.parameters() if p.requires_grad]
 
 
-@dataclass(eq=False)
-class Reference:
-    """The head of polynomials that a baseline stands beside.
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's own generator, from which heads draw their first weights, and put it back."""
+    with torch.random.fork_rng(devices=[]):  # heads are made on the CPU, whatever they train on
+        torch.manual_seed(seed)
+        yield
 
-    That head may take minutes to make, and a linear baseline does without it, so it is made when
-    it is first asked for.
+
+def plain_facts(head: Head, latents: Latents, begin: float, **more: Any) -> BuildFacts:
+    """Return the facts that every head has, and ``more``; ``begin`` is when building began."""
+    backbone = sum(p.numel() for p in latents.backbone.parameters())
+    seconds = {"latents": latents.seconds, "head": time.perf_counter() - begin}
+    return BuildFacts(
+        **{
+            "cut": latents.record.cut,
+            "latent_shape": latents.shape,
+            "examples": len(latents.store),
+            "parts": {"backbone": backbone} | head.folded().parts(),
+            "original_parameters": latents.original_parameters,
+            "seconds": seconds,
+            "head": head.kind,
+            **more,
+        }
+    )
+
+
+def build_like(latents: Latents, like: HeadOptions, seed: int) -> Head:
+    """Build the head that a baseline is compared with, once for all of its baselines."""
+    return latents.once("like", (like, seed), lambda: HEADS[like.kind].build(latents, like, seed))
+
+
+def parameters_like(latents: Latents, like: HeadOptions, seed: int) -> int:
+    """Return how many parameters a folded head may store that is compared with another one.
+
+    These are as many as the options of the other ask for, or else as many as it has.
     """
-
-    shape: tuple[int, int]  # channels C and positions P of the latents
-    classes: int  # the number of logits K
-    make_head: Callable[[], Head]
-    make_points: Callable[[], Tensor]  # variables (m, n) on training data, to standardise others
-    max_degree: int = 5  # of random monomials
-    seed: int = 0  # of random monomials and initial weights
-    shaping: Shaping = Shaping()  # sizes, where they are not those of the head
-    make_classifier: Callable[[], nn.Linear] | None = None  # of the uncut network
-    signed: Callable[[], bool] = lambda: False  # whether that classifier sees negative values
-    placement: str = "global"  # of the head
-
-    @property
-    def channels(self) -> int:
-        return self.shape[0]
-
-    @property
-    def positions(self) -> int:
-        return self.shape[1]
-
-    @cached_property
-    def head(self) -> Head:
-        """The head of polynomials."""
-        # Baselines draw one after another from one generator. Whoever asks first must not find it
-        # moved on by what making this head drew.
-        with torch.random.fork_rng(devices=[]):
-            return self.make_head()
-
-    @cached_property
-    def points(self) -> Tensor:
-        """Variables (m, n) of the polynomials of the head."""
-        return self.make_points()
-
-    @cached_property
-    def parameters(self) -> int:
-        """How many parameters a folded head may store: by default those of :attr:`head`."""
-        if self.shaping.head_parameters is not None:
-            return self.shaping.head_parameters
-        return sum(self.head.folded().parts().values())
+    asked: int | None = getattr(like, "parameters", None)
+    if asked is not None:
+        return asked
+    return sum(build_like(latents, like, seed).folded().parts().values())

@@ -14,17 +14,32 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from vinets.heads.base import Head
+from vinets.core.progress import Progress
+from vinets.heads.base import Head, HeadOptions
 from vinets.heads.class_distances import ClassDistances
 from vinets.heads.maps import HeadMaps, LinearMap, PolynomialMap
 from vinets.heads.pieces import parameter_count
 from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.latent.collect import Latents
 
 
 class DistanceHead(Head):
     """Distances to the classes as logits; the temperature and the biases can be trained."""
 
     kind, label = "distance", "distances"
+    needs_training = False
+
+    @classmethod
+    def build(
+        cls,
+        latents: Latents,
+        options: HeadOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Head:
+        from vinets.heads.closed import solve_distances  # it knows all heads in closed form
+
+        return solve_distances(latents, seed)
 
     def __init__(self, distances: ClassDistances) -> None:
         super().__init__()

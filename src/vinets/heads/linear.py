@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import copy
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import one_of
-from vinets.heads.base import Head, LastLayer, Reference
+from vinets.core.progress import Progress
+from vinets.heads.base import (
+    Head,
+    HeadOptions,
+    LastLayer,
+    build_like,
+    plain_facts,
+    seeded,
+)
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import (
     TrainedTail,
@@ -20,7 +30,15 @@ from vinets.heads.pieces import (
     inputs_from,
     parameter_count,
 )
-from vinets.heads.vanishing import ORDERS, GlobalPolynomials, component_maps, components
+from vinets.heads.vanishing import (
+    ORDERS,
+    GlobalPolynomials,
+    VanishingHead,
+    VanishingOptions,
+    component_maps,
+    components,
+)
+from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 
@@ -65,11 +83,21 @@ class _LinearOn(Head):
 class LinearHead(_LinearOn):
     """A linear layer on the flattened map of channels times positions."""
 
-    kind, label, rank = "linear", "linear, flat", 10
+    kind, label = "linear", "linear, flat"
 
     @classmethod
-    def beside(cls, reference: Reference) -> Self:
-        return cls(reference.channels * reference.positions, reference.classes)
+    def build(
+        cls,
+        latents: Latents,
+        options: HeadOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        begin = time.perf_counter()
+        with seeded(seed):
+            head = cls(latents.shape[0] * latents.shape[1], latents.n_classes)
+        head.facts = plain_facts(head, latents, begin)
+        return head.to(latents.device).eval()
 
     def variables(self, latents: Tensor) -> Tensor:
         return latents.flatten(1)
@@ -81,11 +109,21 @@ class LinearHead(_LinearOn):
 class PooledHead(_LinearOn):
     """A linear layer on the channels, averaged over positions."""
 
-    kind, label, rank = "pooled", "linear, pooled", 20
+    kind, label = "pooled", "linear, pooled"
 
     @classmethod
-    def beside(cls, reference: Reference) -> Self:
-        return cls(reference.channels, reference.classes)
+    def build(
+        cls,
+        latents: Latents,
+        options: HeadOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        begin = time.perf_counter()
+        with seeded(seed):
+            head = cls(latents.shape[0], latents.n_classes)
+        head.facts = plain_facts(head, latents, begin)
+        return head.to(latents.device).eval()
 
     def variables(self, latents: Tensor) -> Tensor:
         return latents.mean(-1)
@@ -94,14 +132,22 @@ class PooledHead(_LinearOn):
         return HeadMaps((), LinearMap("linear", self.linear.weight, averaged=shape[1]))
 
 
+@dataclass(frozen=True)
+class BaselineOptions(HeadOptions):
+    """Options of baselines that stand next to a vanishing head: those of that head."""
+
+    like: VanishingOptions = VanishingOptions()
+
+
 class ComponentsHead(_LinearOn):
     """A linear layer on the variables of a vanishing head: its polynomials left out.
 
     ``rescale``, ``projection`` and their ``order`` are those of that head.
     """
 
-    kind, label, rank = "components", "linear, components", 60
-    stands_beside = ("global",)
+    kind, label = "components", "linear, components"
+    Options = BaselineOptions
+    training_defaults = VanishingHead.training_defaults
 
     def __init__(
         self,
@@ -117,12 +163,21 @@ class ComponentsHead(_LinearOn):
         self.rescale, self.projection = rescale, projection
 
     @classmethod
-    def beside(cls, reference: Reference) -> Self | None:
-        head = reference.head
-        if not isinstance(head, GlobalPolynomials):
-            return None
-        inputs = copy.deepcopy(head.rescale), copy.deepcopy(head.projection)
-        return cls(*inputs, reference.classes, order=head.order)
+    def build(
+        cls,
+        latents: Latents,
+        options: BaselineOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        begin = time.perf_counter()
+        like = build_like(latents, (options or BaselineOptions()).like, seed)
+        assert isinstance(like, GlobalPolynomials)  # its options are those of a vanishing head
+        inputs = copy.deepcopy(like.rescale), copy.deepcopy(like.projection)
+        with seeded(seed):
+            head = cls(*inputs, latents.n_classes, order=like.order)
+        head.facts = plain_facts(head, latents, begin)
+        return head.to(latents.device).eval()
 
     def variables(self, latents: Tensor) -> Tensor:
         return components(latents, self.rescale, self.projection, self.order)

@@ -8,15 +8,22 @@ position, rescaled, or a few principal components of them, squashed, or both.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable
-from typing import Any, Self
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.heads.base import Reference
+from vinets.algebra.terms import TermSet
+from vinets.core.options import choice, count, option, optional, share
+from vinets.core.progress import Progress
+from vinets.heads.base import HeadOptions, build_like, plain_facts, seeded
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import (
     LinearPath,
@@ -29,8 +36,73 @@ from vinets.heads.pieces import (
 )
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.vanishing import (
+    GeneratorOptions,
+    Variables,
+    find_generators,
+    generator_facts,
+    linear_path,
+    make_layer,
+    project,
+    scaling_points,
+)
+from vinets.ideals.base import VanishingIdeal
+from vinets.ideals.choose import make_ideal
+from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
+
+
+@dataclass(frozen=True)
+class LocalOptions(GeneratorOptions):
+    """Options of :class:`LocalHead`."""
+
+    kind: ClassVar[str] = "local"
+    max_degree: int | str | None = option(  # type: ignore[assignment]
+        "auto", count(auto=True), "Largest degree of a polynomial.", shown="2, or 1 in the channels"
+    )
+    normalization: str | None = option(
+        None,
+        optional(choice("unit", "leading")),
+        "Coefficients have unit norm, or the leading one is 1 (abm).",
+        shown="unit",
+    )
+    components: int | None = option(
+        None,
+        count(),
+        "Variables of the polynomials: principal components of the channels, or the channels.",
+        shown="the channels",
+    )
+    keep: int | float | str | None = option(
+        "auto",
+        share(auto=True),
+        "Polynomials to keep per class, or a share of them: those of the best score.",
+        shown="512 in all",
+    )
+    monomials: int | None = option(None, count(), "Monomials to keep, at most.", shown="all")
+
+    def for_classes(self, classes: int) -> LocalOptions:
+        """Return the options with what was left open chosen.
+
+        A local layer is evaluated at every position, so that its size is bounded in all. Many
+        variables at every position leave no more than lines.
+        """
+        keep = max(1, 512 // classes) if self.keep == "auto" else self.keep
+        degree = self.max_degree
+        if degree == "auto":
+            degree = 1 if self.components is None else 2
+        return replace(self, keep=keep, max_degree=degree)
+
+    def ideal(self) -> VanishingIdeal:
+        chosen = self.for_classes(1) if self.max_degree == "auto" else self
+        return make_ideal(chosen, max_degree=chosen.max_degree)
+
+
+@dataclass(frozen=True)
+class LocalBaselineOptions(HeadOptions):
+    """Options of baselines that stand next to a local head: those of that head."""
+
+    like: LocalOptions = LocalOptions()
 
 
 class LocalPolynomials(PolynomialHead):
@@ -169,30 +241,87 @@ def _summed(layer: PolynomialLayer, spatial: SpatialSum, m: Tensor) -> Tensor:
 class LocalHead(LocalPolynomials):
     """The local head whose polynomials vanish on the classes."""
 
-    kind, label, rank = "local", "VI-Net", 0
+    kind, label = "local", "VI-Net"
     from_ideals = True
-    placement = "local"
+    Options = LocalOptions
+    rivals = ("linear", "pooled", "mlp", "local-random", "local-same-degrees", "local-relu")
+    training_defaults: ClassVar[Mapping[str, Any]] = {"weight_decay": 2e-3}
+
+    @classmethod
+    def build(
+        cls,
+        latents: Latents,
+        options: LocalOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        options = (options or LocalOptions()).for_classes(latents.n_classes)
+        variables = latents.once(
+            "variables",
+            (cls.kind, options.components, options.pca, seed),
+            lambda: find_descriptors(latents, options, seed),
+        )
+        generators = find_generators(latents, variables, options, seed, progress)
+        begin = time.perf_counter()
+        with seeded(seed):  # everything that draws is in here, in this order
+            made = make_layer(generators, scaling_points(latents, variables), options, local=True)
+            layer = made.layer
+            assert isinstance(layer, PolynomialLayer)  # blocks are for global heads
+            projection = copy.deepcopy(variables.projection)  # another head may train it
+            if projection is not None:
+                layer = with_channels(layer, latents.shape[0], seed)
+            path = linear_path(latents, options.linear_path)
+            positions = latents.shape[1]
+            head = cls(
+                variables.rescale,
+                projection,
+                layer,
+                latents.n_classes,
+                positions=positions,
+                path=path,
+            )
+        if projection is not None:
+            projection.requires_grad_(options.train_projection)
+        head.facts = generator_facts(head, latents, variables, generators, made, options, begin)
+        return head.to(latents.device).eval()
+
+    @classmethod
+    def latent_defaults(cls, options: Any) -> dict[str, Any]:
+        return {}
 
 
 class LocalReLUHead(LocalPolynomials):
     """A control: the same shape and monomials, random coefficients, ReLU for absolute values."""
 
-    kind, label, rank = "local-relu", "local ReLU", 60
-    stands_beside = ("local",)
+    kind, label = "local-relu", "local ReLU"
+    Options = LocalBaselineOptions
+    training_defaults = LocalHead.training_defaults
 
     @classmethod
-    def beside(cls, reference: Reference) -> Self | None:
-        head = reference.head
-        if not isinstance(head, LocalPolynomials):
-            return None
+    def build(
+        cls,
+        latents: Latents,
+        options: LocalBaselineOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        begin = time.perf_counter()
+        head = build_like(latents, (options or LocalBaselineOptions()).like, seed)
+        assert isinstance(head, LocalPolynomials)  # its options are those of a local head
         own = head.polynomials
-        layer = PolynomialLayer(
-            own.monomials.terms, len(own.bias), normalized=own.norm is not None, activation="relu"
-        )
-        layer.draw(torch.Generator().manual_seed(reference.seed))
-        if own.shift is not None and own.scale is not None:
-            layer.set_moments(own.shift.cpu(), own.scale.cpu())
-        return cls.like(head, layer)
+        with seeded(seed):
+            layer = PolynomialLayer(
+                own.monomials.terms,
+                len(own.bias),
+                normalized=own.norm is not None,
+                activation="relu",
+            )
+            layer.draw(torch.Generator().manual_seed(seed))
+            if own.shift is not None and own.scale is not None:
+                layer.set_moments(own.shift.cpu(), own.scale.cpu())
+            made = cls.like(head, layer)
+        made.facts = plain_facts(made, latents, begin)
+        return made.to(latents.device).eval()
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:
@@ -201,3 +330,66 @@ def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> 
         return h
     z = torch.tanh(projection(h))
     return torch.cat([h, z], -1) if channels else z
+
+
+# --- building ---------------------------------------------------------------------------------
+
+
+def find_descriptors(latents: Latents, options: LocalOptions, seed: int) -> Variables:
+    """Take the channels at one position of every example, drawn at random, perhaps projected."""
+    begin = time.perf_counter()
+    rescale = Rescale.fit(latents.store)
+    h = descriptors(latents, rescale, seed)
+    projection, explained = None, None
+    if options.components is not None and options.components < h.shape[1]:
+        projection, explained = project(lambda: [h], options.components, options.pca, "unit", seed)
+    points = local_variables(h, projection, channels=False).detach()
+    labels = latents.store.labels.to(points.device)
+    seconds = time.perf_counter() - begin
+    return Variables(rescale, projection, points, labels, explained, seconds)
+
+
+def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
+    """Return the channels at one position of every example, drawn and rescaled: (m, C)."""
+    store, positions = latents.store, latents.shape[1]
+    generator = torch.Generator().manual_seed(seed)  # on the CPU: the same draws on any device
+    draws = torch.randint(positions, (len(store),), generator=generator)
+    parts, start = [], 0
+    for values, _ in store.chunks():
+        at = draws[start : start + len(values)].to(values.device)
+        parts.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
+        start += len(values)
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def with_channels(layer: PolynomialLayer, channels: int, seed: int) -> PolynomialLayer:
+    """The same polynomials in variables behind ``channels`` new ones, plus a linear form in these.
+
+    The linear forms start as random rows of unit norm; the new variables are standardised.
+    """
+    old = layer.monomials.terms
+    first = np.concatenate([np.arange(channels)[:, None], old.blocks[1] + channels])
+    blocks = [old.blocks[0], first, *(block + channels for block in old.blocks[2:])]
+    terms = TermSet(old.n_variables + channels, tuple(blocks))
+    wide = PolynomialLayer(
+        terms,
+        len(layer.bias),
+        masked=layer.mask is not None,
+        normalized=layer.norm is not None,
+        counts=layer.counts,
+        leading=layer.leading is not None,
+    )
+    if wide.leading is not None and layer.leading is not None:
+        wide.leading.copy_(torch.where(layer.leading < 0, -1, layer.leading + channels))
+    wide.draw(torch.Generator().manual_seed(seed))
+    linear = wide.weight[:, :channels]
+    linear /= linear.norm(dim=1, keepdim=True)  # a view: this changes the layer
+    wide.weight[:, channels:] = layer.weight
+    wide.bias.copy_(layer.bias)
+    if layer.mask is not None and wide.mask is not None:
+        wide.mask[:, channels:] = layer.mask
+    if layer.shift is not None and layer.scale is not None:
+        zeros = torch.zeros(channels)
+        wide.set_moments(torch.cat([zeros, layer.shift]), torch.cat([zeros + 1, layer.scale]))
+    return wide

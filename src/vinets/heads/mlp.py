@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import optional_positive_int
-from vinets.heads.base import Head, Reference
+from vinets.core.progress import Progress
+from vinets.heads.base import Head, plain_facts, seeded
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import folded_linear, parameter_count
 from vinets.heads.polynomial_layer import affine_of
+from vinets.heads.sizes import SizeOptions
+from vinets.latent.collect import Latents
 
 
 class MLPHead(Head):
@@ -22,7 +26,8 @@ class MLPHead(Head):
     parameters.
     """
 
-    kind, label, rank = "mlp", "MLP", 30
+    kind, label = "mlp", "MLP"
+    Options = SizeOptions
 
     def __init__(self, inputs: int, classes: int, *, width: int, normalized: bool = True) -> None:
         super().__init__()
@@ -39,9 +44,20 @@ class MLPHead(Head):
         return cls(inputs, classes, width=max(1, (parameters - classes) // each))
 
     @classmethod
-    def beside(cls, reference: Reference) -> Self:
-        inputs = reference.channels * reference.positions
-        return cls.matched(inputs, reference.classes, parameters=reference.parameters)
+    def build(
+        cls,
+        latents: Latents,
+        options: SizeOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        begin = time.perf_counter()
+        inputs = latents.shape[0] * latents.shape[1]
+        size = (options or SizeOptions()).size(latents, seed)
+        with seeded(seed):
+            head = cls.matched(inputs, latents.n_classes, parameters=size)
+        head.facts = plain_facts(head, latents, begin)
+        return head.to(latents.device).eval()
 
     def forward(self, latents: Tensor) -> Tensor:
         z = latents.flatten(1)

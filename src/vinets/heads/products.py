@@ -9,22 +9,67 @@ moves the factors; :meth:`ProductsHead.to_polynomials` expands them into ordinar
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vinets.algebra.factors import nearest_products
 from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error
-from vinets.core.settings import Shaping
+from vinets.core.options import choice, count, option, optional, real, whole
+from vinets.core.progress import Progress
+from vinets.core.ranks import batch_moments
+from vinets.heads.base import HeadOptions, plain_facts, seeded
+from vinets.heads.local import descriptors
 from vinets.heads.polynomial_layer import own_share
 from vinets.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
+from vinets.heads.vanishing import Variables, project, score_generators
+from vinets.ideals.abm import ABM
+from vinets.ideals.pruning import prune
+from vinets.latent.collect import Latents
+from vinets.latent.rescale import Rescale
 
-COUNT = 512  # products, where nothing is said
-MOST_TERMS = 200_000
+MAX_PRODUCTS = 512  # products of a head whose size is not given
+MAX_TERMS = 200_000  # monomials that products are expanded into
+
+
+@dataclass(frozen=True)
+class ProductsOptions(HeadOptions):
+    """Options of :class:`ProductsHead`."""
+
+    kind: ClassVar[str] = "products"
+    parameters: int | None = option(
+        None,
+        optional(whole()),
+        "Parameters that the head may store, at most.",
+        shown="those of 512 products",
+    )
+    factors: int = option(2, whole(1, 5), "Linear forms in a product, 1 to 5.")
+    spatial_rank: int | None = option(
+        16, count(), "Patterns of weights over the positions that sums share."
+    )
+    offset: float = option(
+        0.0, real(0), "Where factors but the first start: 0 for pure products, 1 for a line."
+    )
+    start: str = option(
+        "random",
+        choice("random", "ideal"),
+        "Where products start: at random, or at generators of the classes (2 factors).",
+    )
+    psi: float = option(0.1, real(0, 1), "Largest mean square of such a generator, in [0, 1).")
+    components: int = option(32, whole(), "Components of the channels that these are found in.")
+
+    def check(self, owner: str) -> None:
+        super().check(owner)
+        if self.start == "ideal" and self.factors != 2:
+            raise parameter_error(owner, "factors", "2 with start='ideal'", self.factors)
 
 
 class ProductsHead(UnitsHead):
@@ -41,8 +86,21 @@ class ProductsHead(UnitsHead):
         the first form alone.
     """
 
-    kind, label, rank = "products", "product head", 0
-    placement = "products"
+    kind, label = "products", "product head"
+    Options = ProductsOptions
+    rivals = ("linear", "pooled", "mlp", "relu-units", "simkd")
+    # The backbone is tuned with the head, and the uncut network teaches both.
+    training_defaults: ClassVar[Mapping[str, Any]] = {
+        "epochs": 24,
+        "learning_rate": 0.1,
+        "weight_decay": 1e-3,
+        "nesterov": True,
+        "schedule": "one-cycle",
+        "precision": "auto",
+        "validation": 0.0,
+        "distill": 0.7,
+        "trained": "backbone",
+    }
     rectified = False
 
     def __init__(
@@ -79,13 +137,60 @@ class ProductsHead(UnitsHead):
                 self.forms.gain[count:] = 1 / (1 + offset)
 
     @classmethod
-    def made_for(cls, shape: tuple[int, int], classes: int, shaping: Shaping) -> Self:
-        """A head for latents of that shape: of the size asked for, or of :data:`COUNT` products."""
-        rank, factors = rank_of(shape, shaping), shaping.factors
-        budget = shaping.head_parameters
-        count = COUNT if budget is None else fitting(shape, classes, rank, factors, budget)
-        options: dict[str, Any] = {"factors": factors, "offset": shaping.offset}
-        return cls(*shape, classes, count=count, rank=rank, **options)
+    def build(
+        cls,
+        latents: Latents,
+        options: ProductsOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        options = options or ProductsOptions()
+        begin = time.perf_counter()
+        shape, classes = latents.shape, latents.n_classes
+        rank = rank_of(shape, options.spatial_rank)
+        count = MAX_PRODUCTS
+        if options.parameters is not None:
+            count = fitting(shape, classes, rank, options.factors, options.parameters)
+        with seeded(seed):
+            head = cls(
+                *shape,
+                classes,
+                count=count,
+                rank=rank,
+                factors=options.factors,
+                offset=options.offset,
+            )
+        more: dict[str, Any] = {}
+        if options.start == "ideal":
+            start = factored_generators(latents, options, seed)
+            if start.bias.shape[1] > head.count:
+                start = start.first(head.count)
+            head.start_from(start.weight, start.gain, start.bias, start.owners)
+            more = {
+                "explained_variance": start.explained,
+                "generators_found": start.found,
+                "generators_kept": start.bias.shape[1],
+            }
+        terms = [math.comb(shape[0] + d - 1, d) for d in range(1, head.factors + 1)]
+        head.facts = plain_facts(
+            head,
+            latents,
+            begin,
+            monomials_found=sum(terms),
+            monomials_kept=sum(terms),
+            coefficients_found=head.count * sum(terms),
+            coefficients_kept=head.folded().parts()["coefficients"],
+            degrees=dict(enumerate(terms, 1)),
+            **more,
+        )
+        return head.to(latents.device).eval()
+
+    @classmethod
+    def latent_defaults(cls, options: Any) -> dict[str, Any]:
+        # Tokens are positions, of which a mean would leave one. A few latents tell their shape;
+        # generators need more of them.
+        few = {} if getattr(options, "start", "") == "ideal" else {"per_class": 8}
+        return {"reuse": True, "read": "map", **few}
 
     @torch.no_grad()
     def start_from(self, weight: Tensor, gain: Tensor, bias: Tensor, owners: Tensor) -> None:
@@ -148,10 +253,10 @@ class ProductsHead(UnitsHead):
         assert isinstance(plain.forms, nn.Linear)
         channels = self.shape[0]
         size = math.comb(channels + self.factors, self.factors)
-        if size > MOST_TERMS:
+        if size > MAX_TERMS:
             raise ValueError(
                 f"{self.factors} factors in {channels} channels expand to {size:,} monomials, more "
-                f"than {MOST_TERMS:,}. Evaluate the head as it is, in factored form."
+                f"than {MAX_TERMS:,}. Evaluate the head as it is, in factored form."
             )
         weight = plain.forms.weight.detach().unflatten(0, (self.factors, self.count))
         bias = plain.forms.bias.detach().unflatten(0, (self.factors, self.count))
@@ -190,3 +295,81 @@ def _blocks(terms: list[tuple[int, ...]], degree: int) -> tuple[np.ndarray, ...]
     for d in range(1, degree + 1):
         found.append(np.array([term for term in terms if len(term) == d], dtype=np.int64))
     return tuple(found)
+
+
+# --- generators to start from -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredGenerators:
+    """Factors of generators, in standardised channels; each form has mean square one.
+
+    The form is ``gain * weight @ h + bias`` with a weight of variance one.
+    """
+
+    weight: Tensor  # (2, n, C)
+    gain: Tensor  # (2, n)
+    bias: Tensor  # (2, n)
+    owners: Tensor  # (n,), the class that each vanishes on
+    found: int  # generators before pruning
+    explained: float  # share of the variance that the components keep
+
+    def first(self, count: int) -> FactoredGenerators:
+        """Fewer of them, spread over the classes."""
+        # every class in turn, best first, as they are sorted
+        rank = torch.zeros_like(self.owners)
+        for owner in self.owners.unique():
+            mine = self.owners == owner
+            rank[mine] = torch.arange(int(mine.sum()))
+        chosen = rank.argsort(stable=True)[:count]
+        return replace(
+            self,
+            weight=self.weight[:, chosen],
+            gain=self.gain[:, chosen],
+            bias=self.bias[:, chosen],
+            owners=self.owners[chosen],
+        )
+
+
+@torch.no_grad()
+def factored_generators(
+    latents: Latents, options: ProductsOptions, seed: int
+) -> FactoredGenerators:
+    """Generators of degree 2 of every class, the best as products of two forms.
+
+    They are found in principal components of the channels at one position of every example.
+    """
+    rescale = Rescale.fit(latents.store, "channel", squash=False)
+    h = descriptors(latents, rescale, seed)  # (m, C)
+    n = min(options.components, h.shape[1])
+    projection, explained = project(lambda: [h], n, "auto", "unit", seed)
+    labels = latents.store.labels.to(h.device)
+    variables = Variables(rescale, projection, projection(h), labels, explained, 0.0)
+    ideal = ABM(options.psi, max_degree=2)
+    found = score_generators(variables, latents.fit, latents.check, ideal)
+    kept = prune(found.ideals, found.scores, max(1, MAX_PRODUCTS // latents.n_classes))
+    shared = SharedPolynomials.of(kept.polynomials)
+    order = _best_first(shared.owners, torch.cat([torch.from_numpy(s) for s in kept.scores]))
+    forms = nearest_products(shared)[:, order.to(shared.coefficients.device)]
+    # from components to channels, and to mean square one: what a factor lacks, another has
+    forms = forms.to(h.device)
+    weight, bias = projection.weight.double(), projection.bias.double()
+    inside = forms[..., 1:] @ weight  # (2, n, C)
+    offset = forms[..., 0] + forms[..., 1:] @ bias
+    _, covariance, _ = batch_moments(h.double())
+    size = ((inside @ covariance) * inside).sum(-1).clamp_min(0).sqrt()
+    whole = (size.square() + offset.square()).sqrt().clamp_min(1e-30)
+    return FactoredGenerators(
+        (inside / size.clamp_min(1e-30)[..., None]).float().cpu(),
+        (size / whole).float().cpu(),
+        (offset / whole).float().cpu(),
+        shared.owners[order],
+        found.ideals.n_generators,
+        explained,
+    )
+
+
+def _best_first(owners: Tensor, scores: Tensor) -> Tensor:
+    """Positions by decreasing score, class by class."""
+    by_score = scores.argsort(descending=True, stable=True)
+    return by_score[owners[by_score].argsort(stable=True)]

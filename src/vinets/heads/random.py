@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vinets.algebra.shared import term_moments
 from vinets.algebra.terms import TermSet
-from vinets.heads.base import Reference
+from vinets.core.options import option, whole
+from vinets.core.progress import Progress
+from vinets.heads.base import build_like, plain_facts, seeded
 from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.local import LocalPolynomials
+from vinets.heads.linear import BaselineOptions
+from vinets.heads.local import LocalBaselineOptions, LocalHead, LocalPolynomials
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
-from vinets.heads.vanishing import GlobalPolynomials
+from vinets.heads.vanishing import GlobalPolynomials, VanishingHead
+from vinets.latent.collect import Latents
+
+MAX_POINTS = 20_000  # points that standardise monomials
+
+
+@dataclass(frozen=True)
+class RandomOptions(BaselineOptions):
+    """Options of random monomials next to a vanishing head."""
+
+    degree: int = option(5, whole(), "Largest degree of a random monomial.")
+
+
+@dataclass(frozen=True)
+class LocalRandomOptions(LocalBaselineOptions):
+    """Options of random monomials next to a local head."""
+
+    degree: int = option(5, whole(), "Largest degree of a random monomial.")
 
 
 class _Drawn(PolynomialHead):
@@ -25,29 +48,40 @@ class _Drawn(PolynomialHead):
     same_degrees: ClassVar[bool] = False
 
     @classmethod
-    def beside(cls, reference: Reference) -> Self | None:
-        head, seed = reference.head, reference.seed
-        if not isinstance(head, PolynomialHead) or head.local != cls.local:
-            return None
-        own, degree = head.polynomials, None if cls.same_degrees else reference.max_degree
-        terms = random_terms(own.monomials.terms, max_degree=degree, seed=seed)
-        layer: PolynomialLayer | BlockPolynomialLayer
-        if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
-            columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
-            layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
-        else:
-            layer = PolynomialLayer(terms, len(own.bias), normalized=own.norm is not None)
-        layer.draw(torch.Generator().manual_seed(seed))
-        mean, std = term_moments(terms, reference.points)
-        layer.set_moments(mean.cpu(), std.cpu())
-        return cls.like(head, layer)
+    def build(
+        cls,
+        latents: Latents,
+        options: RandomOptions | LocalRandomOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        begin = time.perf_counter()
+        chosen: Any = options or cls.Options()
+        head = build_like(latents, chosen.like, seed)
+        assert isinstance(head, PolynomialHead)  # its options are those of a head of generators
+        own, degree = head.polynomials, None if cls.same_degrees else chosen.degree
+        with seeded(seed):
+            terms = random_terms(own.monomials.terms, max_degree=degree, seed=seed)
+            layer: PolynomialLayer | BlockPolynomialLayer
+            if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
+                columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
+                layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
+            else:
+                layer = PolynomialLayer(terms, len(own.bias), normalized=own.norm is not None)
+            layer.draw(torch.Generator().manual_seed(seed))
+            mean, std = term_moments(terms, points_of(head, latents, seed))
+            layer.set_moments(mean.cpu(), std.cpu())
+            made = cls.like(head, layer)
+        made.facts = plain_facts(made, latents, begin)
+        return made.to(latents.device).eval()
 
 
 class RandomMonomials(_Drawn, GlobalPolynomials):
     """Monomials of random degrees, with random coefficients, in the same variables."""
 
-    kind, label, rank = "random", "random monomials", 40
-    stands_beside = ("global",)
+    kind, label = "random", "random monomials"
+    Options = RandomOptions
+    training_defaults = VanishingHead.training_defaults
 
 
 class SameDegrees(_Drawn, GlobalPolynomials):
@@ -56,23 +90,26 @@ class SameDegrees(_Drawn, GlobalPolynomials):
     What its algorithm found out about degrees is given away to this baseline.
     """
 
-    kind, label, rank = "same-degrees", "random, same degrees", 50
-    stands_beside = ("global",)
+    kind, label = "same-degrees", "random, same degrees"
+    Options = RandomOptions
+    training_defaults = VanishingHead.training_defaults
     same_degrees = True
 
 
 class LocalRandomMonomials(_Drawn, LocalPolynomials):
     """:class:`RandomMonomials` at every position."""
 
-    kind, label, rank = "local-random", "random monomials", 40
-    stands_beside = ("local",)
+    kind, label = "local-random", "random monomials"
+    Options = LocalRandomOptions
+    training_defaults = LocalHead.training_defaults
 
 
 class LocalSameDegrees(_Drawn, LocalPolynomials):
     """:class:`SameDegrees` at every position."""
 
-    kind, label, rank = "local-same-degrees", "random, same degrees", 50
-    stands_beside = ("local",)
+    kind, label = "local-same-degrees", "random, same degrees"
+    Options = LocalRandomOptions
+    training_defaults = LocalHead.training_defaults
     same_degrees = True
 
 
@@ -103,3 +140,14 @@ def random_terms(like: TermSet, *, max_degree: int | None = 5, seed: int = 0) ->
         spare = count - len(keep)
         blocks.append(found[keep])
     return TermSet.of_blocks(like.n_variables, blocks)
+
+
+@torch.no_grad()
+def points_of(head: PolynomialHead, latents: Latents, seed: int) -> Tensor:
+    """Return some of the points (m, n) that the polynomials of a head are evaluated at."""
+    device = head.linear.weight.device
+    parts = [head.variables(z.to(device)).flatten(0, -2) for z, _ in latents.store.chunks(256)]
+    every = torch.cat(parts)
+    # The order is drawn on the CPU, so that every device gets the same points.
+    order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
+    return every[order[:MAX_POINTS].to(device)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -12,11 +14,25 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from vinets.heads.base import Head, Reference
+from vinets.core.device import device_of
+from vinets.core.progress import Progress
+from vinets.heads.base import Head, HeadOptions, plain_facts, seeded
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import parameter_count
+from vinets.heads.products import ProductsHead, ProductsOptions
+from vinets.heads.sizes import SizeOptions
+from vinets.latent.classifier import classifier_of, sees_negative
+from vinets.latent.collect import Latents
+from vinets.models.records import example_inputs
 
-SIDE = 4  # of the map that the projector sees
+SIDE = 4  # rows and columns of the map that the projector sees
+
+
+@dataclass(frozen=True)
+class SimKDOptions(SizeOptions):
+    """Options of :class:`SimKDHead`."""
+
+    like: HeadOptions = ProductsOptions()
 
 
 class SimKDHead(Head):
@@ -38,9 +54,10 @@ class SimKDHead(Head):
         Whether the classifier sees negative values, too: the last convolution then has no ReLU.
     """
 
-    kind, label, rank = "simkd", "SimKD", 130
+    kind, label = "simkd", "SimKD"
     matches_features = True
-    stands_beside = ("products",)
+    Options = SimKDOptions
+    training_defaults = ProductsHead.training_defaults
 
     def __init__(
         self,
@@ -67,29 +84,39 @@ class SimKDHead(Head):
         self.seen: Tensor | None = None
 
     @classmethod
-    def beside(cls, reference: Reference) -> Self | None:
-        if reference.make_classifier is None:
-            return None
-        classifier = reference.make_classifier()
+    def build(
+        cls,
+        latents: Latents,
+        options: SimKDOptions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        begin = time.perf_counter()
+        example = example_inputs(latents.record.inputs, 2, device_of(latents.uncut))
+        classifier = classifier_of(latents.uncut, example)
         features, classes = classifier.in_features, classifier.out_features
         # 9 w^2 + (C + D + 2) w + (1 + K) D + K parameters, folded: solved for the width w
-        linear = reference.channels + features + 2
-        room = reference.parameters - (1 + classes) * features - classes
+        linear = latents.shape[0] + features + 2
+        size = (options or SimKDOptions()).size(latents, seed)
+        room = size - (1 + classes) * features - classes
         width = int((math.sqrt(linear**2 + 36 * max(0, room)) - linear) / 18)
-        head = cls(
-            *reference.shape,
-            classes,
-            features=features,
-            width=max(1, width),
-            signed=reference.signed(),
-        )
+        signed = sees_negative(latents.uncut, example)
+        with seeded(seed):
+            head = cls(
+                *latents.shape, classes, features=features, width=max(1, width), signed=signed
+            )
         with torch.no_grad():
             head.classifier.weight.copy_(classifier.weight)
             if classifier.bias is not None:
                 head.classifier.bias.copy_(classifier.bias)
             else:
                 head.classifier.bias.zero_()
-        return head
+        head.facts = plain_facts(head, latents, begin)
+        return head.to(latents.device).eval()
+
+    @classmethod
+    def latent_defaults(cls, options: Any) -> dict[str, Any]:
+        return ProductsHead.latent_defaults(options.like)
 
     def features(self, latents: Tensor) -> Tensor:
         """What the classifier sees, (B, D)."""

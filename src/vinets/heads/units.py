@@ -19,9 +19,8 @@ from torch.nn import functional as F
 
 from vinets.core.checks import optional_positive_int
 from vinets.core.ranks import batch_moments
-from vinets.core.settings import Shaping
 from vinets.heads import fused
-from vinets.heads.base import Head, Reference
+from vinets.heads.base import Head
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import by_parts, folded_linear, in_use, parameter_count, traced
 
@@ -262,30 +261,9 @@ class UnitsHead(Head):
         }
 
 
-class ReLUUnits(UnitsHead):
-    """The control of products: as many parameters, a ReLU for every form."""
-
-    kind, label, rank = "relu-units", "local ReLU units", 120
-    stands_beside = ("products",)
-    rectified = True
-
-    def units(self, forms: Tensor) -> Tensor:
-        return forms.relu()
-
-    def units_of_rows(self, forms: Tensor) -> Tensor:
-        return forms.relu_()
-
-    @classmethod
-    def beside(cls, reference: Reference) -> Self:
-        shape, classes = reference.shape, reference.classes
-        rank = rank_of(shape, reference.shaping)
-        count = fitting(shape, classes, rank, 1, reference.parameters)
-        return cls(*shape, classes, count=count, rank=rank)
-
-
-def rank_of(shape: tuple[int, int], shaping: Shaping) -> int:
-    """How many patterns there are: at most one for every position."""
-    return min(shaping.spatial_rank or shape[1], shape[1])
+def rank_of(shape: tuple[int, int], wanted: int | None) -> int:
+    """Return how many patterns there are: at most one for every position."""
+    return min(wanted or shape[1], shape[1])
 
 
 def fitting(shape: tuple[int, int], classes: int, rank: int, factors: int, parameters: int) -> int:

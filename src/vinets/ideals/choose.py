@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from vinets.core.checks import one_of
-from vinets.core.settings import Finding, Placing, Projecting
+from vinets.core.settings import IdealOptions
 from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.oavi import OAVI
@@ -22,30 +22,25 @@ OPTIONS = {
 }
 
 
-def choose_ideal(finding: Finding, placing: Placing, projecting: Projecting) -> VanishingIdeal:
-    """The algorithm for polynomials in these variables, not fitted."""
-    return make_ideal(finding, max_degree=finding.degree(placing, projecting))
-
-
-def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
+def make_ideal(options: IdealOptions, **given: Any) -> VanishingIdeal:
     """An estimator, not fitted.
 
     Parameters
     ----------
-    finding : Finding
+    options : IdealOptions
         Algorithm, tolerance, and options of the estimator; None stands for its default. One that
         this algorithm does not have is refused.
     **given
-        Further arguments of the estimator, which override those of ``finding``.
+        Further arguments of the estimator, which override those of ``options``.
 
     Examples
     --------
-    >>> make_ideal(Finding(psi=0.1, border="full"), max_degree=3)
+    >>> make_ideal(IdealOptions(psi=0.1, border="full"), max_degree=3)
     ABM(border='full', max_degree=3, psi=0.1)
     """
-    name = one_of("Finding", "algorithm", finding.algorithm.lower(), tuple(ALGORITHMS))
+    name = one_of("IdealOptions", "algorithm", options.algorithm.lower(), tuple(ALGORITHMS))
     kind = ALGORITHMS[name]
-    wanted = {option: getattr(finding, option) for option in OPTIONS} | given
+    wanted = {option: getattr(options, option) for option in OPTIONS} | given
     wanted = {option: value for option, value in wanted.items() if value is not None}
     if wanted.get("tau") == "inf":
         wanted["tau"] = math.inf
@@ -57,4 +52,4 @@ def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
         )
     # no largest degree, where none is given: the default of the estimators is for their users
     wanted = {OPTIONS.get(option, option): value for option, value in wanted.items()}
-    return kind(**{"psi": finding.psi, "max_degree": given.get("max_degree"), **wanted})
+    return kind(**{"psi": options.psi, "max_degree": given.get("max_degree"), **wanted})

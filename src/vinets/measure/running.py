@@ -6,8 +6,7 @@ import copy
 import os
 import platform
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, each, resolve_device
-from vinets.core.settings import Formats
+from vinets.core.settings import FormatOptions
 
 
 def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
@@ -58,7 +57,7 @@ class Setting:
     """Where and in which formats networks run while they are timed."""
 
     device: torch.device
-    formats: Formats
+    formats: FormatOptions
 
     def network(self, network: nn.Module) -> nn.Module:
         """A copy of the network in eval mode, on the device and in the memory format."""
@@ -84,44 +83,6 @@ class Setting:
         if not self.formats.amp:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
-
-
-class Clock:
-    """Marks moments in the work of a device: by perf_counter on the CPU, by events on a GPU.
-
-    A mark on a GPU lies in the current stream: it is taken when the work before it is done, and
-    the program does not wait for it.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.on_cuda = device.type == "cuda"
-
-    def mark(self) -> Any:
-        """The present moment."""
-        if not self.on_cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
-        return event
-
-    def wait(self) -> None:
-        """Return when the device has done its work."""
-        if self.on_cuda:
-            torch.cuda.synchronize(self.device)
-
-    def between(self, begin: Any, end: Any) -> float:
-        """Seconds between two marks; on a GPU, ``wait`` comes first."""
-        return float(begin.elapsed_time(end)) / 1e3 if self.on_cuda else float(end - begin)
-
-    def seconds(self, work: Callable[[], Any]) -> float:
-        """Seconds until the work is done, from an idle device on."""
-        self.wait()
-        begin = self.mark()
-        work()
-        end = self.mark()
-        self.wait()
-        return self.between(begin, end)
 
 
 def machine(device: str | torch.device = "auto") -> dict[str, Any]:

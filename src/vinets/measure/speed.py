@@ -14,6 +14,7 @@ from torch import nn
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import (
+    Clock,
     Inputs,
     call,
     on_side_stream,
@@ -22,10 +23,10 @@ from vinets.core.device import (
     tensors_of,
 )
 from vinets.core.options import check_value, flat, whole
-from vinets.core.settings import Formats, Windows
+from vinets.core.settings import FormatOptions, WindowOptions
 from vinets.export import ExportedNetwork
 from vinets.measure.cost import peak_bytes
-from vinets.measure.running import Clock, Setting, batch_of, limited_threads
+from vinets.measure.running import Setting, batch_of, limited_threads
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def throughput(network: nn.Module, example: Inputs, **options: Any) -> list[Thro
     return measured
 
 
-@flat(windows=Windows, formats=Formats)
+@flat(windows=WindowOptions, formats=FormatOptions)
 def compare(
     networks: Mapping[str, nn.Module],
     example: Inputs,
@@ -70,8 +71,8 @@ def compare(
     batch_sizes: Sequence[int] = (1, 32, 256),
     device: str | torch.device = "auto",
     compile: bool = False,
-    windows: Windows,
-    formats: Formats,
+    windows: WindowOptions,
+    formats: FormatOptions,
 ) -> dict[str, list[Throughput]]:
     """Measure networks side by side: their windows take turns, so that drift hits all alike.
 
@@ -89,8 +90,8 @@ def compare(
         Use ``torch.compile`` with fixed shapes. On the CPU the peak memory is then still that of
         the network as it is.
     windows, formats
-        See :class:`~vinets.core.settings.Windows` and :class:`~vinets.core.settings.Formats`; their
-        fields are keywords here, such as ``repeats=3`` and ``amp=True``.
+        Objects of WindowOptions and FormatOptions of :mod:`vinets.core.settings`; their fields are
+        keywords here, such as ``repeats=3`` and ``amp=True``.
     """
     setting = Setting(resolve_device("compare", device), formats)
     found = networks.values() if isinstance(networks, Mapping) else ()

@@ -13,8 +13,8 @@ from vinets.core.checks import reason_of
 from vinets.core.files import parse_json
 from vinets.core.tensors import facts_of
 from vinets.data.images import Preprocessing
+from vinets.latent.seen import remember
 from vinets.networks.formats import EXPORT_FORMATS, Runner, suffixes
-from vinets.networks.seen import remember
 
 
 class ExportedNetwork(nn.Module):

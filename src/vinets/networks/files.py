@@ -24,9 +24,10 @@ from vinets.heads.class_distances import ClassDistances
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.guard import Building, bytes_of, room_for
+from vinets.models.records import Record, example_inputs
 from vinets.models.sources import rebuild, sketch
 from vinets.models.weights import read_weights, save_weights
-from vinets.networks.network import CutNetwork, Record, example_inputs, network_of
+from vinets.networks.network import CutNetwork, network_of
 
 FORMAT, VERSION = "vinets.network", 3
 CONFIG, WEIGHTS = "config.json", "model.safetensors"

@@ -13,14 +13,14 @@ from vinets.core.files import write_json
 from vinets.core.plain import as_plain
 from vinets.core.tensors import as_note
 from vinets.data.images import Preprocessing
+from vinets.latent.seen import NOTE, remember
 from vinets.models import load_weights, rebuild, save_weights
 from vinets.models.guard import room_for
 from vinets.models.libraries.file import UnnamedFile
+from vinets.models.records import example_inputs
 from vinets.models.sources import ModelRecord, sketch, spec_of
 from vinets.models.weights import check_weights, read_weights
 from vinets.networks.files import check_tied, read_description, tied
-from vinets.networks.network import example_inputs
-from vinets.networks.seen import NOTE, remember
 
 FORMAT, VERSION = "vinets.backbone", 2  # a name that is in files, whatever the word is here
 DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"

@@ -106,7 +106,7 @@ def _truncation_found(plan: Plan, found: Results) -> Findings:
         _levels(backbone, part(found, (f"truncation-{backbone.data}", backbone.caption)))
         for backbone in plan.chosen
     )
-    facts = {"splits": plan.seeds, "keep": plan.start.pruning.keep, "epochs": plan.epochs}
+    facts = {"splits": plan.seeds, "keep": plan.options.keep, "epochs": plan.epochs}
     text = tuple(one.format(components=plan.components, **facts) for one in SOLVED)
     return Findings(text, tables, figures)
 

@@ -57,7 +57,7 @@ SECONDS = "Seconds are those of the ideals alone, with nothing else on the machi
 
 
 def _text(plan: Plan) -> tuple[str, ...]:
-    finding, most = plan.start.finding, plan.start.collecting.per_class
+    most = plan.start.latents.per_class
     fewer = "".join(
         f"; all {b.per_class} for {b.data_title}"
         for b in plan.chosen
@@ -65,8 +65,8 @@ def _text(plan: Plan) -> tuple[str, ...]:
     )
     points = "four fifths of the training images" if most is None else f"{most} points a class"
     text = (
-        f"ABM of degree {finding.max_degree} in tanh of {plan.components} principal components, "
-        f"{points}{fewer}. The constant is not counted as a monomial."
+        f"ABM of degree {plan.options.max_degree} in tanh of {plan.components} principal "
+        f"components, {points}{fewer}. The constant is not counted as a monomial."
     )
     if plan.compared:
         return (text, *COMPARED)
@@ -159,7 +159,7 @@ def _by_layer(plan: Plan, found: Results) -> Findings:
     where = Axis(what, format=".0f")
     figure = Figure("generators-by-layer", backbone.caption, where, counts, series)
     text = LAYERS if backbone.residual else PLAIN_LAYERS
-    return Findings((text.format(plan.start.finding.psi),), figures=(figure,))
+    return Findings((text.format(plan.options.psi),), figures=(figure,))
 
 
 Experiment(

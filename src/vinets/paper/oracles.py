@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vinets.core.settings import PAPER_SIZES
 from vinets.paper.accuracy import ALGORITHMS, ORACLE_COLUMNS, oracle_row
-from vinets.paper.backbones import Backbone
+from vinets.paper.backbones import SIZES, Backbone
 from vinets.paper.evidence import Judged, count
 from vinets.paper.level import level
 from vinets.paper.plan import Experiment, Findings, Plan, Results, Trials, part
@@ -21,7 +20,7 @@ UNIT_RULE = "ABM, unit rule"
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "resnet34": {
-        **PAPER_SIZES["resnet34"],
+        **SIZES["resnet34"],
         **{"scale": "unit", "normalization": "leading", "monomials": None},
         # The coefficients stay as the oracle found them: the classifier alone is trained.
         **{"trained": "classifier", "augment": False, "views": 1, "dtype": "float32"},

@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 
 from vinets.core.checks import counted
 from vinets.core.registry import Registry
-from vinets.core.settings import Caching, Collecting, Finding, Projecting, Pruning, Recipe, Timing
+from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
+from vinets.heads import VanishingOptions
+from vinets.networks.build import rival_options
 from vinets.paper import backbones, paper
 from vinets.paper.backbones import BACKBONES, Backbone
 from vinets.report.values import Axis, Figure, Series, Table
@@ -17,14 +19,19 @@ from vinets.runs.store import Store
 from vinets.runs.trial import Trial, TrialResult
 
 PAPER = Trial(
-    finding=Finding(max_degree=5),
-    collecting=Collecting(per_class=512, reuse=True, batch_size=2_000, memory_limit=64 << 30),
-    projecting=Projecting(components=128, order="pca-tanh", scale="none"),
-    pruning=Pruning(keep=None, monomials=None),
-    # The weight decay, which the paper does not give, and the last epoch: nothing is held out.
-    recipe=Recipe(epochs=20, weight_decay=2e-3, validation=0.0, precision="tf32"),
-    caching=Caching(views=5, dtype="float16", projected=True),
-    timing=Timing(repeats=5, seconds=1.0),
+    options=VanishingOptions(normalization="unit", scale="none", keep=None, monomials=None),
+    latents=LatentOptions(per_class=512, reuse=True, batch_size=2_000, memory_limit=64 << 30),
+    recipe=TrainingOptions(
+        epochs=20,
+        # The paper does not give the weight decay. The last epoch: nothing is held out.
+        weight_decay=2e-3,
+        validation=0.0,
+        precision="tf32",
+        views=5,
+        dtype="float16",
+        projected=True,
+    ),
+    timing=SpeedOptions(repeats=5, seconds=1.0),
     counting="paper",
     checkpoints=False,  # a training takes seconds
 )
@@ -102,8 +109,15 @@ class Plan:
     @property
     def components(self) -> int:
         """Principal components, the variables of the polynomials."""
-        found = self.start.projecting.components
-        assert isinstance(found, int)
+        found = self.options.components
+        assert found is not None
+        return found
+
+    @property
+    def options(self) -> VanishingOptions:
+        """How the generators of all experiments are found, unless they say otherwise."""
+        found = self.start.options
+        assert isinstance(found, VanishingOptions)
         return found
 
     @property
@@ -116,13 +130,27 @@ class Plan:
         return [network_name(backbone, k) for k in range(self.seeds if backbone.splits else 1)]
 
     def trial(
-        self, backbone: Backbone, cut: str, task: str = "train", *, seed: int = 0, **changes: Any
+        self,
+        backbone: Backbone,
+        cut: str,
+        task: str = "train",
+        *,
+        head: str = "vanishing",
+        seed: int = 0,
+        **changes: Any,
     ) -> Trial:
-        """A trial of the paper, with changes as :meth:`Trial.change` takes them."""
+        """A trial of the paper, with changes as :meth:`Trial.change` takes them.
+
+        Another head than the VI-Net is one of its rivals, and is compared with the VI-Net that the
+        changes describe.
+        """
         if self.quick:  # a change of the experiment's own does not undo the small slice
             changes = {name: v for name, v in changes.items() if name not in QUICK}
         network = network_name(backbone, seed)
-        return self.start.change(network=network, cut=cut, task=task, seed=seed, **changes)
+        trial = self.start.change(network=network, cut=cut, task=task, seed=seed, **changes)
+        if head == trial.head:
+            return trial
+        return replace(trial, head=head, options=rival_options(head, trial.head, trial.options))
 
 
 def network_name(backbone: Backbone, split: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import mean
 
+from vinets.heads import VanishingOptions
 from vinets.paper.level import level, level_with_uncut
 from vinets.paper.paper import UNCUT, VARIANTS
 from vinets.paper.plan import (
@@ -60,12 +61,14 @@ def _columns(plan: Plan) -> tuple[Column, ...]:
 def _text(plan: Plan) -> tuple[str, ...]:
     backbone = plan.chosen[0]
     trial = plan.trial(backbone, "", **backbone.variant)
-    recipe, timing, psi = trial.recipe, trial.timing, trial.finding.psi
+    recipe, timing, options = trial.recipe, trial.timing, trial.options
+    assert isinstance(options, VanishingOptions)
+    psi = options.psi
     own = ", as in the paper's appendix," if plan.compared else ""
-    most = trial.pruning.monomials
+    most = options.monomials
     over = "all monomials" if most is None else f"{most} monomials"
     start = (
-        f"{trial.pruning.keep} polynomials a class over {over}{own} found by "
+        f"{options.keep} polynomials a class over {over}{own} found by "
         f"ABM with ψ = {psi}, a root mean square of {psi**0.5:.2g}, in tanh of {plan.components} "
         "principal components of unit variance. "
     )
@@ -291,7 +294,7 @@ def _chosen(plan: Plan, results: Results) -> Findings:
             values["verdict"] = level([found], [start]).word
         rows.append(Row(values, section=section))
     sizes = " and ".join(size_of(name) for name in plan.chosen[0].chosen)
-    text = ONE_CHANGE.format(psi=plan.start.finding.psi, sizes=sizes)
+    text = ONE_CHANGE.format(psi=plan.options.psi, sizes=sizes)
     text += CHOSEN if plan.compared else ""
     *columns, head = CHOICE_COLUMNS
     shown = [*columns, replace(head, label=head.label.format(letter))]

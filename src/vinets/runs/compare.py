@@ -10,24 +10,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from vinets.core.checks import parameter_error
 from vinets.core.device import each, resolve_device
 from vinets.core.files import slug, write_json
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
-from vinets.core.settings import Caching
 from vinets.data.interface import DataSplit
 from vinets.heads import HEADS
 from vinets.latent.cut import resolve_cut
 from vinets.measure import machine
-from vinets.runs.baselines import kinds_beside
+from vinets.networks.build import rival_options
 from vinets.runs.comparison import Comparison, NetworkResult
 from vinets.runs.setup import Origin, Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
 from vinets.runs.trials import run_trials
 
-UNCUT, CLOSED = "uncut", "closed form"
+UNCUT = "uncut"
 
 
 @dataclass(frozen=True)
@@ -65,12 +63,11 @@ def compare_heads(
     data : DataSplit
         What to train and what to test on.
     trial : Trial
-        Where to cut, and every setting; ``Trial(cut="relu2")`` takes the paper's. Its head may be
-        another than ``"vi"``, which then stands in place of the polynomials.
+        Where to cut, the head and every option; ``Trial.of(cut="relu2")`` takes the paper's.
     out : path
         Folder for the results.
     baselines : bool, default=False
-        Train and measure the other heads on the same latents as well; for polynomials.
+        Train and measure the rivals of the head on the same latents as well.
     device : str or torch.device, default="auto"
         Where to work.
     origin : Origin
@@ -116,35 +113,30 @@ def compare_heads(
 
 def head_trials(trial: Trial, *, baselines: bool) -> dict[str, Trial]:
     """The trial of a head, and of every baseline next to polynomials, by the label of the head."""
-    # an empty save means none, and "." is the folder of the store itself
+    # An empty save means none, and "." is the folder of the store itself.
     mine = replace(trial, detailed=True, save=".")
-    if mine.recipe.epochs == 0:
-        if mine.head != "vi" or baselines:
-            raise ValueError(
-                "Without training there is one head, the best in closed form. Leave out the head "
-                "and the baselines, or pass epochs of 1 or more."
-            )
-        return {CLOSED: mine}
-    kinds = kinds_beside(mine.placing.placement)
-    if mine.head != "vi":
-        if mine.head not in kinds:
-            accepted = f"'vi', or one that stands beside these polynomials: {', '.join(kinds)}"
-            raise parameter_error("build", "head", accepted, mine.head)
-        if baselines:
-            raise ValueError("Baselines stand beside polynomials. Leave out the head, or them.")
-        return {HEADS[mine.head].label: mine}
-    ours = next(head for head in HEADS.values() if head.placement == mine.placing.placement)
-    trials = {ours.label: mine}
-    if baselines:
-        for kind in kinds:
-            label = HEADS[kind].label
-            if label in trials:  # heads from elsewhere may bring a label that is taken
-                label = f"{label} ({kind})"
-            # what the uncut network's classifier sees is not in the cache
-            caching = Caching() if HEADS[kind].matches_features else mine.caching
-            trials[label] = replace(
-                mine, head=kind, save=f"baselines/{slug(label)}", caching=caching
-            )
+    kind = HEADS[mine.head]
+    trials = {kind.label: mine}
+    if not baselines:
+        return trials
+    if not kind.rivals:
+        having = ", ".join(name for name, head in HEADS.items() if head.rivals)
+        raise ValueError(
+            f"A head of kind {mine.head!r} has no baselines to be compared with. Leave them out, "
+            f"or choose one that has: {having}."
+        )
+    for name in kind.rivals:
+        rival = HEADS[name]
+        recipe = mine.recipe
+        if rival.matches_features:  # what the uncut network's classifier sees is not in a cache
+            recipe = replace(recipe, views=None, projected=False)
+        trials[rival.label] = replace(
+            mine,
+            head=name,
+            options=rival_options(name, mine.head, mine.options),
+            save=f"baselines/{slug(rival.label)}",
+            recipe=recipe,
+        )
     return trials
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
-from vinets.measure.vanishing import Vanishing
-from vinets.runs.report import BuildReport
+from vinets.heads.class_sizes import Vanishing
+from vinets.heads.facts import BuildFacts
 from vinets.training.history import History
 
 
@@ -60,5 +60,5 @@ class Comparison:
     shape: tuple[int, int]  # channels and positions of the latents
     uncut: NetworkResult  # the network that was given
     networks: tuple[NetworkResult, ...]  # polynomials first, then the baselines; or another head
-    build: BuildReport | None = None  # of the polynomials of the first seed
+    build: BuildFacts | None = None  # of the polynomials of the first seed
     vanishing: Vanishing | None = None  # of a VI-Net on the test examples, after training

@@ -10,19 +10,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vinets.core.plain import changes
 from vinets.core.progress import Notes, Progress
-from vinets.core.settings import Recipe
-from vinets.ideals.choose import choose_ideal
+from vinets.core.settings import TrainingOptions
+from vinets.heads import HEADS, BuildFacts
+from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
-from vinets.networks.network import CutNetwork, network_of
-from vinets.runs.baselines import baseline, reference_to
-from vinets.runs.build import assemble, build_products
-from vinets.runs.collect import Latents, collect
-from vinets.runs.report import BuildReport
+from vinets.networks.build import put_behind
+from vinets.networks.network import CutNetwork
 from vinets.runs.setup import CHUNK, Setup
 from vinets.runs.trial import Trial
-from vinets.runs.vanish import ClassGenerators, find_generators
-from vinets.runs.variables import Variables, find_variables
 from vinets.training import LatentViews, Lessons, cache_latents
 
 VIEW_BYTES = 64 << 30  # of cached latents
@@ -40,11 +37,9 @@ class CutContext:
         self, setup: Setup, trial: Trial, progress: Progress, lessons: Path | None = None
     ) -> None:
         self.setup, self.progress = setup, progress
-        self.cut, self.seed, self.collecting = trial.cut, trial.seed, trial.collecting
+        self.cut, self.seed, self._options = trial.cut, trial.seed, trial.latents
         # The uncut network as a teacher of tuned ones; other processes share what it says.
         self.lessons = setup.lessons if lessons is None else Lessons(setup.model, lessons)
-        self._variables: dict[Hashable, Variables] = {}
-        self._generators: tuple[Hashable, ClassGenerators] | None = None
         self._views: tuple[Hashable, LatentViews] | None = None
         self._projected: tuple[Hashable, LatentViews, Tensor] | None = None
 
@@ -55,7 +50,7 @@ class CutContext:
             self.setup.model,
             self.setup.train,
             self.cut,
-            collecting=self.collecting,
+            options=self._options,
             device=self.setup.device,
             seed=self.seed,
             progress=self.progress,
@@ -65,78 +60,31 @@ class CutContext:
         """Share of the convolutions that the cut takes away."""
         return share_removed(self.setup.model, self.latents.backbone, COUNTED[counting])
 
-    def variables(self, trial: Trial) -> Variables:
-        """Points that the polynomials of a trial see."""
-        # whether training will change the projection does not change the points
-        projecting = replace(trial.projecting, train_projection=False)
-        key = trial.placing.placement, projecting
-        if key not in self._variables:
-            self._variables[key] = find_variables(
-                self.latents, trial.placing, trial.projecting, seed=self.seed
-            )
-        return self._variables[key]
-
-    def generators(self, trial: Trial) -> ClassGenerators:
-        """Generators of every class, before pruning."""
-        key = trial.finding, trial.placing.placement, trial.projecting, trial.pruning.score
-        if self._generators is None or self._generators[0] != key:
-            self._generators = None  # make room
-            ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
-            variables = self.variables(trial)
-            self.progress.start("polynomials", 1)
-            found = find_generators(
-                variables,
-                self.latents.fit,
-                self.latents.check,
-                ideal,
-                trial.pruning.score,
-                Notes(self.progress),
-            )
-            self.progress.advance(1)
-            self._generators = key, found
-        return self._generators[1]
-
-    def polynomials(self, trial: Trial) -> tuple[CutNetwork, BuildReport]:
-        """The untrained network with polynomials that a trial describes, and how it was built."""
-        ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
-        if trial.placing.placement == "products":
-            return build_products(self.latents, trial.shaping, trial.design, ideal, trial.seed)
-        variables = self.variables(trial)
-        generators = self.generators(trial)
-        return assemble(self.latents, variables, generators, trial.design, ideal, trial.seed)
-
-    def network(self, trial: Trial) -> tuple[CutNetwork, BuildReport | None]:
-        """The untrained network of a trial; the report of one with polynomials."""
-        if trial.head == "vi":
-            return self.polynomials(trial)
-        latents = self.latents
-        reference = reference_to(
-            latents,
-            lambda: self.polynomials(trial)[0].head,
-            max_degree=trial.baseline_degree,
-            seed=trial.seed,
-            placement=trial.placing.placement,
-            shaping=trial.shaping,
-            model=self.setup.model,
+    def network(self, trial: Trial) -> tuple[CutNetwork, BuildFacts]:
+        """The untrained network of a trial, and how its head was built."""
+        self.progress.start(HEADS[trial.head].label, 1)
+        notes = Notes(self.progress)
+        head = HEADS[trial.head].build(self.latents, trial.options, trial.seed, notes)
+        self.progress.advance(1)
+        options = changes(trial.options)
+        return put_behind(
+            self.latents, head, {"head": trial.head, "options": options, "seed": trial.seed}
         )
-        head = baseline(trial.head, reference)
-        made = network_of(latents.backbone, latents.reader, head, latents.record)
-        return made.to(self.setup.device), None
 
     def views(self, trial: Trial) -> LatentViews:
         """Latents of augmented passes over all training data; the teacher's logits if need be."""
         recipe = self.recipe(trial)
         drawn = recipe.validation, recipe.augment, bool(recipe.distill)
-        key = trial.caching, drawn  # the rest of the recipe trains on the same views
+        # The rest of the recipe trains on the same views.
+        key = recipe.views, recipe.dtype, recipe.projected, drawn
         if self._views is None or self._views[0] != key:
             self._views = None  # make room before the next ones are collected
             # any head will do, for views end at the cut; this one needs no polynomials
-            network, _ = self.network(replace(trial, head="linear"))
+            network, _ = self.network(trial.change(head="linear"))
             found = cache_latents(
                 network,
                 self.setup.train,
                 recipe=recipe,
-                caching=trial.caching,
                 teacher=self.setup.model if recipe.distill else None,
                 memory_limit=VIEW_BYTES,
                 device=self.setup.device,
@@ -145,14 +93,12 @@ class CutContext:
             self._views = key, found
         return self._views[1]
 
-    def recipe(self, trial: Trial) -> Recipe:
-        """How a trial trains: with its seed, and with what was left open chosen."""
-        decay = trial.recipe.weight_decay
-        if decay is None:
-            decay = 2e-3 if trial.design.local else 5e-4
-        # polynomials of a baseline have no class to vanish on
-        vanish = trial.recipe.vanish if trial.head == "vi" else 0.0
-        return replace(trial.recipe, seed=trial.seed, weight_decay=decay, vanish=vanish)
+    def recipe(self, trial: Trial) -> TrainingOptions:
+        """How a trial trains: with its seed, and without what its head has no use for."""
+        kind = HEADS[trial.head]
+        # Polynomials of a baseline have no class to vanish on.
+        kept = trial.recipe.vanish if kind.from_ideals or trial.head == "products" else 0.0
+        return replace(trial.recipe, seed=trial.seed, vanish=kept)
 
     @cached_property
     def test_latents(self) -> Tensor:
@@ -175,7 +121,9 @@ class CutContext:
         All heads of trials that project alike share them.
         """
         views = self.views(trial)
-        key = trial.projecting, trial.placing, self._views and self._views[0]
+        like = getattr(trial.options, "like", trial.options)  # a baseline sees the same variables
+        seen = [getattr(like, name, None) for name in ("components", "order", "scale", "pca")]
+        key = *seen, self._views and self._views[0]
         if self._projected is None or self._projected[0] != key:
             self._projected = None  # make room
             tests = [front(part.float()) for part in self.test_latents.split(CHUNK)]

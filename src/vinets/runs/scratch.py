@@ -14,11 +14,11 @@ from vinets.core.device import resolve_device
 from vinets.core.locks import locked
 from vinets.core.plain import as_plain, changes, nearest
 from vinets.core.progress import Progress
-from vinets.core.settings import BACKBONE, RECIPES, SMALL, Recipe, UncutRecipe
+from vinets.core.settings import BACKBONE, RECIPES, SMALL, TrainingOptions, UncutRecipe
 from vinets.data import DataSplit
 from vinets.measure import evaluate, machine
 from vinets.models import source_of
-from vinets.networks.network import input_fields
+from vinets.models.records import input_fields
 from vinets.networks.uncut import UncutNetwork, write_uncut
 from vinets.runs.build import seeded
 from vinets.runs.opening import channel_count, check_inputs, is_saved, make_network
@@ -34,7 +34,7 @@ class TrainingRun:
 
     model: str  # its name
     data: DataFacts  # what it was trained on
-    recipe: Recipe
+    recipe: TrainingOptions
     best_epoch: int  # the one that was kept
     seconds: float  # of all epochs
     machine: dict[str, Any]  # of vinets.measure.machine
@@ -42,7 +42,7 @@ class TrainingRun:
     parameters: int
 
 
-def recipe_for(model: str) -> Recipe:
+def recipe_for(model: str) -> TrainingOptions:
     """The default recipe of a network."""
     return SMALL.get(model, BACKBONE)
 
@@ -84,7 +84,7 @@ def train_into(
     model: str,
     data: DataSplit,
     *,
-    recipe: Recipe | None = None,
+    recipe: TrainingOptions | None = None,
     device: torch.device | str = "auto",
     progress: Progress | str | None = "auto",
 ) -> TrainingRun:
@@ -99,7 +99,7 @@ def train_into(
         The folder.
     model : str
         Name of the network; see :func:`vinets.models.create_model`.
-    recipe : Recipe or None, default=None
+    recipe : TrainingOptions or None, default=None
         How; None is that of :func:`recipe_for`. Its seed is that of the first weights, too.
     """
     recipe = recipe_for(model) if recipe is None else recipe

@@ -16,14 +16,14 @@ from vinets.core.device import call, evaluating, logits_of
 from vinets.core.fingerprint import digest, fingerprint
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import Sampling
+from vinets.core.settings import SampleOptions
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.digest import examples_digest, identify
 from vinets.data.interface import require_split
 from vinets.data.labels import choose_per_class
+from vinets.latent.seen import load_trained, refuse_seen, trained_on
 from vinets.models import channel_options, create_model
-from vinets.networks.network import input_fields
-from vinets.networks.seen import load_trained, refuse_seen, trained_on
+from vinets.models.records import input_fields
 from vinets.runs.low_accuracy import warn_of_low_accuracy
 from vinets.training.lessons import Lessons
 
@@ -96,7 +96,7 @@ class Setup:
             part.to(device) if isinstance(part, ImageSource) else part
             for part in (data.train, data.test)
         )
-        self._parts: dict[Sampling, Setup] = {}
+        self._parts: dict[SampleOptions, Setup] = {}
         self._unseen = False  # whether this was looked at
         self._whole: Setup | None = None  # where this is a part of the data
 
@@ -148,9 +148,9 @@ class Setup:
         """How many parameters the uncut network has."""
         return sum(p.numel() for p in self.model.parameters())
 
-    def sampled(self, sampling: Sampling) -> Setup:
+    def sampled(self, sampling: SampleOptions) -> Setup:
         """The same with a part of the data."""
-        if sampling == Sampling():
+        if sampling == SampleOptions():
             return self
         if sampling not in self._parts:
             # chosen by the same seed for trials of every seed, so that these compare

@@ -1,4 +1,4 @@
-"""Results of trials on disk: one file per trial, the data and weights they belong to beside them.
+"""Results of trials on disk: a line for each, the data and weights they belong to next to them.
 
 A trial that is there is not repeated: this is how an interrupted call goes on, and how several
 experiments share what they have in common.
@@ -6,18 +6,20 @@ experiments share what they have in common.
 
 from __future__ import annotations
 
+import json
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vinets.core.files import read_json, write_json
+from vinets.core.files import append_line, parse_json, read_bytes, read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.runs.setup import Identity
-from vinets.runs.trial import Trial, TrialResult
+from vinets.runs.trial import Trial, TrialResult, trial_from
 
-FILE, FOLDER = "store.json", "trials"
+FILE, TRIALS = "store.json", "trials.jsonl"
+MAX_BYTES = 1 << 30  # bytes of a file of results
 
 
 @dataclass(frozen=True)
@@ -39,24 +41,47 @@ class _Contents:
 
 
 class Store:
-    """Results below ``folder/trials``, and networks that trials saved below ``folder``."""
+    """Results in ``folder/trials.jsonl``, and networks that trials saved below ``folder``."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self._size = -1  # bytes of the file when it was read
+        self._values: dict[str, dict[str, Any]] = {}  # by the name of the trial
 
-    def path(self, trial: Trial) -> Path:
-        """Where the result of a trial is kept."""
-        return self.folder / FOLDER / f"{trial.name}.json"
+    @property
+    def path(self) -> Path:
+        """The file of the results."""
+        return self.folder / TRIALS
+
+    def _results(self) -> dict[str, dict[str, Any]]:
+        """What the file holds, read again where it has changed."""
+        size = self.path.stat().st_size if self.path.is_file() else 0
+        if size != self._size:
+            self._values = {}
+            text = read_bytes(self.path, MAX_BYTES, inside=self.folder) if size else b""
+            for line in text.split(b"\n"):
+                try:
+                    values = parse_json(line.decode("utf-8"))
+                    self._values[values.pop("name")] = values
+                except (ValueError, KeyError, AttributeError, TypeError):
+                    continue  # a line that was cut short is no result, and the trial is repeated
+            self._size = size
+        return self._values
+
+    def __len__(self) -> int:
+        return len(self._results())
 
     def missing(self, trials: Iterable[Trial]) -> list[Trial]:
         """Those without a result, each once."""
-        return [trial for trial in dict.fromkeys(trials) if not self.path(trial).is_file()]
+        known = self._results()
+        return [trial for trial in dict.fromkeys(trials) if trial.name not in known]
 
     def write(self, record: TrialRecord) -> None:
-        """Keep the result of a trial."""
-        # of the trial what identifies it, for the name of the file is made of this
-        values = as_plain(record) | {"trial": record.trial.changes}
-        write_json(self.path(record.trial), values)
+        """Keep the result of a trial; several processes may write at once."""
+        # Of the trial its changes are kept, because its name is made of these.
+        values = {"name": record.trial.name, **as_plain(record), "trial": record.trial.changes}
+        line = json.dumps(values, ensure_ascii=False, allow_nan=False)
+        append_line(self.path, line)
 
     def read(self, trial: Trial) -> TrialResult:
         """The result of a trial."""
@@ -64,15 +89,26 @@ class Store:
 
     def record(self, trial: Trial) -> TrialRecord:
         """All that is kept of a trial."""
-        return self.load(self.path(trial))
+        known = self._results()
+        if trial.name not in known:
+            raise ValueError(f"{self.path} holds no result of the trial {trial.name}. Run it.")
+        return self._record(trial.name, trial)
 
-    def load(self, path: Path) -> TrialRecord:
-        """What a file of results holds."""
+    def records(self) -> Iterator[TrialRecord]:
+        """All results, with their trials."""
+        for name, values in self._results().items():
+            yield self._record(name, trial_from(values.get("trial")))
+
+    def _record(self, name: str, trial: Trial) -> TrialRecord:
+        values = self._results()[name]
         try:
-            return from_plain(TrialRecord, read_json(path, inside=self.folder))
-        except (OSError, ValueError) as error:
+            result = from_plain(TrialResult, values.get("result"))
+            machine, took = (values.get(key) for key in ("machine", "took"))
+            return TrialRecord(trial, result, dict(machine or {}), took)
+        except (ValueError, TypeError) as error:
             raise ValueError(
-                f"{path} does not hold the result of a trial: {error} Delete it, and run again."
+                f"{self.path} does not hold the result of the trial {name}: {error} Delete its "
+                "line, and run again."
             ) from None
 
     # --- what results belong to ---------------------------------------------------------------

@@ -16,14 +16,15 @@ from vinets.algebra.shared import count_monomials
 from vinets.core.device import call, evaluating
 from vinets.core.files import following
 from vinets.core.plain import as_plain
-from vinets.heads import Head, LastLayer, PolynomialHead
+from vinets.core.progress import Notes
+from vinets.heads import HEADS, Head, LastLayer, PolynomialHead, VanishingOptions
+from vinets.heads.class_sizes import Vanishing, class_means, measure_vanishing
 from vinets.heads.pieces import TrainedTail
+from vinets.heads.vanishing import find_components, find_generators
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import compare
 from vinets.measure.dimension import class_dimensions
-from vinets.measure.vanishing import Vanishing, class_means, measure_vanishing
 from vinets.networks.network import CutNetwork
-from vinets.runs.closed_form import build_closed_form, loss_and_accuracy
 from vinets.runs.comparison import Speed
 from vinets.runs.context import CutContext
 from vinets.runs.setup import CHUNK, Setup, wrong_answers
@@ -40,6 +41,7 @@ from vinets.runs.trial import (
 from vinets.theory import study
 from vinets.training import History, Lessons, fine_tune
 from vinets.training.feed import ViewFeed
+from vinets.training.history import Epoch
 from vinets.training.loop import fit
 from vinets.training.tune import criterion_of, solve
 
@@ -62,8 +64,13 @@ def run_at_cut(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
 
 def _find_ideals(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """How many monomials and polynomials, how long, and what pruning leaves."""
-    latents, variables = context.latents, context.variables(trial)
-    generators = context.generators(trial)
+    latents, options = context.latents, trial.options
+    assert isinstance(options, VanishingOptions)  # a trial of ideals is one of a VI-Net
+    variables = find_components(latents, options, trial.seed)
+    context.progress.start("polynomials", 1)
+    notes = Notes(context.progress)
+    generators = find_generators(latents, variables, options, trial.seed, notes)
+    context.progress.advance(1)
     ideals = generators.ideals
     left = {
         str(ratio): count_monomials(prune(ideals, generators.scores, 1.0 - ratio).polynomials)
@@ -105,17 +112,24 @@ def _estimate_dimension(context: CutContext, trial: Trial, folder: Path) -> Tria
 
 def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     """Train a head, fold it, test it, and save it where the trial says so."""
-    if trial.recipe.epochs == 0:
-        return _solve_head(context, trial, folder)
     network, report = context.network(trial)
     built = _vanishing(context, trial, network)
     # only polynomials of a VI-Net have classes to vanish on
     studied = trial.studied and built is not None
     polynomials = _polynomials(context, trial, network) if studied else None
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
-    # variables of local heads are as many as the latents: too many to keep for all trials
-    split = network.head.split() if _projected(trial) and not trial.design.local else None
-    if split is not None:
+    # Variables of local heads are as many as the latents: too many to keep for all trials.
+    local = getattr(network.head, "local", False)
+    split = network.head.split() if _projected(trial) and not local else None
+    if not network.head.needs_training or not HEADS[trial.head].needs_training:
+        folded = network.folded()
+        loss, right = _fitted(folded, context)
+        epoch = Epoch(0, loss, right, None, None, 0.0)
+        history, wrong = (
+            History((epoch,), 1, context.recipe(trial)),
+            _tested(context, trial, folded),
+        )
+    elif split is not None:
         history, wrong = _train_behind(context, trial, network.head, *split, checkpoints)
         folded = network.folded()
     else:
@@ -137,7 +151,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         seconds=history.seconds,
         best_epoch=history.best,
         **_size(network.head),
-        capped=None if report is None else report.capped,
+        capped=report.capped,
         vanishing_built=built,
         vanishing=trained,
         **(_outcomes(setup, wrong) if trial.detailed else {}),
@@ -201,25 +215,17 @@ def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
     )
 
 
-def _solve_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
-    """Make a head in closed form, test it, and save it where the trial says so."""
-    context.progress.start("closed form", 1)
-    network, report = build_closed_form(context.latents, seed=trial.seed)
-    context.progress.advance(1)
-    setup = context.setup
-    wrong = wrong_answers(network, setup.test, setup.device, progress=context.progress)
-    loss, right = loss_and_accuracy(network, context.latents)
-    facts = TrainingFacts(
-        accuracy=_tested_and_saved(context, trial, network, wrong, folder),
-        uncut=setup.accuracy,
-        train_accuracy=right,
-        loss=loss,
-        parts=network.parts(),
-        seconds=0.0,  # of training; those of the closed form are in the report
-        **(_outcomes(setup, wrong) if trial.detailed else {}),
-        build=report if trial.detailed else None,
-    )
-    return TrialResult(training=facts)
+@torch.no_grad()
+def _fitted(network: CutNetwork, context: CutContext) -> tuple[float, float]:
+    """Cross-entropy and accuracy of a head on the latents that it was made from."""
+    parts = [
+        (network.head(z.to(context.setup.device).float()), y)
+        for z, y in context.latents.store.chunks(1024)
+    ]
+    logits = torch.cat([logits for logits, _ in parts])
+    labels = torch.cat([y.to(logits.device) for _, y in parts])
+    right = (logits.argmax(1) == labels).double().mean()
+    return float(nn.functional.cross_entropy(logits, labels)), float(right)
 
 
 def _outcomes(setup: Setup, wrong: tuple[int, ...]) -> dict[str, Any]:
@@ -242,22 +248,19 @@ def _tested_and_saved(
 
 def _projected(trial: Trial) -> bool:
     """Whether cached latents stand for inputs, which they do for a backbone that stays as it is."""
-    return trial.caching.projected and trial.tuning.tune == "head"
+    return trial.recipe.projected and trial.recipe.layers == 0
 
 
 def _train(context: CutContext, trial: Trial, network: CutNetwork, folder: Path | None) -> History:
     recipe = context.recipe(trial)
-    cached = trial.caching.views is not None
+    cached = recipe.views is not None
     teacher: nn.Module | Lessons | None = None
     if recipe.distill or network.head.matches_features:
-        tuned = trial.tuning.tune != "head"
-        teacher = context.lessons if tuned else context.setup.model
+        teacher = context.lessons if recipe.layers != 0 else context.setup.model
     return fine_tune(
         network,
         context.views(trial) if cached else context.setup.train,
         recipe=recipe,
-        tuning=trial.tuning,
-        vanishing=trial.vanishing,
         teacher=teacher,
         directory=folder,
         progress=context.progress,
@@ -278,7 +281,7 @@ def _train_behind(
     """
     views, test = context.projected(trial, front)
     recipe = context.recipe(trial)
-    if trial.vanishing.trained == "classifier" and isinstance(module, TrainedTail):
+    if recipe.trained == "classifier" and isinstance(module, TrainedTail):
         features = module.features if module.features is not None else nn.Identity()
         last = LastLayer(features.eval(), module.norm, module.linear)
         history = solve(last, views.parts(), recipe)
@@ -320,7 +323,7 @@ def _vanishing(context: CutContext, trial: Trial, network: CutNetwork) -> Vanish
         return None
     with evaluating(network):
         seen = _test_variables(context, trial, network)
-        return measure_vanishing(head.polynomials, seen, trial.finding.psi)
+        return measure_vanishing(head.polynomials, seen, trial.options.psi)  # type: ignore[union-attr]
 
 
 def _test_variables(
@@ -329,7 +332,7 @@ def _test_variables(
     """Points in the variables of a head for all test examples, with their labels."""
     head, setup = network.head, context.setup
     assert isinstance(head, PolynomialHead)
-    if trial.tuning.tune == "head" and trial.vanishing.trained != "backbone":
+    if trial.recipe.layers == 0:
         labels = setup.test.labels.split(CHUNK // 4)
         for z, y in zip(context.test_latents.split(CHUNK // 4), labels, strict=True):
             yield head.variables(z.float()), y

@@ -16,12 +16,11 @@ from typing import Any, TypeVar
 from vinets.core.checks import one_of
 from vinets.core.files import slug
 from vinets.core.options import gather
-from vinets.core.plain import changes
-from vinets.core.settings import TrialSettings
-from vinets.measure.vanishing import Vanishing
-from vinets.runs.build import Design
+from vinets.core.plain import changes, from_plain
+from vinets.core.settings import LatentOptions, SampleOptions, SpeedOptions, TrainingOptions
+from vinets.heads import HEADS, BuildFacts, HeadOptions
+from vinets.heads.class_sizes import Vanishing
 from vinets.runs.comparison import Speed
-from vinets.runs.report import BuildReport
 from vinets.training.history import History
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ TASKS = ("train", "ideals", "dimension", "speed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(TrialSettings):
+class Trial:
     """One thing to compute.
 
     Parameters
@@ -43,38 +42,41 @@ class Trial(TrialSettings):
         Train and test a head; find the generators and count them; estimate the intrinsic dimension
         of the latents; measure saved networks and the uncut one in turns.
     head : str
-        A kind of :data:`vinets.heads.HEADS`, or ``"vi"`` for the polynomials of the placement. A
-        baseline is made for the polynomials that the other fields describe.
-    finding, collecting, placing, projecting, pruning, recipe, caching, sampling, timing
+        A kind of :data:`vinets.heads.HEADS`.
+    options : HeadOptions or None
+        Options of that head; None is its defaults.
+    latents, recipe, sampling, timing
         See :mod:`vinets.core.settings`. The seed of the recipe is that of the trial.
     counting : {"all", "paper", "layers"}
         What counts in the share removed: all convolutions, those that the paper counts, or every
         layer.
-    baseline_degree : int
-        Of random monomials.
     save : str
         Folder of the store into which the trained network is saved; empty for none.
     compared : tuple of (str, str)
-        For speed: name and folder of every network that is measured beside the uncut one.
+        Name and folder of every network whose speed is measured next to the uncut one.
     checkpoints : bool
-        Write them between epochs, for long trainings; they change no result.
+        Whether checkpoints are written between epochs, which changes no result.
     detailed : bool
         Keep every epoch, wrong answers and how the head was built in the result.
     studied : bool
         Compute the spectral complexity of the trained network and of the uncut one as well, and
         the mean absolute value of every polynomial on every class.
     seed : int
-        Of everything.
+        The seed of everything.
     alone : bool
-        Whether nothing else may run beside it, for its time counts.
+        Whether nothing else may run next to it, because its time counts.
     """
 
     network: str = ""
     cut: str | int = ""
     task: str = "train"
-    head: str = "vi"
+    head: str = "vanishing"
+    options: HeadOptions | None = None
+    latents: LatentOptions = LatentOptions()
+    recipe: TrainingOptions = TrainingOptions()
+    sampling: SampleOptions = SampleOptions()
+    timing: SpeedOptions = SpeedOptions()
     counting: str = "all"
-    baseline_degree: int = 5
     save: str = ""
     compared: tuple[tuple[str, str], ...] = ()
     checkpoints: bool = field(default=True, metadata={"result": False})
@@ -85,47 +87,92 @@ class Trial(TrialSettings):
 
     def __post_init__(self) -> None:
         one_of("Trial", "task", self.task, TASKS)
+        if self.options is None:
+            object.__setattr__(self, "options", HEADS[self.head].Options())
+
+    @classmethod
+    def of(cls, head: str = "vanishing", **options: Any) -> Trial:
+        """Return the trial of a head as ``vinets build`` makes it, with changes to any option.
+
+        Its latents and its recipe are those that suit the head.
+
+        Examples
+        --------
+        >>> Trial.of("products", factors=3).recipe.trained
+        'backbone'
+        """
+        kind = HEADS[head]
+        start = cls(head=head, recipe=TrainingOptions(**kind.training_defaults)).change(**options)
+        own = {one.name for one in fields(LatentOptions)}
+        given = {name: value for name, value in options.items() if name in own}
+        latents = LatentOptions(**(kind.latent_defaults(start.options) | given))
+        return replace(start, latents=options.get("latents", latents))
 
     def change(self, **options: Any) -> Trial:
-        """The trial with other values of its fields, or of the fields of its settings.
+        """Return the trial with other values of its fields, or of the fields of its options.
+
+        Another ``head`` starts from the defaults of its own options.
 
         Examples
         --------
         >>> Trial(cut="relu2").change(psi=0.01, keep=16, epochs=5).changes
-        {'pruning': {'keep': 16}, 'finding': {'psi': 0.01}, 'recipe': {'epochs': 5}, 'cut': 'relu2'}
+        {'cut': 'relu2', 'options': {'psi': 0.01, 'keep': 16}, 'recipe': {'epochs': 5}}
         """
         own = {name: options.pop(name) for name in [*options] if name in _OWN}
-        groups = {name: type(getattr(self, name)) for name in GROUPS}
-        objects = {name: getattr(self, name) for name in GROUPS} | own
+        head = own.get("head", self.head)
+        if head != self.head:
+            own.setdefault("options", HEADS[head].Options())
+        objects = {name: own.get(name, getattr(self, name)) for name in GROUPS}
+        groups = {name: type(one) for name, one in objects.items()}
         made = gather("Trial", groups, options, objects, known=_OWN)
         return replace(self, **(own | made))
 
     @property
-    def design(self) -> Design:
-        """What the polynomials are made of."""
-        return Design(self.placing, self.projecting, self.pruning)
-
-    @property
     def shares(self) -> Hashable:
-        """Trials that are equal in this share latents."""
-        return self.network, self.cut, self.seed, self.collecting, self.sampling
+        """What trials that share latents have in common."""
+        return self.network, self.cut, self.seed, self.latents, self.sampling
 
     @property
     def changes(self) -> dict[str, object]:
         """Fields that differ from their defaults, nested, as plain values."""
-        return changes(self)
+        found = changes(self)
+        found.pop("options", None)
+        inner = changes(self.options)
+        return {**found, **({"options": inner} if inner else {})}
 
     @property
     def name(self) -> str:
-        """Name of its file: readable, with a digest of all its changes."""
+        """A readable name with a digest of all its changes."""
         facts = json.dumps(self.changes, sort_keys=True)
         digest = hashlib.sha256(facts.encode()).hexdigest()[:12]
         parts = (self.network, str(self.cut), self.task, self.head)
         return slug("-".join([*(slug(part) for part in parts if part), digest]))
 
 
-GROUPS = tuple(one.name for one in fields(TrialSettings))
-"""Fields that hold settings."""
+def trial_from(values: Any) -> Trial:
+    """Return the trial that :attr:`Trial.changes` describes."""
+    if not isinstance(values, dict):
+        raise ValueError("a trial must be an object.")
+    rest = {name: value for name, value in values.items() if name != "options"}
+    head = str(rest.get("head", Trial.head))
+    options = _options_from(HEADS[head].Options, values.get("options") or {})
+    return replace(from_plain(Trial, rest), options=options)
+
+
+def _options_from(kind: type[HeadOptions], values: Any) -> HeadOptions:
+    """Return options of a head from their changes; those of another head may be inside."""
+    rest = {name: value for name, value in dict(values).items() if name != "like"}
+    if "like" in values:
+        inner = dict(values["like"])
+        named = inner.pop("kind", None)
+        usual = next(one for one in fields(kind) if one.name == "like").default
+        other: Any = type(usual) if named is None else HEADS[named].Options
+        rest["like"] = _options_from(other, inner)
+    return kind(**rest)
+
+
+GROUPS = ("options", "latents", "recipe", "sampling", "timing")
+"""Fields that hold options."""
 
 _OWN = tuple(Trial.__dataclass_fields__)
 
@@ -170,7 +217,7 @@ class TrainingFacts:
     uncut_wrong: tuple[int, ...] | None = None  # those that the uncut network gets wrong
     tested: int | None = None  # how many test examples there are
     history: History | None = None  # every epoch
-    build: BuildReport | None = None  # how the polynomials were built
+    build: BuildFacts | None = None  # how the polynomials were built
 
     @property
     def parameters(self) -> int:

@@ -102,7 +102,7 @@ def run_trials(
             groups: dict[Hashable, list[Trial]] = {}
             for trial in sorted(chosen, key=_order):
                 # behind a backbone of its own there is little to share, and processes to fill
-                own = beside and trial.tuning.tune != "head"
+                own = beside and trial.recipe.layers != 0
                 groups.setdefault(trial if own else trial.shares, []).append(trial)
             if alone or not beside:
                 for group in groups.values():
@@ -123,8 +123,10 @@ def run_trials(
 def _order(trial: Trial) -> tuple[str, ...]:
     """Trials that share views and generators follow each other."""
     # as text, for a cut may be a name or a number and many settings may be None
-    facts = (trial.network, trial.cut, trial.seed, trial.caching, bool(trial.recipe.distill))
-    found = (trial.projecting, trial.finding, trial.placing)
+    recipe = trial.recipe
+    views = (recipe.views, recipe.dtype, recipe.projected, bool(recipe.distill))
+    facts = (trial.network, trial.cut, trial.seed, *views)
+    found = (getattr(trial.options, "like", trial.options),)
     return tuple(map(repr, (*facts, *found)))
 
 

@@ -19,13 +19,13 @@ from vinets.core.locks import locked
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
-from vinets.core.settings import Searching
+from vinets.core.settings import SearchOptions
 from vinets.data.interface import DataSplit, Source, require_split
 from vinets.data.sources import limit_source, split_source
+from vinets.latent.seen import refuse_seen
 from vinets.measure import machine
 from vinets.models.sources import source_of, spec_of
 from vinets.networks.network import CutNetwork
-from vinets.networks.seen import refuse_seen
 from vinets.report import Figure, Table, html
 from vinets.runs.setup import Origin, Setup
 from vinets.search.budget import Budget, parse_budget
@@ -83,13 +83,13 @@ def divided(
     return Setup("uncut", model, replace(data, train=train, test=held), on), final
 
 
-@flat(searching=Searching)
+@flat(searching=SearchOptions)
 def compress(
     model: nn.Module,
     data: DataSplit,
     budget: str | Iterable[str] | Budget,
     *,
-    searching: Searching,
+    searching: SearchOptions,
     out: str | Path | None = None,
     validation: Source | None = None,
     seed: int = 0,
@@ -120,7 +120,7 @@ def compress(
     validation : data source or None, default=None
         Examples to choose by, which the network was not trained on; None takes half of the test
         part, and tests on the other half.
-    searching : Searching
+    searching : SearchOptions
         Or its fields as keywords: ``epochs`` of the last round, 36; how many ``cuts`` are tried at
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
         are measured in ``int8``, too.

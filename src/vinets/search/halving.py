@@ -14,7 +14,7 @@ from vinets.core.executors import Cluster
 from vinets.core.files import read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import Searching
+from vinets.core.settings import SearchOptions
 from vinets.latent.cut import cut_points
 from vinets.networks.network import CutNetwork
 from vinets.runs.setup import Setup
@@ -57,7 +57,7 @@ class Search:
         setup: Setup,
         budget: Budget,
         folder: Path,
-        searching: Searching = Searching(),  # noqa: B008 - frozen
+        searching: SearchOptions = SearchOptions(),  # noqa: B008 - frozen
         seed: int = 0,
         jobs: int | Cluster = 1,
         progress: Progress | str | None = None,

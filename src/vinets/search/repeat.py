@@ -76,8 +76,8 @@ def changed_options(settings: TrialSettings, start: TrialSettings = BEST) -> lis
 
     Examples
     --------
-    >>> from vinets.core.settings import Recipe
-    >>> changed_options(TrialSettings(recipe=Recipe(epochs=3)), TrialSettings())
+    >>> from vinets.core.settings import TrainingOptions
+    >>> changed_options(TrialSettings(recipe=TrainingOptions(epochs=3)), TrialSettings())
     ['--epochs', '3']
     """
     words: list[str] = []

@@ -34,7 +34,7 @@ from typing import Any
 
 from vinets.core.checks import bounded_float, one_of, parameter_error
 from vinets.core.options import check_value, flat, whole
-from vinets.core.settings import Advising
+from vinets.core.settings import AdviceOptions
 from vinets.theory.bounds import PolynomialSize
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import MAX_DEGREE
@@ -255,7 +255,7 @@ class Advice:
         return "\n".join([*lines, "", textwrap.fill(self.sentence, 80)])
 
 
-@flat(advising=Advising)
+@flat(advising=AdviceOptions)
 def advise(
     split: Split,
     classes: int,
@@ -263,7 +263,7 @@ def advise(
     degrees: Iterable[int] = DEGREES,
     polynomials: Iterable[int] | None = None,
     monomials: Iterable[int] = MONOMIALS,
-    advising: Advising,
+    advising: AdviceOptions,
 ) -> Advice:
     r"""Find sizes of a head with which the VI-Net is certified to be no more complex.
 

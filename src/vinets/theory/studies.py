@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vinets.core.device import Inputs, call, evaluating, logits_of
 from vinets.core.options import check_value, flat, whole
-from vinets.core.settings import Advising
+from vinets.core.settings import AdviceOptions
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
 from vinets.networks.network import CutNetwork
@@ -111,7 +111,7 @@ class Study:
         }
 
 
-@flat(advising=Advising)
+@flat(advising=AdviceOptions)
 def study(
     model: nn.Module,
     cut: str | int,
@@ -121,7 +121,7 @@ def study(
     batches: Batches | None = None,
     components: int = 128,
     seed: int = 0,
-    advising: Advising,
+    advising: AdviceOptions,
 ) -> Study:
     """Compute norms and bounds of a network and a cut, and of a network behind that cut.
 

@@ -1,6 +1,6 @@
 """Train heads on frozen latents, and backbones from scratch."""
 
-from vinets.core.settings import BACKBONE, Recipe
+from vinets.core.settings import BACKBONE, TrainingOptions
 from vinets.training.feed import LatentViews, cache_latents
 from vinets.training.history import Epoch, History
 from vinets.training.lessons import Lessons
@@ -12,7 +12,7 @@ __all__ = [
     "History",
     "LatentViews",
     "Lessons",
-    "Recipe",
+    "TrainingOptions",
     "cache_latents",
     "fine_tune",
     "train_classifier",

@@ -17,7 +17,7 @@ from vinets.core.fingerprint import digest
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import Caching, Recipe
+from vinets.core.settings import TrainingOptions
 from vinets.data.digest import content
 from vinets.data.interface import Source
 from vinets.data.sources import as_source, split_source
@@ -25,7 +25,7 @@ from vinets.latent.classifier import Penultimate
 from vinets.networks.network import CutNetwork
 from vinets.training.lessons import Lessons
 
-THREE_VIEWS = Caching(views=3)
+THREE_VIEWS = TrainingOptions(views=3)
 LATENT_BATCH = 512  # examples that run through the backbone at once
 Step = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
 
@@ -80,7 +80,7 @@ class InputFeed:
     def __init__(
         self,
         data: Any,
-        recipe: Recipe,
+        recipe: TrainingOptions,
         *,
         device: torch.device | str,
         network: CutNetwork | None = None,
@@ -265,13 +265,12 @@ class ViewFeed:
 
 
 @torch.no_grad()
-@flat(recipe=Recipe, caching=Caching)
+@flat(recipe=TrainingOptions)
 def cache_latents(
     network: CutNetwork,
     data: Any,
     *,
-    recipe: Recipe,
-    caching: Caching = THREE_VIEWS,
+    recipe: TrainingOptions = THREE_VIEWS,
     teacher: nn.Module | None = None,
     memory_limit: int = 8 << 30,
     device: torch.device | str = "cpu",
@@ -285,15 +284,15 @@ def cache_latents(
     training to come. With a teacher, the uncut network, its logits are kept as well. What needs
     more than ``memory_limit`` bytes is refused.
     """
-    if caching.views is None:
+    if recipe.views is None:
         raise parameter_error("cache_latents", "views", "a positive integer", None)
-    dtype: torch.dtype = getattr(torch, caching.dtype)
+    dtype: torch.dtype = getattr(torch, recipe.dtype)
     network.to(device)  # the caller's own: training comes next, on the same device
     feed = InputFeed(data, recipe, device=device, network=network, teacher=teacher)
     held_count = 0 if feed.held is None else len(feed.held)
     first, _, _ = next(feed.given(feed.train.subset(torch.arange(1)), 1))
     assert isinstance(first, Tensor)
-    views = caching.views if recipe.augment else 1
+    views = recipe.views if recipe.augment else 1
     size = (views * len(feed.train) + held_count) * first.numel() * dtype.itemsize
     if size > memory_limit:
         raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vinets.core.settings import Recipe
+from vinets.core.settings import TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class History:
 
     epochs: tuple[Epoch, ...]
     best: int
-    recipe: Recipe
+    recipe: TrainingOptions
 
     @property
     def seconds(self) -> float:

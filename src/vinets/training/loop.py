@@ -20,7 +20,7 @@ from vinets.core.device import Inputs, call, logits_of
 from vinets.core.fingerprint import FORMAT
 from vinets.core.locks import locked
 from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import Recipe
+from vinets.core.settings import TrainingOptions
 from vinets.training.checkpoint import (
     Checkpoint,
     Pace,
@@ -33,7 +33,7 @@ from vinets.training.feed import Step as FeedStep
 from vinets.training.history import Epoch, History
 from vinets.training.replay import Replay, TrainingStep
 
-Criterion: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Recipe], Tensor]
+Criterion: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, TrainingOptions], Tensor]
 """The loss of logits and labels, given what the teacher says, if there is one."""
 
 
@@ -56,7 +56,7 @@ class _Step:
 
     module: nn.Module
     run: Callable[..., Any]  # the module, perhaps compiled
-    recipe: Recipe
+    recipe: TrainingOptions
     criterion: Criterion
     optimizer: SGD
     device: torch.device
@@ -86,7 +86,7 @@ class _Step:
 def fit(
     module: nn.Module,
     feed: Feed,
-    recipe: Recipe,
+    recipe: TrainingOptions,
     *,
     groups: Sequence[Group] | None = None,
     criterion: Criterion | None = None,
@@ -154,14 +154,14 @@ def fit(
         return History(tuple(state.epochs), state.best_epoch, recipe)
 
 
-def _told(recipe: Recipe) -> dict[str, Any]:
+def _told(recipe: TrainingOptions) -> dict[str, Any]:
     """The recipe for a checkpoint, without what does not change the result."""
     kept = (one.name for one in fields(recipe) if one.metadata.get("result", True))
     return {name: getattr(recipe, name) for name in kept}
 
 
 def _optimizer(
-    groups: Sequence[Group], recipe: Recipe, device: torch.device, recorded: bool
+    groups: Sequence[Group], recipe: TrainingOptions, device: torch.device, recorded: bool
 ) -> SGD:
     trained = [[p for p in group.parameters if p.requires_grad] for group in groups]
     return SGD(
@@ -171,20 +171,20 @@ def _optimizer(
                 "share": group.rate,
                 # a recorded step reads it from the device
                 "lr": torch.tensor(recipe.learning_rate, device=device) if recorded else 0.0,
-                "weight_decay": recipe.decay if group.decay is None else group.decay,
+                "weight_decay": recipe.weight_decay if group.decay is None else group.decay,
             }
             for p, group in zip(trained, groups, strict=True)
             if p
         ],
         momentum=recipe.momentum,
-        weight_decay=recipe.decay,
+        weight_decay=recipe.weight_decay,
         nesterov=recipe.nesterov,
         fused=recorded or None,
     )
 
 
 @contextmanager
-def _products(recipe: Recipe) -> Iterator[None]:
+def _products(recipe: TrainingOptions) -> Iterator[None]:
     """Let matrix products on a GPU round to TensorFloat-32 where the recipe says so."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = before or recipe.precision == "tf32"
@@ -234,7 +234,9 @@ def _set_rate(optimizer: SGD, rate: float) -> None:
             group["lr"] = rate * group["share"]
 
 
-def distilled(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
+def distilled(
+    logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: TrainingOptions
+) -> Tensor:
     """Cross-entropy, and the divergence from the teacher's logits where there are any."""
     loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
     if taught is None or not recipe.distill:

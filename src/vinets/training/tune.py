@@ -15,12 +15,12 @@ from vinets.core import ranks
 from vinets.core.checks import one_of
 from vinets.core.device import device_of
 from vinets.core.fingerprint import digest
-from vinets.core.options import flat
+from vinets.core.options import flat, gather
 from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import BACKBONE, LAYOUTS, Caching, Recipe, Tuning, VanishingOptions
+from vinets.core.settings import BACKBONE, LAYOUTS, TrainingOptions
 from vinets.heads import Head, LastLayer, ProductsHead
+from vinets.latent.seen import remember_examples
 from vinets.networks.network import CutNetwork
-from vinets.networks.seen import remember_examples
 from vinets.training.classifier import solve_classifier
 from vinets.training.feed import (
     LATENT_BATCH,
@@ -38,19 +38,16 @@ from vinets.training.loop import Criterion, Group, distilled, fit
 ROOM = 4 << 30  # bytes of cached latents beside which there is room for variables made of them
 
 
-@flat(recipe=Recipe, caching=Caching, tuning=Tuning, vanishing=VanishingOptions)
 def fine_tune(
     network: CutNetwork,
     data: Any,
     *,
-    recipe: Recipe,
-    caching: Caching,
-    tuning: Tuning,
-    vanishing: VanishingOptions,
+    recipe: TrainingOptions | None = None,
     teacher: nn.Module | Lessons | None = None,
     directory: str | Path | None = None,
     device: torch.device | str | None = None,
     progress: Progress | str | None = "auto",
+    **options: Any,
 ) -> History:
     """Train the head, or backbone and head together.
 
@@ -63,12 +60,15 @@ def fine_tune(
         The training data: a pair of tensors, a DataLoader, a source of :mod:`vinets.data`; or
         latents that :func:`cache_latents` collected, for a backbone that stays as it is. A part of
         it is held out to choose the best epoch.
-    recipe, caching, tuning, vanishing : Recipe, Caching, Tuning, VanishingOptions
-        Or their fields as keywords, such as ``epochs=5``, ``views=3`` or ``tune="all"``. By
-        default the backbone stays as it is, and the head is trained for 20 epochs of SGD, learning
-        rate 0.05, momentum 0.9, crops and flips. With ``trained="classifier"`` polynomials stay as
-        they were found: only the linear layer is trained, see :mod:`vinets.training.classifier`,
-        which takes ``weight_decay`` from the recipe. ``trained="backbone"`` is ``tune="all"``.
+    recipe : TrainingOptions or None, default=None
+        How to train; None is the recipe that suits the head, its ``training_defaults``. A VI-Net's
+        backbone stays as it is, and the head is trained for 20 epochs of SGD, learning rate 0.05,
+        momentum 0.9, crops and flips; the backbone of a product head is tuned with it, and learns
+        from the teacher if there is one.
+    **options
+        Fields of the recipe, such as ``epochs=5``, ``views=3`` or ``trained="backbone"``. With
+        ``trained="classifier"`` polynomials stay as they were found: only the linear layer is
+        trained, see :mod:`vinets.training.classifier`, with the ``weight_decay`` of the recipe.
     teacher : Module, Lessons or None, default=None
         The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given. As
         :class:`Lessons`, it is asked once for several networks that are trained on the same steps.
@@ -77,49 +77,51 @@ def fine_tune(
     device : str or None, default=None
         None is where the network lies.
     """
-    if vanishing.trained == "backbone" and tuning.tune == "head":
-        tuning = replace(tuning, tune="all")
-    if vanishing.trained == "classifier" and tuning.tune != "head":
-        raise ValueError(
-            f"trained='classifier' leaves all but the linear layer as it is, and tune="
-            f"{tuning.tune!r} changes the backbone. Pass one of them."
-        )
+    if recipe is None:
+        recipe = TrainingOptions(**network.head.training_defaults)
+        if teacher is None and not options.get("distill"):
+            recipe = replace(recipe, distill=None)
+    (recipe,) = gather(  # type: ignore[assignment]
+        "fine_tune", {"recipe": TrainingOptions}, options, {"recipe": recipe}
+    ).values()
+    assert recipe is not None
+    tuned = recipe.layers != 0
     cached = isinstance(data, LatentViews)
     taught = bool(data.teacher_logits) if cached else teacher is not None
     recipe = _distilling(recipe, teacher, taught)
-    if network.head.matches_features and (cached or caching.views or teacher is None):
+    if network.head.matches_features and (cached or recipe.views or teacher is None):
         raise ValueError(
             f"a head of kind {network.head.kind!r} learns what the classifier of the uncut network "
             "sees: pass teacher=, and no cached latents."
         )
-    if tuning.tune != "head" and (cached or caching.views is not None):
+    if tuned and (cached or recipe.views is not None):
         raise ValueError(
-            f"cached latents are those of a backbone that stays as it is, and tune={tuning.tune!r} "
-            "changes it. Pass the data itself, and no views."
+            "cached latents are those of a backbone that stays as it is, and trained="
+            f"{recipe.trained!r} changes it. Pass the data itself, and no views."
         )
     device = device_of(network) if device is None else torch.device(device)
     network.to(device)
-    options: dict[str, Any] = {"directory": directory, "device": device, "progress": progress}
-    options["stage"] = f"training {network.head.label}"
-    if tuning.tune != "head":
-        return _tune_backbone(network, data, recipe, tuning, teacher, options)
-    if caching.views is not None and not cached:
+    stage = f"training {network.head.label}"
+    call: dict[str, Any] = {"directory": directory, "device": device, "progress": progress}
+    call["stage"] = stage
+    if tuned:
+        return _tune_backbone(network, data, recipe, teacher, call)
+    if recipe.views is not None and not cached:
         data = cache_latents(
             network,
             data,
             recipe=recipe,
-            caching=caching,
             teacher=teacher.teacher if isinstance(teacher, Lessons) else teacher,
             device=device,
             progress=progress,
         )
     feed: Feed
     trained: nn.Module = network.head
-    last = network.head.last_layer() if vanishing.trained == "classifier" else None
+    last = network.head.last_layer() if recipe.trained == "classifier" else None
     if last is not None:
         network.eval()
         watch = progress_of(progress)
-        watch.start(options["stage"], 1)
+        watch.start(stage, 1)
         if isinstance(data, LatentViews):
             history = solve(last, data.parts(), recipe)
         else:
@@ -146,18 +148,22 @@ def fine_tune(
     criterion = criterion_of(network.head, recipe)
     if isinstance(feed, InputFeed):
         remember_examples(network, feed.source)
-    history = fit(trained, feed, recipe, groups=groups, criterion=criterion, **options)
+    history = fit(trained, feed, recipe, groups=groups, criterion=criterion, **call)
     network.eval()
     return history
 
 
-def solve(last: LastLayer, parts: Iterable[tuple[Tensor, Tensor]], recipe: Recipe) -> History:
+def solve(
+    last: LastLayer, parts: Iterable[tuple[Tensor, Tensor]], recipe: TrainingOptions
+) -> History:
     """Solve for the classifier of a head; the minimum is a history of one epoch."""
-    loss, accuracy, seconds = solve_classifier(last, parts, recipe.decay)
+    loss, accuracy, seconds = solve_classifier(last, parts, recipe.weight_decay)
     return History((Epoch(1, loss, accuracy, None, None, seconds),), 1, recipe)
 
 
-def _distilling(recipe: Recipe, teacher: nn.Module | Lessons | None, taught: bool) -> Recipe:
+def _distilling(
+    recipe: TrainingOptions, teacher: nn.Module | Lessons | None, taught: bool
+) -> TrainingOptions:
     """The recipe with its ``distill`` chosen; ``taught`` if there are logits to learn from."""
     if recipe.distill is None:
         recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
@@ -172,35 +178,34 @@ def _distilling(recipe: Recipe, teacher: nn.Module | Lessons | None, taught: boo
 def _tune_backbone(
     network: CutNetwork,
     data: Any,
-    recipe: Recipe,
-    tuning: Tuning,
+    recipe: TrainingOptions,
     teacher: nn.Module | Lessons | None,
-    options: dict[str, Any],
+    call: dict[str, Any],
 ) -> History:
     """Train the head together with the backbone, or with its last layers."""
-    if options["directory"] is not None:
-        options["start"] = digest(network.backbone.state_dict().items())
-    tuned = network.thaw(tuning.layers, norms=tuning.norms == "moving")
+    if call["directory"] is not None:
+        call["start"] = digest(network.backbone.state_dict().items())
+    tuned = network.thaw(recipe.layers, norms=recipe.norms == "moving")
     groups = [
         Group(network.head.trained_parameters()),
-        Group(tuned, rate=tuning.backbone_rate, decay=tuning.backbone_decay),
+        Group(tuned, rate=recipe.backbone_rate, decay=recipe.backbone_decay),
     ]
     try:
         return _fit_whole(
             network,
             data,
             recipe,
-            memory_format=tuning.memory_format,
+            memory_format=recipe.memory_format,
             teacher=teacher,
             features=network.head.matches_features,
             groups=groups,
             criterion=criterion_of(network.head, recipe),
-            compiled=tuning.compiled,
-            **options,
+            compiled=recipe.compiled,
+            **call,
         )
     finally:
         network.freeze()
-        notes = network.record.notes | {"tuned": tuning.tune}
+        notes = network.record.notes | {"tuned": recipe.trained}
         network.record = replace(network.record, notes=notes)
         network.eval()
 
@@ -208,7 +213,7 @@ def _tune_backbone(
 def _fit_whole(
     network: nn.Module,
     data: Any,
-    recipe: Recipe,
+    recipe: TrainingOptions,
     *,
     memory_format: str,
     teacher: nn.Module | Lessons | None,
@@ -234,7 +239,7 @@ def _fit_whole(
         _lay_out(network, torch.contiguous_format)
 
 
-def criterion_of(head: Head, recipe: Recipe) -> Criterion | None:
+def criterion_of(head: Head, recipe: TrainingOptions) -> Criterion | None:
     """The loss of a head; None is the usual one."""
     if not recipe.vanish:
         return head.criterion
@@ -252,7 +257,9 @@ def criterion_of(head: Head, recipe: Recipe) -> Criterion | None:
         )
     watched.watched = True
 
-    def both(logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: Recipe) -> Tensor:
+    def both(
+        logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: TrainingOptions
+    ) -> Tensor:
         usual = distilled(logits, labels, taught, recipe)
         return usual + recipe.vanish * watched.vanishing_loss(labels)
 
@@ -264,12 +271,12 @@ def _lay_out(module: Any, layout: torch.memory_format) -> Any:
     return module.to(memory_format=layout)
 
 
-@flat(recipe=Recipe)
+@flat(recipe=TrainingOptions)
 def train_classifier(
     model: nn.Module,
     data: Any,
     *,
-    recipe: Recipe = BACKBONE,
+    recipe: TrainingOptions = BACKBONE,
     teacher: nn.Module | Lessons | None = None,
     memory_format: str = "auto",
     directory: str | Path | None = None,
@@ -284,7 +291,7 @@ def train_classifier(
         The network, which is moved to ``device``.
     data : data source
         The training data, as for :func:`fine_tune`.
-    recipe : Recipe
+    recipe : TrainingOptions
         Or its fields as keywords, such as ``epochs=5``; the default is ``BACKBONE``.
     teacher : Module, Lessons or None, default=None
         A network to learn from by its logits, by ``distill=0.7`` if that is not given. Its weights

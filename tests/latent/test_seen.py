@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import vinets
-from vinets.core.settings import Recipe
+from vinets.core.settings import TrainingOptions
 from vinets.data import DataSplit, digits
 from vinets.data.digest import examples_digest
 from vinets.export import export_network, open_exported
+from vinets.latent.seen import trained_on
 from vinets.models import digits_cnn
-from vinets.networks.seen import trained_on
 from vinets.runs.opening import open_network, open_to_export, open_with_data
 from vinets.runs.scratch import train_into
 from vinets.runs.setup import Setup, SetupFiles
@@ -41,7 +41,9 @@ def model():
 def folder(tmp_path_factory):
     """What vinets train writes."""
     out = tmp_path_factory.mktemp("seen") / "base"
-    train_into(out, "digits_cnn", WHOLE, recipe=Recipe(epochs=1), device="cpu", progress=None)
+    train_into(
+        out, "digits_cnn", WHOLE, recipe=TrainingOptions(epochs=1), device="cpu", progress=None
+    )
     return out
 
 

@@ -4,9 +4,9 @@ import torch
 
 from vinets import ABM
 from vinets.algebra.shared import SharedPolynomials, term_moments
+from vinets.heads.class_sizes import class_means, measure_vanishing
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.ideals.classwise import fit_class_ideals
-from vinets.measure.vanishing import class_means, measure_vanishing
 
 RADII = (0.3, 0.6, 0.9)
 PSI = 1e-4

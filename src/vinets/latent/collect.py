@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,15 +13,17 @@ from torch import Tensor, nn
 from vinets.core.device import device_of, each
 from vinets.core.options import flat
 from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import Collecting
+from vinets.core.settings import LatentOptions
 from vinets.data.labels import choose_per_class
 from vinets.data.sources import as_source
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
+from vinets.latent.seen import also_trained_on
 from vinets.latent.store import LatentStore, collect_latents
+from vinets.models.records import Record, input_fields
 from vinets.models.sources import source_of
-from vinets.networks.network import Record, input_fields
-from vinets.networks.seen import also_trained_on
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +36,26 @@ class Latents:
     fit: Tensor  # (m,), True for the examples that ideals are fitted to
     check: Tensor  # (m,), True for those that score the generators
     record: Record  # what the network is made of
-    original_parameters: int  # of the uncut network
+    uncut: nn.Module  # the network that was cut
     seconds: float  # of wall-clock time
+    _memo: dict[str, tuple[Hashable, Any]] = field(default_factory=dict, repr=False)
+
+    def once(self, name: str, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what ``make`` gives, and keep it until ``name`` is asked for with another key.
+
+        Heads on the same latents share what takes long, such as the ideals of the classes.
+        """
+        known = self._memo.get(name)
+        if known is None or known[0] != key:
+            self._memo.pop(name, None)  # make room first
+            known = key, make()
+            self._memo[name] = known
+        return cast(T, known[1])
+
+    @property
+    def original_parameters(self) -> int:
+        """Parameters of the uncut network."""
+        return sum(p.numel() for p in self.uncut.parameters())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -53,13 +74,13 @@ class Latents:
         return device_of(self.backbone)
 
 
-@flat(collecting=Collecting)
+@flat(options=LatentOptions)
 def collect(
     model: nn.Module,
     train_data: Any,
     cut: str | int,
     *,
-    collecting: Collecting,
+    options: LatentOptions,
     device: torch.device | str = "cpu",
     seed: int = 0,
     progress: Progress | str | None = "auto",
@@ -70,7 +91,7 @@ def collect(
     ----------
     model, train_data, cut
         As in :func:`vinets.build`; the network is moved to ``device``.
-    collecting : Collecting
+    options : LatentOptions
         Or its fields as keywords: ``per_class``, ``read``, ``pool``, ``memory_limit``, ...
     device, seed, progress
         Where to work, the seed of the examples, and how to show it.
@@ -81,11 +102,9 @@ def collect(
     on_device = each(example, lambda tensor: tensor.to(device))
     name = resolve_cut(model, cut, on_device)
     backbone = truncate(model, name, on_device)
-    reader = LatentReader(
-        collecting.read, pool=collecting.pool, channels_last=collecting.channels_last
-    )
+    reader = LatentReader(options.read, pool=options.pool, channels_last=options.channels_last)
     # a quarter as many again, to score the generators on points they were not fitted to
-    most = collecting.per_class
+    most = options.per_class
     chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
     part = source.subset(chosen)
     watch = progress_of(progress)
@@ -99,8 +118,8 @@ def collect(
 
     store = collect_latents(
         _Read(backbone, reader),
-        part.batches(collecting.batch_size, device=device),
-        memory_limit=collecting.memory_limit,
+        part.batches(options.batch_size, device=device),
+        memory_limit=options.memory_limit,
         progress=advance,
     )
     given = getattr(source, "preprocessing", None)  # only sources of images have one
@@ -113,10 +132,9 @@ def collect(
         preprocessing,
         data=also_trained_on(model, source),
     )
-    original = sum(p.numel() for p in model.parameters())
     seconds = time.perf_counter() - begin
-    fit, check = _fit_and_check(store.labels.cpu(), collecting, seed)
-    return Latents(backbone, reader, store, fit, check, record, original, seconds)
+    fit, check = _fit_and_check(store.labels.cpu(), options, seed)
+    return Latents(backbone, reader, store, fit, check, record, model, seconds)
 
 
 class _Read(nn.Module):
@@ -130,7 +148,7 @@ class _Read(nn.Module):
         return self.reader(self.backbone(*inputs, **named))
 
 
-def _fit_and_check(labels: Tensor, collecting: Collecting, seed: int) -> tuple[Tensor, Tensor]:
+def _fit_and_check(labels: Tensor, options: LatentOptions, seed: int) -> tuple[Tensor, Tensor]:
     """Masks of the examples to fit to and of those to score on: four fifths, and the rest."""
     fit = torch.zeros(len(labels), dtype=torch.bool)
     classes = labels.unique().tolist()
@@ -139,8 +157,8 @@ def _fit_and_check(labels: Tensor, collecting: Collecting, seed: int) -> tuple[T
         count = max(1, len(members) * 4 // 5)  # of a class with one example, that one
         draw = torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))
         fit[members[draw[:count]]] = True
-    most = collecting.per_class
-    if collecting.reuse and most is not None and int(fit.sum()) < most * len(classes):
+    most = options.per_class
+    if options.reuse and most is not None and int(fit.sum()) < most * len(classes):
         check = torch.zeros_like(fit)
         check[choose_per_class(labels, max(1, most // 4), seed)] = True
         return torch.ones_like(fit), check

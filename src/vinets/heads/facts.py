@@ -1,13 +1,14 @@
-"""What came of a build."""
+"""How a head was built: what was found, what was kept, how large it is, how long it took."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinets.measure.vanishing import Vanishing
+from vinets.heads.class_sizes import Vanishing
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +59,13 @@ class ClosedForms:
 
 
 @dataclass(frozen=True)
-class BuildReport:
-    """How a network with polynomials was built.
+class BuildFacts:
+    """How a head was built, and how many parameters a network with it stores.
 
     Attributes
     ----------
-    cut, placement : str
-        Where the network was cut, and how the polynomials see the latents.
+    cut, head : str
+        Where the network was cut, and the kind of the head.
     latent_shape : tuple of int
         Channels and positions of the latents.
     examples : int
@@ -96,21 +97,23 @@ class BuildReport:
         For figures; not part of the JSON.
     """
 
+    REMOVED: ClassVar[tuple[str, ...]] = ("placement",)  # a field of files of 0.2
+
     cut: str
-    placement: str
     latent_shape: tuple[int, int]
     examples: int
-    explained_variance: float | None
-    generators_found: int
-    generators_kept: int
-    monomials_found: int
-    monomials_kept: int
-    coefficients_found: int
-    coefficients_kept: int
-    degrees: dict[int, int]
     parts: dict[str, int]
     original_parameters: int
     seconds: dict[str, float]
+    head: str = ""
+    explained_variance: float | None = None
+    generators_found: int = 0
+    generators_kept: int = 0
+    monomials_found: int = 0
+    monomials_kept: int = 0
+    coefficients_found: int = 0
+    coefficients_kept: int = 0
+    degrees: dict[int, int] = field(default_factory=dict)
     capped: bool = False
     vanishing: Vanishing | None = None
     closed: ClosedForms | None = None
@@ -126,12 +129,14 @@ class BuildReport:
     def _polynomials(self) -> list[str]:
         if self.closed is not None:
             return [str(self.closed)]
-        if self.placement == "products":
+        if self.head == "products":
             lines = [f"polynomials: products of {max(self.degrees)} forms"]
             if self.generators_found:
                 found, kept = self.generators_found, self.generators_kept
                 lines.append(f"generators: {found:,} found, {kept:,} factored to start from")
             return lines
+        if not self.generators_kept:
+            return []
         return [
             f"generators: {self.generators_found:,} found, {self.generators_kept:,} kept",
             f"monomials:  {self.monomials_found:,} found, {self.monomials_kept:,} kept "
@@ -144,8 +149,7 @@ class BuildReport:
         channels, positions = self.latent_shape
         explained = self.explained_variance
         lines = [
-            f"cut at {self.cut}, {self.placement} placement: {channels} channels at "
-            f"{positions} positions"
+            f"cut at {self.cut}, head {self.head}: {channels} channels at {positions} positions"
             + ("" if explained is None else f", projection keeps {explained:.1%} of the variance"),
             *self._polynomials(),
             "parameters: " + ", ".join(f"{k} {v:,}" for k, v in self.parts.items()),

@@ -13,8 +13,8 @@ from torch import nn
 from vinets.core.tensors import facts_of, read_header
 from vinets.data import DataSplit, Source
 from vinets.data.digest import examples_digest, identify
+from vinets.models.records import Record
 from vinets.models.weights import load_weights
-from vinets.networks.network import Record
 
 NOTE = "trained_on"  # in a file of weights
 

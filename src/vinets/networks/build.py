@@ -1,0 +1,156 @@
+"""Cut a network, collect latents, and put a head behind the cut: Algorithm 1 of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from vinets.core.options import gather
+from vinets.core.plain import changes, nearest
+from vinets.core.progress import Notes, Progress, progress_of
+from vinets.core.settings import LatentOptions
+from vinets.heads import HEADS, BuildFacts, Head, HeadOptions
+from vinets.latent.collect import Latents, collect
+from vinets.networks.network import CutNetwork, network_of
+
+
+def build(
+    model: nn.Module | Latents,
+    train_data: Any = None,
+    cut: str | int | None = None,
+    *,
+    head: str = "vanishing",
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+    progress: Progress | str | None = "auto",
+    **options: Any,
+) -> tuple[CutNetwork, BuildFacts]:
+    """Cut a classifier and put a head behind the cut; training it is the next step.
+
+    The defaults are the paper's: generators of class ideals, found on latents in [-1, 1]^n. Product
+    heads are one word away::
+
+        net, facts = build(model, data, cut, head="products", factors=3)
+        fine_tune(net, data, teacher=model)
+
+    Parameters
+    ----------
+    model : Module or Latents
+        The pretrained network; it is not changed. Or what :func:`collect` made of it, to build
+        several heads on the same latents.
+    train_data : data source
+        A pair of tensors, a DataLoader, or a source of :mod:`vinets.data`.
+    cut : str or int
+        A module name, an index into :func:`cut_points`, or a share such as ``"50%"``.
+    head : str, default="vanishing"
+        A kind of :data:`vinets.heads.HEADS`: ``"vanishing"`` and ``"local"`` make a VI-Net,
+        ``"products"`` a product head; ``"ridge"``, ``"lda"``, ``"distance"`` and ``"closed"`` need
+        no training; the others are plain heads to compare with.
+    device : str or torch.device, default="cpu"
+        Where to work.
+    seed : int, default=0
+        The seed of every draw.
+    **options
+        Options of the head, such as ``components=32``, ``psi=0.01``, ``keep=16``, and of the
+        latents, such as ``per_class=512``: fields of the class ``Options`` of the head, see
+        :mod:`vinets.heads`, and of :class:`vinets.core.settings.LatentOptions`.
+
+    Returns
+    -------
+    CutNetwork, BuildFacts
+        The network is a :class:`vinets.VINet` where the polynomials were found as generators of
+        class ideals.
+
+    Examples
+    --------
+    >>> from vinets.data import digits
+    >>> from vinets.models import digits_cnn
+    >>> train = digits().train
+    >>> net, facts = build(digits_cnn(), train, "relu3", components=16, keep=8, monomials=64)
+    >>> facts.generators_kept, net.head.linear.out_features
+    (80, 10)
+    """
+    chosen, of_latents = options_of("build", head, options)
+    if not isinstance(model, Latents):
+        if train_data is None or cut is None:
+            raise ValueError("build needs train_data and a cut; see cut_points(model, example).")
+        model = collect(
+            model,
+            train_data,
+            cut,
+            options=of_latents,
+            device=device,
+            seed=seed,
+            progress=progress,
+        )
+    watch = progress_of(progress)
+    watch.start(HEADS[head].label, 1)
+    made = HEADS[head].build(model, chosen, seed, Notes(watch))
+    watch.advance(1)
+    return put_behind(model, made, {"head": head, "options": changes(chosen), "seed": seed})
+
+
+def put_behind(
+    latents: Latents, head: Head, notes: dict[str, Any]
+) -> tuple[CutNetwork, BuildFacts]:
+    """Make a network of the truncated one that latents come from and a head, with its facts."""
+    facts, head.facts = head.facts, None  # which a network need not carry around
+    assert facts is not None  # Head.build knows them
+    record = replace(latents.record, notes=notes)
+    network = network_of(latents.backbone, latents.reader, head, record)
+    return network.to(latents.device).eval(), facts
+
+
+def options_of(owner: str, head: str, given: dict[str, Any]) -> tuple[HeadOptions, LatentOptions]:
+    """Return the options of a head and of the latents that it is built on, from flat keywords.
+
+    An option of another head is refused with the heads that have it.
+    """
+    kind = HEADS[head]
+    groups = {"head": kind.Options, "latents": LatentOptions}
+    names = [one.name for group in groups.values() for one in fields(group)]
+    for name in given:
+        if name not in names:
+            others = [k for k, h in HEADS.items() if name in {f.name for f in fields(h.Options)}]
+            hint = f" It is one of {', '.join(others)}." if others else nearest(name, names)
+            raise TypeError(f"{owner} has no option {name!r} with head={head!r}.{hint}")
+    own = {one.name for one in fields(kind.Options)}
+    options = kind.Options(**{k: v for k, v in given.items() if k in own})
+    starts = {"head": options, "latents": LatentOptions(**kind.latent_defaults(options))}
+    made = gather(owner, groups, given, starts)
+    return made["head"], made["latents"]  # type: ignore[return-value]
+
+
+def baselines(
+    latents: Latents, head: str = "vanishing", options: HeadOptions | None = None, *, seed: int = 0
+) -> dict[str, CutNetwork]:
+    """Make untrained networks with the heads that another head is compared with, by their labels.
+
+    Parameters
+    ----------
+    latents : Latents
+        Latents that all are built on; their backbone is shared.
+    head : str, default="vanishing"
+        The kind of the head that the others are compared with: its ``rivals``.
+    options : HeadOptions or None, default=None
+        Options of that head. Its rivals are about as large, see the same variables, or have as many
+        monomials.
+    seed : int, default=0
+        The seed of every head.
+    """
+    made: dict[str, CutNetwork] = {}
+    for kind in HEADS[head].rivals:
+        one = HEADS[kind].build(latents, rival_options(kind, head, options), seed)
+        made[HEADS[kind].label], _ = put_behind(latents, one, {"head": kind, "seed": seed})
+    return made
+
+
+def rival_options(kind: str, head: str, options: HeadOptions | None = None) -> HeadOptions:
+    """Return the options with which a kind of head is compared with another head."""
+    own = HEADS[kind].Options
+    like = options or HEADS[head].Options()
+    names = {one.name for one in fields(own)}
+    return own(like=like) if "like" in names else own()  # type: ignore[call-arg]
