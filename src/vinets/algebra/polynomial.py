@@ -1,23 +1,32 @@
-"""One polynomial in named variables, and what sequences of them can do."""
+r"""One polynomial in named variables, sequences of them, and the change to other variables.
+
+With :math:`z_i = a_i x_i + b_i`, a term in :math:`z` is a combination of its divisors in :math:`x`.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from torch import Tensor
 
-from vinets.algebra.terms import term_name
+from vinets.algebra.terms import Index, TermSet, term_name
 from vinets.core.checks import parameter_error
 
 if TYPE_CHECKING:
     import sympy
+
+Row = tuple[int, ...]
+Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-9  # of the largest coefficient: what is smaller is rounding left by cancellation
 
@@ -289,3 +298,63 @@ def _simplest(low: Fraction, high: Fraction) -> Fraction:
         return Fraction(ceil(low))
     whole = floor(low)
     return whole + 1 / _simplest(1 / (high - whole), 1 / (low - whole))
+
+
+def scaling_of(scaler: Any, n_variables: int) -> tuple[Floats, Floats]:
+    """Factors and offsets (n,) by which a fitted scaler of scikit-learn maps every variable."""
+    zero, one = np.zeros((1, n_variables)), np.eye(n_variables)
+    if not hasattr(scaler, "inverse_transform") or getattr(scaler, "n_features_in_", 0) != (
+        n_variables
+    ):
+        accepted = f"a fitted scaler of {n_variables} variables, such as MinMaxScaler"
+        raise parameter_error("unscaled", "scaler", accepted, scaler)
+    # backwards, for what is scaled may be clipped
+    back = scaler.inverse_transform(np.concatenate([zero, one, 2 * one]))
+    offset, slope, double = back[0], back[1 : n_variables + 1] - back[0], back[n_variables + 1 :]
+    straight = np.allclose(double - offset, 2 * slope, rtol=1e-9, atol=0)
+    if not straight or not np.array_equal(slope, np.diag(np.diag(slope))):
+        accepted = "one that maps every variable by a line of its own"
+        raise parameter_error("unscaled", "scaler", accepted, scaler)
+    factors = 1 / np.diag(slope)
+    return factors, -offset * factors
+
+
+def substituted(terms: TermSet, factors: Floats, offsets: Floats) -> list[dict[Row, float]]:
+    """Every term in ``z = factors * x + offsets`` as a combination of terms in ``x``."""
+    return [_expanded(tuple(map(int, row)), factors, offsets) for row in rows_of(terms)]
+
+
+def _expanded(row: Row, factors: Floats, offsets: Floats) -> dict[Row, float]:
+    found: dict[Row, float] = {}
+    places = range(len(row))
+    for count in range(len(row), -1, -1):
+        for kept in combinations(places, count):
+            rest = [row[i] for i in places if i not in kept]
+            term = tuple(row[i] for i in kept)
+            value = float(np.prod(factors[list(term)]) * np.prod(offsets[rest]))
+            found[term] = found.get(term, 0.0) + value
+    return found
+
+
+def rows_of(terms: TermSet) -> Iterable[Index]:
+    """The terms, one by one."""
+    return (row for block in terms.blocks for row in block)
+
+
+def table_over(expanded: list[dict[Row, float]], columns: dict[Row, int]) -> csr_array:
+    """Coefficients of expanded terms, (terms, columns)."""
+    places = [(k, columns[row]) for k, parts in enumerate(expanded) for row in parts]
+    values = [value for parts in expanded for value in parts.values()]
+    index = np.array(places, dtype=np.int64).reshape(-1, 2).T
+    return csr_array((values, index), shape=(len(expanded), len(columns)), dtype=np.float64)
+
+
+def termset(rows: Iterable[Row], n_variables: int) -> TermSet:
+    """Terms as a set, lowest degree first and in the order of their variables."""
+    wanted = sorted(set(rows), key=lambda row: (len(row), row))
+    top = max((len(row) for row in wanted), default=0)
+    blocks = []
+    for degree in range(top + 1):
+        block = [row for row in wanted if len(row) == degree]
+        blocks.append(np.array(block, dtype=np.int64).reshape(len(block), degree))
+    return TermSet.of_blocks(n_variables, blocks)

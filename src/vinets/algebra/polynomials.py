@@ -20,8 +20,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.algebra.evaluation import EvaluationPlan, factor_terms
-from vinets.algebra.polynomial import TOLERANCE, Polynomial, Polynomials, TermNames
-from vinets.algebra.rescaling import rows_of, scaling_of, substituted, table_over, termset
+from vinets.algebra.polynomial import (
+    TOLERANCE,
+    Polynomial,
+    Polynomials,
+    TermNames,
+    rows_of,
+    scaling_of,
+    substituted,
+    table_over,
+    termset,
+)
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import Index, TermSet
 from vinets.core.checks import counted, point_shape, rows_within

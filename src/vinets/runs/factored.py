@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vinets.algebra.factors import nearest_products
-from vinets.algebra.shared import SharedPolynomials
+from vinets.algebra.shared import SharedPolynomials, nearest_products
 from vinets.core.ranks import batch_moments
 from vinets.core.settings import Projecting, Pruning
 from vinets.ideals.base import VanishingIdeal
