@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import l1_ball
-from .problem import LeastSquaresBatch
+from .problem import LeastSquaresBatch, project_to_ball
 from .solver import RowState, Solver
 
 
@@ -56,7 +55,7 @@ class AcceleratedGradient(Solver[Momentum]):
         """One projected gradient step and one extrapolation."""
         slope = problem.product(state.ahead).add_(problem.linear)
         moved = torch.addcmul(state.ahead, slope, state.length, value=-1.0)
-        c = l1_ball.project(moved, problem.radius, problem.indicator)
+        c = project_to_ball(moved, problem.radius, problem.indicator)
         change = c - state.point
         uphill = ((state.ahead - c) * change).sum(1, keepdim=True) > 0
         count = (1 + torch.sqrt(1 + 4 * state.count.square())) / 2

@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import l1_ball
 from .frank_wolfe import PairwiseFrankWolfe
 from .loop import finish, solve, target_per_row
-from .problem import LeastSquaresBatch
-from .solution import Solution, Status
-from .solver import Solver
+from .problem import LeastSquaresBatch, project_to_ball
+from .solver import Solution, Solver, Status
 
 
 def cholesky(gram: Tensor) -> Tensor:
@@ -115,7 +113,7 @@ def solve_exact(
     finite = c.isfinite().all(1, keepdim=True)
     c = torch.where(finite, c, 0.0)
     inside = finite[:, 0] & (c.abs().sum(1) <= problem.radius)
-    c = l1_ball.project(c, problem.radius)
+    c = project_to_ball(c, problem.radius)
     # inside the ball, but of an ill-conditioned matrix: the gap tells whether to trust it
     gap = problem.dual_gap(c, problem.gradient(c))
     rest = (~(inside & (gap <= tolerance))).nonzero()[:, 0]

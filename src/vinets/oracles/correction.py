@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import l1_ball
-from .problem import LeastSquaresBatch
+from .problem import LeastSquaresBatch, scale_into_ball
 
 
 def correct(problem: LeastSquaresBatch, c: Tensor, rounds: int) -> Tensor:
@@ -38,7 +37,7 @@ def correct(problem: LeastSquaresBatch, c: Tensor, rounds: int) -> Tensor:
     lower = 2 * slope_d + t * d_gram_d < 0
     # where rounding spoilt the direction the point stays: a correction never makes things worse
     in_ball = moved.abs().sum(1, keepdim=True) <= problem.radius * (1 + 4 * problem.width * eps)
-    return torch.where(lower & in_ball, l1_ball.scale_into(moved, problem.radius), c)
+    return torch.where(lower & in_ball, scale_into_ball(moved, problem.radius), c)
 
 
 def _conjugate_gradients(

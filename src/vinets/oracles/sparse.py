@@ -30,8 +30,7 @@ from .closed_form import cholesky, least_squares
 from .forward import NARROW, add_entries
 from .loop import finish, solve
 from .problem import LeastSquaresBatch
-from .solution import Solution, Status
-from .solver import Solver
+from .solver import Solution, Solver, Status
 
 FEW = 16  # entries that are tried all at once; of more than these
 SHARES = (8, 4, 2)  # one in so many is tried as a support

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from vinets.oracles import LeastSquaresBatch, Solution, Solver, Status, solve, solve_exact
-from vinets.oracles.l1_ball import project
+from vinets.oracles.problem import project_to_ball
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class SolverContract(OracleContract):
 
     def _start(self, p: LeastSquaresBatch) -> Tensor:
         g = torch.Generator().manual_seed(0)
-        return project(torch.randn(p.linear.shape, generator=g).double(), p.radius, p.mask)
+        return project_to_ball(torch.randn(p.linear.shape, generator=g).double(), p.radius, p.mask)
 
     @pytest.mark.parametrize("name", CASES)
     def test_a_state_holds_a_point_of_the_ball(self, name: str) -> None:
