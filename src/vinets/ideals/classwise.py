@@ -1,4 +1,4 @@
-"""One vanishing ideal per class."""
+"""Fits of one vanishing ideal per class, and the choice of the device for them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from torch import Tensor
 
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.core.checks import one_of
+from vinets.core.device import resolve_device
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.ideals.base import Array, VanishingIdeal, fit_ideals
-from vinets.ideals.device import choose_device
 
 BACKENDS = ("auto", "batched", "joblib")
+# Size of a problem, in values of a border of degree 2, from which on a GPU (an H200) was faster
+# than a CPU of 16 cores. A step on a GPU takes the same time up to a large size.
+MIN_GPU_SIZE = 5e5
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +159,20 @@ def fit_class_ideals(
             if isinstance(e.generators_, PolynomialSet):
                 e.generators_ = e.generators_.to(points.device)
     return ClassIdeals(classes, tuple(fitted))
+
+
+def choose_device(owner: str, device: Any, points: Tensor) -> torch.device:
+    """Return where to fit ideals of ``points`` (m, n), all classes together.
+
+    ``"auto"`` is the CPU where there is no GPU or :math:`m n^2` is small, whatever the GPU;
+    anything else is what it is for a network.
+    """
+    found = resolve_device(owner, device)
+    if device != "auto" or found.type == "cpu":
+        return found
+    if len(points) * points.shape[1] ** 2 < MIN_GPU_SIZE:
+        return torch.device("cpu")
+    return points.device if points.is_cuda else found
 
 
 def _fit_one(

@@ -23,14 +23,14 @@ from vinets.ideals.base import FittedIdeal, VanishingIdeal, largest, verified, w
 from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
-from vinets.ideals.streaming import (
-    Coarse,
+from vinets.ideals.stream import (
+    MomentsTooCoarse,
+    Stream,
     by_size,
     construct_stream,
     correlation_order,
     mean_squares,
 )
-from vinets.ideals.streams import Stream
 
 STREAM_MEMORY = 512 << 20
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
@@ -108,8 +108,8 @@ class MonomialIdeal(VanishingIdeal):
         Parameters
         ----------
         source : array, LatentStore, re-iterable or callable
-            The points, as for :class:`~vinets.ideals.streams.Stream`, best scaled to [-1, 1]:
-            :func:`~vinets.ideals.streams.scale_stream` does that, in one more pass.
+            The points, as for :class:`~vinets.ideals.stream.Stream`, best scaled to [-1, 1]:
+            :func:`~vinets.ideals.stream.scale_stream` does that, in one more pass.
         n_points : int or None, default=None
             How many there are, for the time left in the first pass, where the source cannot tell.
         progress : Progress, "auto" or None, default=None
@@ -150,7 +150,9 @@ class MonomialIdeal(VanishingIdeal):
         orthogonal = coarse(1.0)
         try:
             built, top = build(orthogonal=orthogonal, coarse=None if orthogonal else coarse)
-        except Coarse:  # the size of the points, which is known only now, asks for the other path
+        except (
+            MomentsTooCoarse
+        ):  # the size of the points, which is known only now, asks for the other path
             built, top = build(orthogonal=True)
         warn_if_wide(self, top, stacklevel=3)
         assert stream.n_points is not None

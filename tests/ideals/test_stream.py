@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from vinets import ABM, OAVI, VCA
 from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning
-from vinets.ideals.streams import Stream, scale_stream
+from vinets.ideals.stream import Stream, scale_stream
 from vinets.latent.store import LatentStore
 
 KNOWN = json.loads((Path(__file__).parents[1] / "data" / "known_ideals.json").read_text())
