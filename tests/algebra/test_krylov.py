@@ -75,7 +75,7 @@ def test_the_shifted_inverse_is_that_of_every_bordered_matrix(seed):
 def test_lapack_is_not_asked_where_eigenvalues_are_apart(seed, monkeypatch):
     """Two rounds are enough, be the prefix larger than the Krylov space or not."""
     monkeypatch.setattr(krylov, "_dense", None)  # calling it would fail
-    monkeypatch.setattr(krylov, "ROUNDS", 2)
+    monkeypatch.setattr(krylov, "MAX_ROUNDS", 2)
     problem = Bordered.random(seed, 40, 9, 0.3)
     tensors = [torch.tensor(x)[None] for x in (*problem.shifted(), problem.prefix)]
     every = torch.ones(1, 9, dtype=torch.bool)

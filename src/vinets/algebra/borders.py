@@ -23,7 +23,7 @@ import numpy as np
 from vinets.algebra.terms import Index
 
 BORDERS = ("groebner", "full")
-WIDE = 1 << 32  # more than there are terms of a degree
+MAX_DEGREE_TERMS = 1 << 32  # more than a level ever holds, so that numbers of children differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +88,11 @@ def _groebner_border(level: Level, n_variables: int) -> Level:
 
     # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable, and these
     # numbers of children increase along a level
-    numbers = level.variable * WIDE + level.parent
+    numbers = level.variable * MAX_DEGREE_TERMS + level.parent
     columns: list[Index] = []
     for divisor in level.divisors.T:
         # candidates thin out from one divisor to the next, and what is known of them with them
-        wanted = variable * WIDE + divisor.take(parent)
+        wanted = variable * MAX_DEGREE_TERMS + divisor.take(parent)
         place = numbers.searchsorted(wanted)
         known = numbers.take(place, mode="clip") == wanted
         if not known.all():

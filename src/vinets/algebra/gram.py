@@ -25,12 +25,18 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtrs
 from torch import Tensor
 
-from vinets.algebra.growing import HALF, Candidates, GrowingFactor, gather_rows, scatter_mask
+from vinets.algebra.growing import (
+    HALF_PRECISION,
+    Candidates,
+    GrowingFactor,
+    gather_rows,
+    scatter_mask,
+)
 from vinets.algebra.terms import Index
 
 Array: TypeAlias = NDArray[np.float64]
 
-DEPENDENT = 1e3  # a residual below this many roundings of the term itself is none
+DEPENDENT_ROUNDINGS = 1e3  # a residual of fewer roundings of the term itself is none
 
 
 class GramFactor(GrowingFactor):
@@ -60,7 +66,7 @@ class GramFactor(GrowingFactor):
 
     def squares(self, values: Tensor) -> Tensor:
         """Squared norms (K, b) of evaluations (K, b, m)."""
-        wide = values.float() if values.dtype in HALF else values
+        wide = values.float() if values.dtype in HALF_PRECISION else values
         return torch.linalg.vector_norm(wide, dim=-1).square().to(self.work_dtype)
 
     def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
@@ -123,7 +129,9 @@ class GramFactor(GrowingFactor):
         one = torch.ones(1, 1, dtype=torch.bool, device=values.device)
         block = self.screen(values[None, None], one)
         # a pivot of rounding noise would make every later coordinate noise as well
-        noise = DEPENDENT * torch.finfo(self.work_dtype).eps * float(block.square) * self.size
+        noise = (
+            DEPENDENT_ROUNDINGS * torch.finfo(self.work_dtype).eps * float(block.square) * self.size
+        )
         if float(block.gap) <= noise:
             self._append_dependent(values)
         else:

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-CAPACITY = 32  # terms that a new factor has room for
-HALF = (torch.float16, torch.bfloat16)
+FIRST_CAPACITY = 32  # terms that a new factor has room for
+HALF_PRECISION = (torch.float16, torch.bfloat16)
 
 
 @dataclass
@@ -62,11 +62,13 @@ class GrowingFactor(ABC):
         n_sets, n_points = constant.shape
         # the constant is accepted unasked: for psi < 1 it does not vanish
         self.counts = [1] * n_sets
-        self.rows = constant.new_zeros(n_sets, CAPACITY, n_points)  # (K, capacity, m)
+        self.rows = constant.new_zeros(n_sets, FIRST_CAPACITY, n_points)  # (K, capacity, m)
         self.rows[:, 0] = constant
-        eye = torch.eye(CAPACITY, dtype=self.work_dtype, device=constant.device)
+        eye = torch.eye(FIRST_CAPACITY, dtype=self.work_dtype, device=constant.device)
         self.lower = eye.repeat(n_sets, 1, 1)  # (K, capacity, capacity)
-        self.active = self.lower.new_ones(n_sets, CAPACITY)  # 0 for terms kept out of the factor
+        self.active = self.lower.new_ones(
+            n_sets, FIRST_CAPACITY
+        )  # 0 for terms kept out of the factor
 
     def inner(self, left: Tensor, right: Tensor) -> Tensor:
         """Inner products (..., b, c) of evaluations (..., b, m) and (..., c, m)."""
@@ -188,7 +190,7 @@ class GrowingFactor(ABC):
 
 def inner(left: Tensor, right: Tensor) -> Tensor:
     """``left @ right^T``; half-precision rows are accumulated in float32."""
-    if left.dtype in HALF:
+    if left.dtype in HALF_PRECISION:
         left, right = left.float(), right.float()
     if left.device.type == "cpu":  # this way round MKL is half as fast again on tall ``left``
         return (right @ left.mT).mT

@@ -29,11 +29,11 @@ from torch import Tensor
 
 from vinets.algebra.growing import first_true, gather_rows
 
-SHIFTS = tuple(1 - 2.0**-i for i in range(10))  # times psi, and psi itself
-ROUNDS = 3  # each from the best vector so far, of those that have not settled
-DEPENDENT = 1e-14  # of a unit vector, outside the span of others: rounding
-DENSE_NUMBERS = 1 << 23  # in matrices that LAPACK decomposes at once
-EIGH_BATCH = 8192  # the GPU solver refuses much larger batches of small matrices
+SHIFTS = tuple(1 - 2.0**-i for i in range(10))  # shares of psi; psi itself is one more shift
+MAX_ROUNDS = 3  # each starts from the best vectors so far that have not settled
+DEPENDENT_NORM = 1e-14  # what is left of a unit vector outside the span of others is rounding
+MAX_DENSE_NUMBERS = 1 << 23  # numbers in the matrices that LAPACK decomposes at once
+MAX_EIGH_MATRICES = 8192  # the GPU solver refuses much larger batches of small matrices
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def batched_eigenvectors(
     vectors = _unit(torch.cat([least, torch.ones_like(residual)[..., None]], dim=-1))
     # the others are eigenvectors to working precision already
     open_ = valid & (residual * vectors[..., -1].square() > psi * 1e-13)
-    for turn in range(ROUNDS):
+    for turn in range(MAX_ROUNDS):
         index, chosen = first_true(open_, open_.shape[1])
         if not bool(chosen.any()):
             break
@@ -125,13 +125,15 @@ def _ritz(
             overlap = fresh[..., None, :] @ known.mT  # (K, g, 1, j)
             fresh = fresh - (overlap @ known)[..., 0, :]
             size = torch.linalg.vector_norm(fresh, dim=-1, keepdim=True)
-            fresh = torch.where(size > DEPENDENT, fresh / size, 0.0)  # NaN is not
+            fresh = torch.where(size > DEPENDENT_NORM, fresh / size, 0.0)  # NaN is not
         basis[:, :, j] = fresh
         image = problem.apply(fresh)[..., None, :]
         small[:, :, j, : j + 1] = (image @ basis[:, :, : j + 1].mT)[..., 0, :]
-        small[:, :, j, j] += torch.where(size[..., 0] > DEPENDENT, 0.0, top)
+        small[:, :, j, j] += torch.where(size[..., 0] > DEPENDENT_NORM, 0.0, top)
     flat = small.flatten(0, 1)  # eigh reads the lower triangles
-    weights = torch.cat([torch.linalg.eigh(part)[1][..., 0] for part in flat.split(EIGH_BATCH)])
+    weights = torch.cat(
+        [torch.linalg.eigh(part)[1][..., 0] for part in flat.split(MAX_EIGH_MATRICES)]
+    )
     return _unit((weights.view(n_sets, g, 1, -1) @ basis)[..., 0, :])
 
 
@@ -172,7 +174,9 @@ def _forward(factor: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
 def _dense(problem: _Bordered, rest: tuple[Tensor, Tensor]) -> Tensor:
     """LAPACK for the rest; entries outside the prefix are pushed to the top of the spectrum."""
     size = problem.gram.shape[-1] + 1
-    chunk = max(64, min(EIGH_BATCH, DENSE_NUMBERS // size**2))  # a call costs what many cost
+    chunk = max(
+        64, min(MAX_EIGH_MATRICES, MAX_DENSE_NUMBERS // size**2)
+    )  # a call costs what many cost
     found = []
     for k, j in zip(rest[0].split(chunk), rest[1].split(chunk), strict=True):
         gram, border, mask = problem.gram[k], problem.border[k, j], problem.mask[k, j]

@@ -26,7 +26,7 @@ from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import inner
 from vinets.algebra.orthogonal import OrthogonalFactor
 
-PANEL = 192  # rows of the matrix that one product adds to: above the diagonal nothing is computed
+PANEL_ROWS = 192  # rows that one product adds to, so that little is computed above the diagonal
 
 
 class Moments:
@@ -39,8 +39,8 @@ class Moments:
     def add(self, values: Tensor) -> None:
         """Add the terms' ``values`` (count, r) at ``r`` more points."""
         count = len(values)
-        for start in range(self.known, count, PANEL):
-            stop = min(start + PANEL, count)
+        for start in range(self.known, count, PANEL_ROWS):
+            stop = min(start + PANEL_ROWS, count)
             part = self.table[start:stop, :stop]
             if values.dtype == torch.float64:
                 part.addmm_(values[start:stop], values[:stop].mT)
@@ -51,8 +51,8 @@ class Moments:
         """The matrix of means, given that of the first terms."""
         self.table /= n_points
         self.table[: self.known, : self.known] = known
-        for start in range(self.known, len(self.table), PANEL):
-            stop = start + PANEL
+        for start in range(self.known, len(self.table), PANEL_ROWS):
+            stop = start + PANEL_ROWS
             self.table[:start, start:stop] = self.table[start:stop, :start].mT
         return self.table
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from vinets.algebra.growing import Candidates, GrowingFactor, first_true, gather_rows, scatter_mask
 
-ROUNDING = 64.0
+ROUNDING = 64.0  # machine epsilons; an error of so many, relative to what is added up, is none
 
 
 class OrthogonalFactor(GrowingFactor):

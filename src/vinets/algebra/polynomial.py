@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Row = tuple[int, ...]
 Floats = NDArray[np.float64]
 
-TOLERANCE = 1e-9  # of the largest coefficient: what is smaller is rounding left by cancellation
+TOLERANCE = 1e-9  # share of the largest coefficient: smaller ones are rounding by cancellation
 
 
 class TermNames(dict[tuple[int, ...], str]):

@@ -35,8 +35,8 @@ from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import Index, TermSet
 from vinets.core.checks import counted, point_shape, rows_within
 
-DEFAULT_MEMORY = 1 << 30
-SMALL = 1 << 18  # values of terms and polynomials that NumPy evaluates
+DEFAULT_MEMORY = 1 << 30  # bytes
+MAX_NUMPY_VALUES = 1 << 18  # values of terms and polynomials; torch evaluates more than these
 
 
 def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], Any]:
@@ -183,7 +183,7 @@ class PolynomialSet(Polynomials):
         """Whether starting the steps of torch would cost more than they do."""
         numbers = len(points) * (len(self.terms) + len(self))
         return (
-            numbers <= min(SMALL, self.memory_limit // 8)
+            numbers <= min(MAX_NUMPY_VALUES, self.memory_limit // 8)
             and points.dtype == self.tail.dtype == torch.float64
             and points.device.type == self.tail.device.type == "cpu"
             and not (points.requires_grad or self.tail.requires_grad or self.lead.requires_grad)

@@ -38,10 +38,10 @@ from torch import Tensor
 from torch.linalg import vecdot
 from torch.nn.functional import pad
 
-MAX_STEPS = 100
-LAST_STEP = 1e-9  # relative to psi; the error left behind it is of the order of its square
-AT_ONCE = 2048  # candidates
-FEW = 128  # that are not told apart by whether they have arrived
+MAX_STEPS = 100  # steps towards a root
+LAST_STEP = 1e-9  # share of psi; the error left after a step is of the order of its square
+CANDIDATES_AT_ONCE = 2048  # candidates whose roots are looked for together
+MAX_UNDIVIDED = 128  # candidates that go on together, though some have arrived
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def secular_eigenvectors(
     candidates themselves (g,), and the eigenvalues (g,).
     """
     last, values = torch.empty_like(square), torch.empty_like(square)
-    scratch = coordinates.new_empty(3, min(AT_ONCE, len(square)), coordinates.shape[1])
+    scratch = coordinates.new_empty(3, min(CANDIDATES_AT_ONCE, len(square)), coordinates.shape[1])
     for rows in _pieces(len(square)):
         y = coordinates[rows] @ spectrum.rotation
         known = None if residual is None else residual[rows]
@@ -291,7 +291,9 @@ def stacked_eigenvectors(
 
 
 def _pieces(count: int) -> Iterator[slice]:
-    return (slice(start, start + AT_ONCE) for start in range(0, count, AT_ONCE))
+    return (
+        slice(start, start + CANDIDATES_AT_ONCE) for start in range(0, count, CANDIDATES_AT_ONCE)
+    )
 
 
 def _to_eigenvectors(
@@ -329,7 +331,7 @@ def _roots(problem: _Candidates, square: Tensor, residual: Tensor | None, psi: f
         value, count = after, int(torch.count_nonzero(moving))
         if not count:
             break
-        if len(value) > FEW and 2 * count < len(value):  # the others have arrived
+        if len(value) > MAX_UNDIVIDED and 2 * count < len(value):  # the others have arrived
             kept = moving.nonzero()[:, 0]
             problem, residual, value = problem.select(kept), residual[kept], after[kept]
             rows = kept if rows is None else rows[kept]

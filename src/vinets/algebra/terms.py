@@ -20,7 +20,7 @@ from torch import Tensor
 Index = NDArray[np.int64]
 
 OPERATORS = frozenset("+-*/^")
-MOST_VARIABLES = 2**20  # in files; tables of this length are made of a single number
+MOST_VARIABLES = 2**20  # variables in a file, where one number makes tables of this length
 
 
 @dataclass(frozen=True, eq=False)

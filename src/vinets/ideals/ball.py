@@ -32,8 +32,8 @@ from vinets.oracles import (
 )
 from vinets.oracles.loop import finish
 
-SPARSE_STEPS = 2000  # of an oracle that goes on where a few entries did not suffice
-MAX_STEPS = 10_000  # of an oracle by itself; beyond either, the minimiser stands in
+SPARSE_STEPS = 2000  # steps of an oracle where a few entries did not suffice
+MAX_STEPS = 10_000  # steps of an oracle by itself; beyond either, the minimiser stands in
 
 
 @dataclass

@@ -26,7 +26,7 @@ from vinets.core.progress import Progress, progress_of
 from vinets.ideals.report import FitReport
 
 Array: TypeAlias = Any  # numpy array or torch tensor
-ROUNDED = 1e-20  # of a square, what is left of it where all cancels
+ROUNDING_SHARE = 1e-20  # share of a square that is left of it where everything cancels
 
 
 class ScaleWarning(UserWarning):
@@ -268,7 +268,7 @@ def verified(
         degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
         # points near 0 leave far less to round than the largest ones could
         sums = sums.minimum(max(1.0, top) ** (2 * degrees.double()))
-        beyond = int((values > 2 * psi + ROUNDED * sums).sum())
+        beyond = int((values > 2 * psi + ROUNDING_SHARE * sums).sum())
         if beyond and _is_finite(values):
             warnings.warn(
                 f"{beyond} of {len(values)} generators have a mean square above psi={psi:g} on the "

@@ -32,7 +32,7 @@ from vinets.ideals.stream import (
     mean_squares,
 )
 
-STREAM_MEMORY = 512 << 20
+STREAM_MEMORY = 512 << 20  # bytes
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
 
 

@@ -29,7 +29,7 @@ from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import ClassIdeals
 
 SCORES = ("separation", "normalized")
-FLOOR = 1e-6  # below this a generator's own value is rounding, not noise of the class
+MIN_OWN_VALUE = 1e-6  # a smaller value of a generator on its class is rounding, not noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def score(ideals: ClassIdeals, Z: Tensor, y: Tensor, kind: str = "separation") -
         others = np.delete(table, k, axis=0)
         # a single class has no others: its generators are ranked by their own values
         best = others.min(axis=0) if len(others) else table[k]
-        values.append(best / np.maximum(table[k], FLOOR) if kind == "normalized" else best)
+        values.append(best / np.maximum(table[k], MIN_OWN_VALUE) if kind == "normalized" else best)
     return PruningScores(kind, tuple(values), tuple(means))
 
 

@@ -4,8 +4,8 @@ A step of torch costs several times what it computes where there are a few hundr
 coordinates :math:`W` of candidates :math:`V` in the factor of the terms accepted before, the Schur
 complement :math:`VV^\top - WW^\top - sI` is factored row by row, and rows whose pivot is too small
 are skipped; they vanish. A short border is decided by one such elimination. Of a longer one, only
-what is not small already is, panel by panel. What grows beyond :data:`SMALL` and :data:`NUMBERS` is
-left to the general construction.
+what is not small already is, panel by panel. What grows beyond :data:`MAX_BORDER_TERMS` and
+:data:`MAX_BORDER_NUMBERS` is left to the general construction.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from vinets.oracles import ORACLES, LeastSquaresBatch
 
 Array = NDArray[np.float64]
 
-SMALL = 1024  # terms of a border
-TERMS = 128  # of the order ideal
-NUMBERS = 1 << 18  # in the values of a border
-DENSE = 1 << 17  # numbers, cubes of sizes: decomposed one by one up to here
+MAX_BORDER_TERMS = 1024
+MAX_ACCEPTED_TERMS = 128
+MAX_BORDER_NUMBERS = 1 << 18  # values of the terms of a border on all points
+MAX_DENSE_WORK = 1 << 17  # sum of the cubes of sizes that are decomposed one by one
 NOTHING = torch.zeros(0, dtype=torch.float64)
 
 
@@ -93,7 +93,7 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
     found: list[_Decided] = []
     while len(level):
         begin, o = time.perf_counter(), len(terms)
-        if o > TERMS or not _fits(len(level), m):
+        if o > MAX_ACCEPTED_TERMS or not _fits(len(level), m):
             return None
         values = terms.take(below + level.parent, 0)
         values *= columns.take(level.variable, 0)
@@ -128,7 +128,7 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
     )
     if not rule.unit:
         return _leading(ideal, vanished, rule)
-    if len(vanished.prefix) * (len(terms) + 1) ** 3 > DENSE:
+    if len(vanished.prefix) * (len(terms) + 1) ** 3 > MAX_DENSE_WORK:
         return _by_factor(ideal, vanished, rule.psi)
     return _one_by_one(ideal, vanished, np.concatenate([d.values.take(d.rest, 0) for d in found]))
 
@@ -187,7 +187,7 @@ def _by_panels(
 
 
 def _fits(count: int, m: int) -> bool:
-    return count <= SMALL and count * m <= NUMBERS
+    return count <= MAX_BORDER_TERMS and count * m <= MAX_BORDER_NUMBERS
 
 
 def _squares(rows: Array) -> Array:

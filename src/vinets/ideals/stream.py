@@ -25,8 +25,8 @@ from vinets.ideals.base import Generators, squares
 from vinets.ideals.construct import STORAGE, Construction, PartialIdeal, grow
 from vinets.ideals.rule import Rule, Settings
 
-READ_BYTES = 32 << 20  # of an array, read at a time
-TERM_BYTES = 8 << 20  # of evaluated terms at a time: what the caches of a CPU hold
+READ_BYTES = 32 << 20  # bytes of an array that are read at a time
+TERM_BYTES = 8 << 20  # bytes of evaluated terms at a time: what the caches of a CPU hold
 NO_POINTS = "the source gave no points. Pass at least one batch (b, n)."
 ACCEPTED = (
     "a two-dimensional array, which may be mapped from a file, a LatentStore, a list of batches "

@@ -18,7 +18,7 @@ from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal, RoundingWarning, VanishingIdeal
 from vinets.ideals.report import DegreeReport, FitReport
 
-DRIFT = 1e-8  # of polynomials of mean square 1, between two ways to compute them
+MAX_DRIFT = 1e-8  # between two ways to compute polynomials of mean square 1
 
 
 class VCA(VanishingIdeal):
@@ -123,7 +123,7 @@ def _components(
         level = CompositionLevel(left, right, projection, keep, vanish)
         # what evaluation makes of it, level upon level, where errors grow with the degree
         found, evaluated = remainder @ keep, again.remainder(level) @ keep
-        if not bool(((evaluated - found).abs() <= DRIFT).all()):
+        if not bool(((evaluated - found).abs() <= MAX_DRIFT).all()):
             warnings.warn(
                 f"VCA ends at degree {len(levels) + 1}: polynomials that are built on those of "
                 "that degree would be mostly rounding. Raise psi, or lower max_degree.",

@@ -28,7 +28,7 @@ from vinets.algebra.orthogonal import ROUNDING
 
 Array = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
-SEGMENTS = 20  # a path has about as many segments as columns; this many times more are rounding
+SEGMENTS_PER_COLUMN = 20  # a path has about as many segments as columns; more are rounding
 
 
 def minimise_in_ball(
@@ -97,7 +97,7 @@ def _follow_path(columns: Array, u: Array, radius: float, goal: float) -> Array:
     barred = np.zeros(o, dtype=bool)  # active, or dependent on columns that are
     signs, basis, upper = np.zeros(0), np.zeros((d, 0)), np.zeros((0, 0))
     c, moved = np.zeros(o), np.zeros(0)
-    for _ in range(SEGMENTS * o if level > floor else 0):
+    for _ in range(SEGMENTS_PER_COLUMN * o if level > floor else 0):
         if joining is not None:
             barred[joining] = True
             along, fresh = _project_out(columns[:, joining], basis)

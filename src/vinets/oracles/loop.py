@@ -10,7 +10,7 @@ from torch import Tensor
 from .problem import LeastSquaresBatch, project_to_ball, scale_into_ball
 from .solver import RowState, Solution, Solver, State, Status
 
-STALL_STEPS = 384  # steps in a row without progress before a row counts as stalled
+STALL_STEPS = 384  # steps in a row without progress, after which a row counts as stalled
 REFRESH_STEPS = 8  # steps after which what a solver only updates is computed afresh
 _RUNNING = -1
 
