@@ -37,7 +37,7 @@ MAX_EIGH_MATRICES = 8192  # the GPU solver refuses much larger batches of small 
 
 
 @dataclass(frozen=True)
-class _Bordered:
+class _BorderedMatrices:
     """Bordered matrices: gram (K, o, o), border (K, g, o), square (K, g), mask (K, g, o)."""
 
     gram: Tensor
@@ -45,10 +45,10 @@ class _Bordered:
     square: Tensor
     mask: Tensor
 
-    def rows(self, index: Tensor) -> _Bordered:
+    def rows(self, index: Tensor) -> _BorderedMatrices:
         square = self.square.gather(1, index)
         border, mask = gather_rows(self.border, index), gather_rows(self.mask, index)
-        return _Bordered(self.gram, border, square, mask)
+        return _BorderedMatrices(self.gram, border, square, mask)
 
     def apply(self, vectors: Tensor) -> Tensor:
         """Product of every bordered matrix with its vector (K, g, o + 1)."""
@@ -70,7 +70,7 @@ def batched_eigenvectors(
     mask = torch.arange(lower.shape[-1], device=lower.device) < prefix[..., None]
     border = (coordinates @ lower.mT) * mask
     gram = lower @ lower.mT + psi * eye
-    problem = _Bordered(gram, border, square, mask)
+    problem = _BorderedMatrices(gram, border, square, mask)
     # from the factor of G - psi I to that of G, in which residuals are those of least squares
     whole = torch.linalg.cholesky(gram)
     coordinates = _forward(whole, border, mask)
@@ -85,7 +85,8 @@ def batched_eigenvectors(
             break
         part, start = problem.rows(index), gather_rows(vectors, index) if turn else None
         found = _ritz(part, _factors(gram, lower, psi), start)
-        at = _where(index, chosen)
+        sets, slots = chosen.nonzero(as_tuple=True)
+        at = sets, index[sets, slots]
         vectors[at], open_[at] = found[chosen], ~_settled(part, found, psi)[chosen]
     if bool(open_.any()):
         sets, positions = open_.nonzero(as_tuple=True)
@@ -110,7 +111,7 @@ def _factors(gram: Tensor, lower: Tensor, psi: float) -> Iterator[tuple[float, T
 
 
 def _ritz(
-    problem: _Bordered, factors: Iterable[tuple[float, Tensor]], start: Tensor | None
+    problem: _BorderedMatrices, factors: Iterable[tuple[float, Tensor]], start: Tensor | None
 ) -> Tensor:
     """Best vector in the span of shifted inverses of ``start``, or of the last unit vector."""
     n_sets, g, o = problem.border.shape
@@ -137,7 +138,7 @@ def _ritz(
     return _unit((weights.view(n_sets, g, 1, -1) @ basis)[..., 0, :])
 
 
-def _settled(problem: _Bordered, vectors: Tensor, psi: float) -> Tensor:
+def _settled(problem: _BorderedMatrices, vectors: Tensor, psi: float) -> Tensor:
     """Which vectors (K, g, o + 1) are eigenvectors."""
     # the residual of the matrix itself, not of its inverse: it bounds the error of the value
     image = problem.apply(vectors)
@@ -148,7 +149,7 @@ def _settled(problem: _Bordered, vectors: Tensor, psi: float) -> Tensor:
 
 
 def _shifted_inverse(
-    problem: _Bordered, vectors: Tensor | None, shift: float, factor: Tensor
+    problem: _BorderedMatrices, vectors: Tensor | None, shift: float, factor: Tensor
 ) -> Tensor:
     """Solve with the bordered, shifted matrices, up to a factor that may be 0; see the module.
 
@@ -171,7 +172,7 @@ def _forward(factor: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(factor.mT, rows, upper=True, left=False) * mask
 
 
-def _dense(problem: _Bordered, rest: tuple[Tensor, Tensor]) -> Tensor:
+def _dense(problem: _BorderedMatrices, rest: tuple[Tensor, Tensor]) -> Tensor:
     """LAPACK for the rest; entries outside the prefix are pushed to the top of the spectrum."""
     size = problem.gram.shape[-1] + 1
     chunk = max(
@@ -189,12 +190,6 @@ def _dense(problem: _Bordered, rest: tuple[Tensor, Tensor]) -> Tensor:
         edge = torch.cat([border, square], dim=1)
         found.append(torch.linalg.eigh(torch.cat([full, edge[:, :, None]], dim=2))[1][..., 0])
     return torch.cat(found)
-
-
-def _where(index: Tensor, flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Set and position of every flagged entry of ``index`` (K, q)."""
-    sets, slots = flags.nonzero(as_tuple=True)
-    return sets, index[sets, slots]
 
 
 def _unit(vectors: Tensor) -> Tensor:

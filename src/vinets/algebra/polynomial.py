@@ -148,7 +148,8 @@ class Polynomial:
             positive = -coefficient if coefficient < 0 else coefficient
             if positive <= least:
                 continue
-            name, size = names[row], _written(positive, digits)
+            name = names[row]
+            size = str(positive) if isinstance(positive, Fraction) else f"{positive:.{digits}g}"
             body = size if name == "1" else name if size == "1" else f"{size}*{name}"
             sign = "-" if coefficient < 0 else "+"
             text += f" {sign} {body}" if text else sign.replace("+", "") + body
@@ -276,10 +277,6 @@ class Polynomials(Sequence[Polynomial]):
 
     def _scripted(self, names: list[str], tolerance: float) -> list[str]:
         return [one.text(names).replace(" ", "") for one in self.rational(tolerance)]
-
-
-def _written(size: float | Fraction, digits: int) -> str:
-    return str(size) if isinstance(size, Fraction) else f"{size:.{digits}g}"
 
 
 def _simplest(low: Fraction, high: Fraction) -> Fraction:

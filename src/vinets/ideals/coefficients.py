@@ -15,7 +15,7 @@ from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.krylov import batched_eigenvectors
 from vinets.algebra.terms import Index
 from vinets.core.checks import rows_within
-from vinets.ideals.ball import Decided, OracleLog, oracle_solutions, outside_ball
+from vinets.ideals.ball import BlockSolutions, OracleLog, oracle_solutions, outside_ball
 from vinets.ideals.rule import Rule
 
 
@@ -24,7 +24,7 @@ class BallBinds(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class VanishingTerms:
     """Candidates of one block of one point set that vanished.
 
     By the leading rule ``table`` holds their coefficients and ``value`` their mean squares. By the
@@ -40,22 +40,22 @@ class Found:
     steps: Tensor  # (g,) of the oracle
 
     @classmethod
-    def joined(cls, found: list[Found], width: int) -> Found:
+    def joined(cls, blocks: list[VanishingTerms], width: int) -> VanishingTerms:
         """All blocks of a point set as one, over its whole order ideal of size ``width``.
 
-        ``found`` is emptied on the way, so that both need not fit.
+        ``blocks`` is emptied on the way, so that both need not fit.
         """
-        position = np.concatenate([f.position for f in found])
-        value = torch.cat([f.value for f in found])
-        prefix = torch.cat([f.prefix for f in found])
-        steps = torch.cat([f.steps for f in found])
-        table = found[0].table.new_zeros(len(value), width)
+        position = np.concatenate([b.position for b in blocks])
+        value = torch.cat([b.value for b in blocks])
+        prefix = torch.cat([b.prefix for b in blocks])
+        steps = torch.cat([b.steps for b in blocks])
+        table = blocks[0].table.new_zeros(len(value), width)
         row = 0
-        found.reverse()  # pop() takes from the end, and each block is freed as soon as it is copied
-        while found:
-            block = found.pop().table
-            table[row : row + len(block), : block.shape[1]] = block
-            row += len(block)
+        blocks.reverse()  # pop() takes from the end, and a block is freed as soon as it is copied
+        while blocks:
+            part = blocks.pop().table
+            table[row : row + len(part), : part.shape[1]] = part
+            row += len(part)
         return cls(position, table, value, prefix, steps)
 
 
@@ -67,7 +67,7 @@ class Outcome:
     after it has been undone and must be decided again.
     """
 
-    found: list[Found]
+    vanished: list[VanishingTerms]
     accepted: list[Index]
     refused: int | None = None
 
@@ -111,24 +111,24 @@ def block_outcome(
         table = -torch.linalg.solve_triangular(
             factor.lower[:, :o, :o], table, upper=False, left=False
         )
-        decided = Decided(factor, block, prefix, table, value, steps)
+        solutions = BlockSolutions(factor, block, prefix, table, value, steps)
         if rule.radius < float("inf"):
-            refused = _keep_to_ball(decided, vanished, before, rule)
+            refused = _keep_to_ball(solutions, vanished, before, rule)
         if rule.oracle != "exact":
-            oracle_solutions(decided, vanished, rule, log)
-    found, accepted = [], []
+            oracle_solutions(solutions, vanished, rule, log)
+    vanishing, accepted = [], []
     for k in range(len(before)):
         rows = vanished[k].nonzero()[:, 0]
         # a copy, without which the whole table of the block would stay in memory
         cut = table[k].index_select(0, rows)[:, : factor.counts[k]]
         facts = (x[k, rows] for x in (value, prefix, steps))
-        found.append(Found(rows.cpu().numpy(), cut, *facts))
+        vanishing.append(VanishingTerms(rows.cpu().numpy(), cut, *facts))
         accepted.append(block.accepted[k].nonzero()[:, 0].cpu().numpy())
-    return Outcome(found, accepted, refused)
+    return Outcome(vanishing, accepted, refused)
 
 
 def unit_coefficients(
-    factor: GrowingFactor, sets: list[Found], psi: float, memory_limit: int
+    factor: GrowingFactor, sets: list[VanishingTerms], psi: float, memory_limit: int
 ) -> list[Coefficients]:
     """Eigenvectors of all generators of every point set, from their coordinates in the factor."""
     # small decompositions one by one are slow on a GPU
@@ -147,7 +147,7 @@ def unit_coefficients(
 
 
 def _in_batches(
-    factor: GrowingFactor, sets: list[Found], psi: float, memory_limit: int
+    factor: GrowingFactor, sets: list[VanishingTerms], psi: float, memory_limit: int
 ) -> list[Coefficients]:
     """All point sets together, as many generators at a time as the memory limit allows."""
     o, longest = factor.size, max(len(s.value) for s in sets)
@@ -198,17 +198,19 @@ def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple
     return coordinates, (block.square - coordinates.square().sum(-1)).clamp(min=0)
 
 
-def _keep_to_ball(decided: Decided, vanished: Tensor, before: list[int], rule: Rule) -> int | None:
+def _keep_to_ball(
+    solutions: BlockSolutions, vanished: Tensor, before: list[int], rule: Rule
+) -> int | None:
     """Position of the first candidate that does not vanish inside the l1 ball, if any.
 
     It is accepted then and every decision behind it forgotten: in the factor, in the block and in
     ``vanished``, in place.
     """
-    factor, block = decided.factor, decided.block
-    doubtful = vanished & (decided.tail.abs().sum(-1) > rule.radius)
+    factor, block = solutions.factor, solutions.block
+    doubtful = vanished & (solutions.tail.abs().sum(-1) > rule.radius)
     if not bool(doubtful.any()):
         return None
-    refused = outside_ball(decided, doubtful, rule)
+    refused = outside_ball(solutions, doubtful, rule)
     if refused is None:
         return None
     if len(factor.counts) > 1:

@@ -33,7 +33,7 @@ from vinets.ideals.ball import OracleLog
 from vinets.ideals.coefficients import (
     BallBinds,
     Coefficients,
-    Found,
+    VanishingTerms,
     block_outcome,
     unit_coefficients,
 )
@@ -68,13 +68,13 @@ class PartialIdeal:
     offset: int = 0  # position in O of the first term of the level below
     accepted: list[Index] = field(default_factory=list)
     leading: list[Index] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
+    vanished: list[VanishingTerms] = field(default_factory=list)
     settled: list[Coefficients] = field(default_factory=list)
     degrees: list[DegreeReport] = field(default_factory=list)
 
-    def forget(self, degree: int, found: int) -> None:
-        """Go back to before ``degree`` began, when there were ``found`` blocks."""
-        del self.found[found:], self.leading[degree - 1 :], self.accepted[degree - 1 :]
+    def forget(self, degree: int, blocks: int) -> None:
+        """Go back to before ``degree`` began, when so many ``blocks`` had vanished."""
+        del self.vanished[blocks:], self.leading[degree - 1 :], self.accepted[degree - 1 :]
         self.degrees = [d for d in self.degrees if d.degree < degree]
 
 
@@ -117,7 +117,13 @@ def construct(
             coefficients = Coefficients(small.tail, small.lead, small.value, small.steps)
             return [_finished(points[0].shape[1], small, coefficients, "gram", small.log)]
     columns, constant = _stack(points, STORAGE[settings.precision])
-    factor = _factor(constant, rule, orthogonal)
+    factor: GrowingFactor
+    if orthogonal:
+        factor = OrthogonalFactor(constant, psi=rule.psi, unit=rule.unit)
+    elif rule.unit:
+        factor = GramFactor(constant, shift=rule.psi, threshold=0.0)
+    else:
+        factor = GramFactor(constant, shift=0.0, threshold=rule.psi)
     try:
         return grow(factor, InMemory(columns, settings), rule, settings, progress)
     except BallBinds:
@@ -133,17 +139,17 @@ def construct(
 
 def _finished(
     n_variables: int,
-    found: PartialIdeal | SmallIdeal,
+    ideal: PartialIdeal | SmallIdeal,
     coefficients: Coefficients,
     path: str,
     log: OracleLog,
     interrupted: bool = False,
 ) -> Construction:
     one = np.zeros((1, 0), dtype=np.int64)
-    order_ideal = TermSet.of_blocks(n_variables, [one, *found.accepted])
-    leading = TermSet.of_blocks(n_variables, [one[:0], *found.leading])
+    order_ideal = TermSet.of_blocks(n_variables, [one, *ideal.accepted])
+    leading = TermSet.of_blocks(n_variables, [one[:0], *ideal.leading])
     generators = PolynomialSet(order_ideal, leading, coefficients.tail, coefficients.lead)
-    value, degrees = coefficients.value, tuple(found.degrees)
+    value, degrees = coefficients.value, tuple(ideal.degrees)
     steps = coefficients.steps
     return Construction(order_ideal, generators, value, degrees, path, log, steps, interrupted)
 
@@ -164,7 +170,7 @@ def grow(
     while any(len(s.level) for s in sets):
         if settings.max_degree is not None and degree > settings.max_degree:
             break
-        known = list(factor.counts), [len(s.found) for s in sets]
+        known = list(factor.counts), [len(s.vanished) for s in sets]
         try:
             _run_degree(factor, terms, sets, rule, settings, degree, log, watch)
         except KeyboardInterrupt:
@@ -190,8 +196,8 @@ def grow(
 def _settle(
     factor: GrowingFactor, sets: list[PartialIdeal], rule: Rule, settings: Settings
 ) -> None:
-    """Make coefficients of what was found since the last call; ``found`` of each set is emptied."""
-    gathered = [Found.joined(s.found, factor.counts[k]) for k, s in enumerate(sets)]
+    """Make coefficients of what vanished since the last call, and empty those lists."""
+    gathered = [VanishingTerms.joined(s.vanished, factor.counts[k]) for k, s in enumerate(sets)]
     if rule.unit:
         settled = unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
     else:
@@ -235,9 +241,8 @@ def _run_degree(
         if outcome.refused is not None:  # the l1 ball binds: redo from the refused term on
             stop = start + outcome.refused + 1
         for k, s in enumerate(sets):
-            found = outcome.found[k]
-            s.found.append(found)
-            vanished[k].append(start + found.position)
+            s.vanished.append(outcome.vanished[k])
+            vanished[k].append(start + outcome.vanished[k].position)
             kept[k].append(start + outcome.accepted[k])
         terms.accept(sets, [places[-1] for places in kept])
         if not terms.lasting:
@@ -320,11 +325,3 @@ def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         # products of rows are means over the points, and padding adds nothing to them.
         constant[k, : len(p)] = len(p) ** -0.5
     return columns, constant
-
-
-def _factor(constant: Tensor, rule: Rule, orthogonal: bool) -> GrowingFactor:
-    if orthogonal:
-        return OrthogonalFactor(constant, psi=rule.psi, unit=rule.unit)
-    if rule.unit:
-        return GramFactor(constant, shift=rule.psi, threshold=0.0)
-    return GramFactor(constant, shift=0.0, threshold=rule.psi)

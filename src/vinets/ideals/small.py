@@ -54,7 +54,7 @@ class SmallIdeal:
 
 
 @dataclass
-class _Decided:
+class _Border:
     """Candidates of one border, and which of them vanished over a prefix of the accepted terms."""
 
     values: Array  # (b, m)
@@ -71,7 +71,7 @@ class _Decided:
 
 
 @dataclass
-class _Vanished:
+class _BorderedSystems:
     """What vanished in all degrees, and the accepted terms with their factor."""
 
     terms: Array  # (o, m) values
@@ -90,7 +90,7 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
     shift, threshold = (rule.psi, 0.0) if rule.unit else (0.0, rule.psi)
     terms, lower = np.full((1, m), m**-0.5), np.full((1, 1), (1.0 - shift) ** 0.5)
     ideal, level, below, degree = SmallIdeal(), first_border(n), 0, 1
-    found: list[_Decided] = []
+    borders: list[_Border] = []
     while len(level):
         begin, o = time.perf_counter(), len(terms)
         if o > MAX_ACCEPTED_TERMS or not _fits(len(level), m):
@@ -102,7 +102,7 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
             return None  # where the reason is told
         taken, rest = decided.taken, decided.rest
         if rest:
-            found.append(decided)
+            borders.append(decided)
         ideal.accepted.append(level.rows.take(taken, 0))
         ideal.leading.append(level.rows.take(rest, 0))
         seconds = time.perf_counter() - begin
@@ -116,26 +116,32 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
             break
         level = next_border(level.take(np.array(taken)), n, settings.border)
         below, degree = o, degree + 1
-    if not found:
+    if not borders:
         ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
         return ideal
-    vanished = _Vanished(
+    vanished = _BorderedSystems(
         terms,
         lower,
-        np.concatenate([d.square.take(d.rest) for d in found]),
-        np.concatenate([widened(d.coordinates.take(d.rest, 0), len(terms)) for d in found]),
-        np.concatenate([d.prefix for d in found]),
+        np.concatenate([d.square.take(d.rest) for d in borders]),
+        np.concatenate([widened(d.coordinates.take(d.rest, 0), len(terms)) for d in borders]),
+        np.concatenate([d.prefix for d in borders]),
     )
     if not rule.unit:
         return _leading(ideal, vanished, rule)
     if len(vanished.prefix) * (len(terms) + 1) ** 3 > MAX_DENSE_WORK:
-        return _by_factor(ideal, vanished, rule.psi)
-    return _one_by_one(ideal, vanished, np.concatenate([d.values.take(d.rest, 0) for d in found]))
+        # the eigenvectors of the bordered Gram matrices, all of them through the factor
+        factor, coordinates, square, prefix = map(
+            torch.from_numpy, (lower, vanished.coordinates, vanished.square, vanished.prefix)
+        )
+        found = smallest_eigenvectors(factor, coordinates, square, prefix, rule.psi)
+        ideal.tail, ideal.lead, ideal.value = found
+        return ideal
+    return _one_by_one(ideal, vanished, np.concatenate([d.values.take(d.rest, 0) for d in borders]))
 
 
 def _decide(
     terms: Array, lower: Array, values: Array, shift: float, threshold: float, panel: int
-) -> _Decided:
+) -> _Border:
     """Decide the candidates ``values`` (b, m) as one after the other."""
     # the factor is small and, above the tolerances of this path, well conditioned
     known = values @ (dtrtri(lower, lower=1)[0] @ terms).T
@@ -149,7 +155,7 @@ def _decide(
         gap = square - shift - _squares(known)
         taken, coordinates = _by_panels(values, known, gap, shift, threshold, panel)
     rest = sorted(set(range(len(values))).difference(taken))
-    return _Decided(values, square, coordinates, taken, rest, len(terms))
+    return _Border(values, square, coordinates, taken, rest, len(terms))
 
 
 def _eliminate(
@@ -195,7 +201,7 @@ def _squares(rows: Array) -> Array:
     return total
 
 
-def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
+def _leading(ideal: SmallIdeal, v: _BorderedSystems, rule: Rule) -> SmallIdeal | None:
     """Coefficients by least squares or by the oracle; None if they leave the ball."""
     ideal.lead = torch.ones(len(v.square), dtype=torch.float64)
     ideal.steps = torch.zeros(len(v.square), dtype=torch.int64)
@@ -226,7 +232,7 @@ def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
     return ideal
 
 
-def _problem(v: _Vanished, radius: float) -> LeastSquaresBatch:
+def _problem(v: _BorderedSystems, radius: float) -> LeastSquaresBatch:
     """What the oracles are asked; beyond the prefix, linear parts do not count."""
     linear = v.coordinates @ v.lower.T
     return LeastSquaresBatch(
@@ -239,18 +245,8 @@ def _problem(v: _Vanished, radius: float) -> LeastSquaresBatch:
     )
 
 
-def _by_factor(ideal: SmallIdeal, v: _Vanished, psi: float) -> SmallIdeal:
-    """Eigenvectors of the bordered Gram matrices, all of them through the factor."""
-    lower, coordinates, square, prefix = map(
-        torch.from_numpy, (v.lower, v.coordinates, v.square, v.prefix)
-    )
-    found = smallest_eigenvectors(lower, coordinates, square, prefix, psi)
-    ideal.tail, ideal.lead, ideal.value = found
-    return ideal
-
-
-def _one_by_one(ideal: SmallIdeal, v: _Vanished, own: Array) -> SmallIdeal | None:
-    """The same by one decomposition each, ``own`` (g, m) their values; None if LAPACK fails."""
+def _one_by_one(ideal: SmallIdeal, v: _BorderedSystems, own: Array) -> SmallIdeal | None:
+    """Find the eigenvectors one by one, ``own`` (g, m) their values; None if LAPACK fails."""
     g, o = v.coordinates.shape
     rows = np.concatenate([v.terms, own])
     gram = rows @ rows.T

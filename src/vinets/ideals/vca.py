@@ -113,7 +113,13 @@ def _components(
     while len(right) and (max_degree is None or len(levels) < max_degree):
         begin = time.perf_counter()
         progress.start(f"degree {len(levels) + 1}", 0)
-        _afford(len(right), limit)
+        need = 3 * 8 * len(right) ** 2  # bytes of the full rotation, the span, and their product
+        if need > limit:
+            raise MemoryError(
+                f"VCA has {len(right)} candidates in the next degree, whose decomposition takes "
+                f"about {format_bytes(need)}, more than memory_limit ({format_bytes(limit)}): "
+                "lower max_degree, raise psi, or raise memory_limit."
+            )
         products = here.products(left, right)
         projection, remainder = _project(products, here.kept)
         span = _independent(levels, projection, left, right, points)
@@ -207,13 +213,3 @@ def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[
     rotation = rotation * torch.where(largest < 0, -1.0, 1.0)
     above = int((sizes > threshold).sum())
     return rotation[:above].mT / sizes[:above], rotation[above:].mT
-
-
-def _afford(candidates: int, limit: int) -> None:
-    need = 3 * 8 * candidates**2  # the full rotation, the span, and their product
-    if need > limit:
-        raise MemoryError(
-            f"VCA has {candidates} candidates in the next degree, whose decomposition takes about "
-            f"{format_bytes(need)}, more than memory_limit ({format_bytes(limit)}): lower "
-            "max_degree, raise psi, or raise memory_limit."
-        )
