@@ -39,7 +39,7 @@ def smallest_eigenvectors(
     *,
     residual: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Unit eigenvectors for one point set, generators in the order found.
+    """Find the unit eigenvectors for one point set, generators in the order found.
 
     ``lower`` (o, o) is the Cholesky factor of ``G - psi * I``, and ``coordinates`` (g, o) are those
     of the candidates in it, ``b L^{-T}``, zero beyond the prefix: they are overwritten by the
@@ -84,7 +84,7 @@ def smallest_eigenvectors(
 
 
 def _groups(prefix: Tensor) -> list[tuple[int, slice]]:
-    """Sizes of prefixes, and where they stand."""
+    """List the sizes of prefixes, and where they stand."""
     sizes, counts = torch.unique_consecutive(prefix, return_counts=True)
     ends = counts.cumsum(0)
     starts = (ends - counts).tolist()
@@ -96,7 +96,7 @@ def _tiny(size: int, rows: slice) -> bool:
 
 
 def _plan(groups: list[tuple[int, slice]]) -> list[tuple[int, slice, slice]]:
-    """Blocks to decompose, who met just their terms, and who met a few more."""
+    """List blocks to decompose, who met just their terms, and who met a few more."""
     plan: list[tuple[int, slice, slice]] = []
     for size, rows in groups:
         if plan:

@@ -65,7 +65,7 @@ class GramFactor(GrowingFactor):
         )
 
     def squares(self, values: Tensor) -> Tensor:
-        """Squared norms (K, b) of evaluations (K, b, m)."""
+        """Return the squared norms (K, b) of evaluations (K, b, m)."""
         wide = values.float() if values.dtype in HALF_PRECISION else values
         return torch.linalg.vector_norm(wide, dim=-1).square().to(self.work_dtype)
 
@@ -103,7 +103,7 @@ class GramFactor(GrowingFactor):
         block.undecided &= block.gap > block.threshold
 
     def _take_alone(self, block: Candidates, index: Index) -> None:
-        """The same for one set on a CPU, where starting a step of torch costs more than it."""
+        """Take the panel of one set on a CPU, where to start a step of torch costs more than it."""
         coordinates = block.coordinates[0].numpy()
         # a copy: values lie in memory that others resize, which an array over it would forbid
         panel = block.values[0].index_select(0, torch.from_numpy(index)).numpy()
@@ -152,13 +152,13 @@ def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor,
 
 
 def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
-    """What :func:`_eliminate` returns, for one matrix, and zeros above the pivots."""
+    """Return what :func:`_eliminate` does, for one matrix, and zeros above the pivots."""
     lower, failed = dpotrf(schur, lower=1, clean=1)
     if not failed and float(lower.diagonal().min()) ** 2 > threshold:
         return list(range(len(schur))), lower
     upper = np.zeros(schur.shape)
     order: list[int] = []
-    pivots = schur.diagonal().copy()  # and what is left of them
+    pivots = schur.diagonal().copy()  # what is left of the pivots so far
     for i, row in enumerate(schur):
         if (pivot := float(pivots[i])) > threshold:
             known = upper[: len(order), i:]
@@ -170,7 +170,7 @@ def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
 
 
 def _skip_pivot_cholesky(schur: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """Cholesky of a batch of small matrices that skips every pivot at or below the threshold.
+    """Factor small matrices (Cholesky), and skip every pivot at or below the threshold.
 
     ``schur`` (K, q, q) is overwritten. Returns ``order`` (K, steps), the position accepted by each
     set at each step (-1 when it had none left), and ``columns`` (K, q, steps), the coordinates of

@@ -1,4 +1,4 @@
-r"""Smallest eigenvectors of bordered Gram matrices by rational Krylov spaces: what suits a GPU.
+r"""Smallest eigenvectors of bordered Gram matrices on a GPU, by rational Krylov spaces.
 
 The problem is that of :mod:`vinets.algebra.eigen`, for many point sets together. Decompositions of
 small matrices are slow on a GPU; this makes do with triangular solves. For a shift
@@ -51,7 +51,7 @@ class _BorderedMatrices:
         return _BorderedMatrices(self.gram, border, square, mask)
 
     def apply(self, vectors: Tensor) -> Tensor:
-        """Product of every bordered matrix with its vector (K, g, o + 1)."""
+        """Multiply every bordered matrix by its vector (K, g, o + 1)."""
         head, last = vectors[..., :-1], vectors[..., -1:]
         top = (head @ self.gram + last * self.border) * self.mask
         bottom = (self.border * head).sum(-1, keepdim=True) + last * self.square[..., None]
@@ -61,7 +61,7 @@ class _BorderedMatrices:
 def batched_eigenvectors(
     lower: Tensor, coordinates: Tensor, square: Tensor, prefix: Tensor, valid: Tensor, psi: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What :func:`~vinets.algebra.eigen.smallest_eigenvectors` finds, for ``K`` point sets at once.
+    """Find the eigenvectors of :func:`~vinets.algebra.eigen.smallest_eigenvectors` for ``K`` sets.
 
     All arguments have a leading dimension ``K``; ``lower`` are Cholesky factors of
     ``G - psi * I``, and ``valid`` (K, g) tells padded candidates from real ones.
@@ -71,7 +71,7 @@ def batched_eigenvectors(
     border = (coordinates @ lower.mT) * mask
     gram = lower @ lower.mT + psi * eye
     problem = _BorderedMatrices(gram, border, square, mask)
-    # from the factor of G - psi I to that of G, in which residuals are those of least squares
+    # the factor of G, because the residuals in it are those of least squares
     whole = torch.linalg.cholesky(gram)
     coordinates = _forward(whole, border, mask)
     residual = (square - coordinates.square().sum(-1)).clamp(min=0)
@@ -100,7 +100,7 @@ def batched_eigenvectors(
 
 
 def _factors(gram: Tensor, lower: Tensor, psi: float) -> Iterator[tuple[float, Tensor]]:
-    """Shifts with the Cholesky factors of ``G`` less them; that of ``psi`` is given."""
+    """Yield shifts with the Cholesky factors of ``G`` less them; that of ``psi`` is given."""
     yield psi, lower
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     for share in SHIFTS:
@@ -113,7 +113,7 @@ def _factors(gram: Tensor, lower: Tensor, psi: float) -> Iterator[tuple[float, T
 def _ritz(
     problem: _BorderedMatrices, factors: Iterable[tuple[float, Tensor]], start: Tensor | None
 ) -> Tensor:
-    """Best vector in the span of shifted inverses of ``start``, or of the last unit vector."""
+    """Find the best vector in the span of shifted inverses of ``start`` or the last unit vector."""
     n_sets, g, o = problem.border.shape
     width = 1 + len(SHIFTS)
     basis = problem.border.new_zeros(n_sets, g, width, o + 1)
@@ -126,7 +126,7 @@ def _ritz(
             overlap = fresh[..., None, :] @ known.mT  # (K, g, 1, j)
             fresh = fresh - (overlap @ known)[..., 0, :]
             size = torch.linalg.vector_norm(fresh, dim=-1, keepdim=True)
-            fresh = torch.where(size > DEPENDENT_NORM, fresh / size, 0.0)  # NaN is not
+            fresh = torch.where(size > DEPENDENT_NORM, fresh / size, 0.0)  # NaN is not larger
         basis[:, :, j] = fresh
         image = problem.apply(fresh)[..., None, :]
         small[:, :, j, : j + 1] = (image @ basis[:, :, : j + 1].mT)[..., 0, :]
@@ -139,7 +139,7 @@ def _ritz(
 
 
 def _settled(problem: _BorderedMatrices, vectors: Tensor, psi: float) -> Tensor:
-    """Which vectors (K, g, o + 1) are eigenvectors."""
+    """Tell which vectors (K, g, o + 1) are eigenvectors."""
     # the residual of the matrix itself, not of its inverse: it bounds the error of the value
     image = problem.apply(vectors)
     value = (image * vectors).sum(-1, keepdim=True)
@@ -173,7 +173,7 @@ def _forward(factor: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
 
 
 def _dense(problem: _BorderedMatrices, rest: tuple[Tensor, Tensor]) -> Tensor:
-    """LAPACK for the rest; entries outside the prefix are pushed to the top of the spectrum."""
+    """Leave the rest to LAPACK; entries outside the prefix go to the top of the spectrum."""
     size = problem.gram.shape[-1] + 1
     chunk = max(
         64, min(MAX_EIGH_MATRICES, MAX_DENSE_NUMBERS // size**2)

@@ -1,4 +1,4 @@
-r"""Factors over points that are gone: sums over batches take the place of evaluations.
+r"""Factors for points that come in batches: sums over these take the place of evaluations.
 
 A pass over the batches evaluates the accepted terms and a block of candidates, :math:`A` with one
 row a term, and leaves either of two things behind, whose size does not depend on the points:
@@ -48,7 +48,7 @@ class Moments:
                 part += inner(values[start:stop], values[:stop])
 
     def finish(self, known: Tensor, n_points: int) -> Tensor:
-        """The matrix of means, given that of the first terms."""
+        """Return the matrix of means, given that of the first terms."""
         self.table /= n_points
         self.table[: self.known, : self.known] = known
         for start in range(self.known, len(self.table), PANEL_ROWS):
@@ -68,7 +68,7 @@ class Triangle:
         self.upper = torch.linalg.qr(torch.cat([self.upper, values.double().mT]), mode="r").R
 
     def finish(self, n_points: int) -> Tensor:
-        """One row a term, (count, w): inner products are means over the points."""
+        """Return one row a term, (count, w): inner products are means over the points."""
         signs = self.upper.diagonal().sign()
         signs = torch.where(signs == 0, 1.0, signs)
         return (self.upper * signs[:, None]).mT / n_points**0.5
@@ -102,7 +102,7 @@ class MomentFactor(GramFactor):
         return roots[:, None] * vectors.mT, turn
 
     def known(self) -> Tensor:
-        """Moments (o, o) of the accepted terms."""
+        """Return the moments (o, o) of the accepted terms."""
         at = self.rows[0, : self.counts[0]]
         return self.inner(at, at)
 
@@ -120,7 +120,7 @@ class TriangleFactor(OrthogonalFactor):
         super().__init__(torch.ones(1, 1, dtype=torch.float64, device=device), psi=psi, unit=unit)
 
     def order(self) -> Tensor:
-        """The accepted terms as a triangle needs them: those outside of the factor last."""
+        """List the accepted terms as a triangle needs them: those outside of the factor last."""
         return torch.argsort(self.active[0, : self.counts[0]], descending=True, stable=True)
 
     def renew(self, rows: Tensor) -> None:

@@ -76,7 +76,7 @@ class SharedPolynomials:
             shared = torch.from_numpy(places[2 * index]).to(like.device)
             leading = torch.from_numpy(places[2 * index + 1]).to(like.device)
             matrix[rows[:, None], shared[None, :]] = polynomials.tail.to(matrix)
-            # added, for a leading term of one polynomial may be a shared term of others
+            # added, because a leading term of one polynomial may be a shared term of others
             matrix[rows, leading] += polynomials.lead.to(matrix)
             start += len(polynomials)
         owners = torch.repeat_interleave(torch.tensor([len(p) for p in sets]))
@@ -91,13 +91,13 @@ class SharedPolynomials:
         return len(self.coefficients)
 
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values at ``points`` (m, n) as (m, N)."""
+        """Return the values at ``points`` (m, n) as (m, N)."""
         point_shape(tuple(points.shape), self.terms.n_variables)
         values = EvaluationPlan.of(self.terms).evaluate(points)
         return values @ self.coefficients.to(values).T + self.constants.to(values)
 
     def compact(self) -> SharedPolynomials:
-        """Without the terms that no polynomial uses, and without polynomials that are constant."""
+        """Leave out the terms that no polynomial uses, and polynomials that are constant."""
         rows = (self.coefficients != 0).any(dim=1)
         columns = (self.coefficients != 0).any(dim=0)
         chosen = self._with_terms(columns.nonzero()[:, 0])
@@ -111,7 +111,7 @@ class SharedPolynomials:
         )
 
     def _with_terms(self, keep: Tensor) -> SharedPolynomials:
-        """The same polynomials without all terms but those at ``keep``, sorted positions."""
+        """Leave out all terms but those at ``keep``, sorted positions."""
         leading = self.leading
         if leading is not None:
             place = leading.new_full((len(self.terms) + 1,), -1)  # the last one is for position -1
@@ -134,12 +134,12 @@ class SharedPolynomials:
         if count >= len(self.terms):
             return self.compact()
         influence = self.coefficients.abs().sum(0) * spread.to(self.coefficients)
-        # in term order again, for degrees have to stay sorted
+        # in term order again, because degrees have to stay sorted
         return self._with_terms(influence.topk(count).indices.sort().values).compact()
 
 
 def union_of_terms(sets: Sequence[TermSet]) -> tuple[TermSet, list[Index]]:
-    """The terms that occur in any of ``sets``, sorted, and where those of each set lie in it."""
+    """List the terms that occur in any of ``sets``, sorted, and where those of each set lie."""
     n = sets[0].n_variables
     blocks: list[Index] = []
     for degree in range(max(len(terms.blocks) for terms in sets)):
@@ -157,7 +157,7 @@ def union_of_terms(sets: Sequence[TermSet]) -> tuple[TermSet, list[Index]]:
 
 
 def count_monomials(sets: Sequence[PolynomialSet]) -> int:
-    """Monomials that evaluation of all polynomials takes, without the constant.
+    """Count the monomials that evaluation of all polynomials takes, without the constant.
 
     Those that sets share count once, and terms that no polynomial uses do not count.
     """
@@ -167,7 +167,7 @@ def count_monomials(sets: Sequence[PolynomialSet]) -> int:
 
 
 def term_moments(terms: TermSet, points: Tensor, *, chunk: int = 4096) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (S,) of the terms over ``points`` (m, n), in float64.
+    """Return mean and standard deviation (S,) of the terms over ``points`` (m, n), in float64.
 
     A term that is constant on the points gets the standard deviation 1.
     """
@@ -186,7 +186,7 @@ def term_moments(terms: TermSet, points: Tensor, *, chunk: int = 4096) -> tuple[
 
 
 def nearest_products(polynomials: SharedPolynomials) -> Tensor:
-    """Two affine forms for every polynomial of degree 2 at most: (2, N, 1 + n), constants first.
+    """Find two affine forms for every polynomial of degree 2: (2, N, 1 + n), constants first.
 
     Examples
     --------

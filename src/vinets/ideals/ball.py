@@ -76,7 +76,7 @@ class BlockSolutions:
     steps: Tensor  # (K, b) steps that the oracle took
 
     def problem(self, at: tuple[Tensor, ...], radius: float) -> LeastSquaresBatch:
-        """The constrained problems of the candidates ``at`` (sets, positions).
+        """Make the constrained problems of the candidates ``at`` (sets, positions).
 
         Their Gram matrices are computed anew: the factor has left out terms that depend on others.
         """
@@ -93,7 +93,7 @@ class BlockSolutions:
     def vanishing(
         self, at: tuple[Tensor, ...], solution: Solution, psi: float
     ) -> tuple[Tensor, Tensor]:
-        """Mean squares of solutions for the candidates ``at``, and which of them are small enough.
+        """Return mean squares of solutions for the candidates ``at``, and which are small enough.
 
         NaN does not vanish.
         """

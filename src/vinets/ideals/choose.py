@@ -1,4 +1,4 @@
-"""The algorithm that options ask for."""
+"""The choice of the algorithm that options ask for."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ OPTIONS = {
 
 
 def choose_ideal(finding: Finding, placing: Placing, projecting: Projecting) -> VanishingIdeal:
-    """The algorithm for polynomials in these variables, not fitted."""
+    """Return the algorithm for polynomials in these variables, not fitted."""
     return make_ideal(finding, max_degree=finding.degree(placing, projecting))
 
 
-def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
-    """An estimator, not fitted.
+def make_ideal(finding: Finding, **more: Any) -> VanishingIdeal:
+    """Make an estimator, not fitted.
 
     Parameters
     ----------
     finding : Finding
         Algorithm, tolerance, and options of the estimator; None stands for its default. One that
         this algorithm does not have is refused.
-    **given
+    **more
         Further arguments of the estimator, which override those of ``finding``.
 
     Examples
@@ -45,7 +45,7 @@ def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
     """
     name = one_of("Finding", "algorithm", finding.algorithm.lower(), tuple(ALGORITHMS))
     kind = ALGORITHMS[name]
-    wanted = {option: getattr(finding, option) for option in OPTIONS} | given
+    wanted = {option: getattr(finding, option) for option in OPTIONS} | more
     wanted = {option: value for option, value in wanted.items() if value is not None}
     if wanted.get("tau") == "inf":
         wanted["tau"] = math.inf
@@ -55,6 +55,6 @@ def make_ideal(finding: Finding, **given: Any) -> VanishingIdeal:
         raise ValueError(
             f"{unknown[0]} is no option of {name}. Leave it out, or choose another algorithm."
         )
-    # no largest degree, where none is given: the default of the estimators is for their users
+    # no largest degree unless options name one: the default of estimators is for their users
     wanted = {OPTIONS.get(option, option): value for option, value in wanted.items()}
-    return kind(**{"psi": finding.psi, "max_degree": given.get("max_degree"), **wanted})
+    return kind(**{"psi": finding.psi, "max_degree": more.get("max_degree"), **wanted})

@@ -64,7 +64,7 @@ class ClassIdeals:
         return np.repeat(self.classes, [len(ideal.generators_) for ideal in self.ideals])
 
     def transform(self, X: Array) -> Array:
-        """Absolute values of all generators, class by class: (m, N)."""
+        """Return the absolute values of all generators, class by class: (m, N)."""
         parts = [ideal.transform(X) for ideal in self.ideals]
         return torch.cat(parts, dim=1) if isinstance(X, Tensor) else np.concatenate(parts, axis=1)
 
@@ -120,7 +120,7 @@ def fit_class_ideals(
     """
     one_of("fit_class_ideals", "backend", backend, BACKENDS)
     estimator._check()
-    # on a clone, for it records the number of features
+    # on a clone, because it records the number of features
     points = clone(estimator)._points(Z, reset=True)
     labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (len(points),):

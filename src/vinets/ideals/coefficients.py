@@ -37,11 +37,11 @@ class VanishingTerms:
     table: Tensor  # (g, o)
     value: Tensor  # (g,)
     prefix: Tensor  # (g,)
-    steps: Tensor  # (g,) of the oracle
+    steps: Tensor  # (g,) steps of the oracle
 
     @classmethod
     def joined(cls, blocks: list[VanishingTerms], width: int) -> VanishingTerms:
-        """All blocks of a point set as one, over its whole order ideal of size ``width``.
+        """Join all blocks of a point set, over its whole order ideal of size ``width``.
 
         ``blocks`` is emptied on the way, so that both need not fit.
         """
@@ -61,7 +61,7 @@ class VanishingTerms:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a block: vanished and accepted positions per point set.
+    """The outcome of a block: vanished and accepted positions per point set.
 
     ``refused`` is the position of a candidate that the l1 ball keeps from vanishing; everything
     after it has been undone and must be decided again.
@@ -79,11 +79,11 @@ class Coefficients:
     tail: Tensor  # (g, o)
     lead: Tensor  # (g,)
     value: Tensor  # (g,) mean square on the points
-    steps: Tensor  # (g,) of the oracle
+    steps: Tensor  # (g,) steps of the oracle
 
     @classmethod
     def joined(cls, parts: list[Coefficients], width: int) -> Coefficients:
-        """All parts as one, over the whole order ideal of size ``width``."""
+        """Join all parts, over the whole order ideal of size ``width``."""
         if len(parts) == 1:
             return parts[0]
         tail = torch.cat([pad(p.tail, (0, width - p.tail.shape[1])) for p in parts])
@@ -130,7 +130,7 @@ def block_outcome(
 def unit_coefficients(
     factor: GrowingFactor, sets: list[VanishingTerms], psi: float, memory_limit: int
 ) -> list[Coefficients]:
-    """Eigenvectors of all generators of every point set, from their coordinates in the factor."""
+    """Find eigenvectors of all generators of every set, from coordinates in the factor."""
     # small decompositions one by one are slow on a GPU
     if factor.lower.device.type == "cuda" and isinstance(factor, GramFactor):
         return _in_batches(factor, sets, psi, memory_limit)
@@ -138,7 +138,7 @@ def unit_coefficients(
     for k, s in enumerate(sets):
         o = factor.counts[k]
         residual = None if isinstance(factor, GramFactor) else s.value
-        # s.table becomes the table of coefficients: nobody reads the coordinates after this
+        # s.table becomes the table of coefficients: the coordinates are not read after this
         found = smallest_eigenvectors(
             factor.lower[k, :o, :o], s.table, s.value, s.prefix, psi, residual=residual
         )
@@ -149,7 +149,7 @@ def unit_coefficients(
 def _in_batches(
     factor: GrowingFactor, sets: list[VanishingTerms], psi: float, memory_limit: int
 ) -> list[Coefficients]:
-    """All point sets together, as many generators at a time as the memory limit allows."""
+    """Take all point sets together, as many generators at a time as the memory limit allows."""
     o, longest = factor.size, max(len(s.value) for s in sets)
     # some thirty vectors a generator: the Krylov basis, and what it is made from
     width = rows_within(memory_limit, len(sets) * 8 * 30 * (o + 1), at_least=16)
@@ -182,11 +182,11 @@ def _padded(pieces: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
 
 
 def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple[Tensor, Tensor]:
-    """Coordinates cut to the prefix (K, b, o), and residuals over it or squared norms (K, b)."""
+    """Cut coordinates to the prefix (K, b, o); return residuals over it or squared norms (K, b)."""
     if bool(block.accepted.any()):
         inside = torch.arange(block.coordinates.shape[-1], device=prefix.device) < prefix[..., None]
         coordinates = block.coordinates * inside
-    else:  # everyone met the same terms
+    else:  # all candidates met the same terms
         inside = torch.ones_like(prefix[..., None], dtype=torch.bool)
         coordinates = block.coordinates
     if block.residual is not None:
@@ -201,7 +201,7 @@ def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple
 def _keep_to_ball(
     solutions: BlockSolutions, vanished: Tensor, before: list[int], rule: Rule
 ) -> int | None:
-    """Position of the first candidate that does not vanish inside the l1 ball, if any.
+    """Find the position of the first candidate that does not vanish inside the l1 ball.
 
     It is accepted then and every decision behind it forgotten: in the factor, in the block and in
     ``vanished``, in place.
@@ -218,7 +218,7 @@ def _keep_to_ball(
     at = refused[1]
     block.accepted[:, at:] = False
     factor.truncate([before[0] + int(block.accepted[0].sum())])
-    factor.force(block.values[0, at])  # after the truncation, for it joins behind what stays
+    factor.force(block.values[0, at])  # after the truncation, because it joins behind what stays
     block.accepted[:, at] = True
     vanished[:, at:] = False
     return at

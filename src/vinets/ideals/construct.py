@@ -56,13 +56,13 @@ class Construction:
     degrees: tuple[DegreeReport, ...]
     path: str
     oracle: OracleLog
-    steps: Tensor  # (g,) of the oracle
-    interrupted: bool = False  # after the last of the degrees
+    steps: Tensor  # (g,) steps of the oracle
+    interrupted: bool = False  # whether it was, after the last of the degrees
 
 
 @dataclass
 class PartialIdeal:
-    """What was found for one point set so far."""
+    """Terms and generators of one point set so far."""
 
     level: Level
     offset: int = 0  # position in O of the first term of the level below
@@ -79,18 +79,18 @@ class PartialIdeal:
 
 
 class Terms(Protocol):
-    """Where the values of candidates come from."""
+    """A source of the values of candidates."""
 
     n_variables: int
     lasting: bool  # whether what a block found still holds in the factor of later blocks
 
     def width(self, factor: GrowingFactor) -> int:
-        """How many candidates to decide at a time."""
+        """Return how many candidates to decide at a time."""
 
     def values(
         self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
-        """Values (K, b, ·) of the candidates ``which`` of every set, and which exist (K, b)."""
+        """Return values (K, b, ·) of the candidates ``which``, and which of them exist (K, b)."""
 
     def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
         """Hear which candidates of every set, by their places in its level, have joined O."""
@@ -104,7 +104,7 @@ def construct(
     orthogonal: bool,
     progress: Progress | None = None,
 ) -> list[Construction]:
-    """Order ideals and generators of several point sets over the same variables, in their order.
+    """Find order ideals and generators of several point sets over the same variables.
 
     ``points`` are tensors (m_k, n) of float64 on one device; ``orthogonal`` decides through an
     orthogonal factorisation rather than the Gram matrix. ``progress`` hears of every degree, and
@@ -161,7 +161,7 @@ def grow(
     settings: Settings,
     progress: Progress | None = None,
 ) -> list[Construction]:
-    """Degree by degree, all point sets of the factor in step."""
+    """Go degree by degree, all point sets of the factor in step."""
     watch = progress_of(progress)
     n_variables, interrupted = terms.n_variables, False
     sets = [PartialIdeal(first_border(n_variables)) for _ in factor.counts]
@@ -231,7 +231,7 @@ def _run_degree(
         values, valid = terms.values(factor, sets, slice(start, stop))
         before = list(factor.counts)  # decide() grows the factor; an undo goes back to here
         block = factor.decide(values, valid, settings.panel)
-        # only now, for the norms are there; of what was decided nothing is kept
+        # only now, because the norms are known here; nothing that was decided is kept
         if not bool(torch.isfinite(block.square).all()):
             raise ValueError(
                 f"terms of degree {degree} overflow on these points in {settings.precision}. "
@@ -279,10 +279,10 @@ class InMemory:
         pass
 
     def width(self, factor: GrowingFactor) -> int:
-        """Candidates per block such that values, coordinates and coefficients fit the limit."""
+        """Count candidates whose values, coordinates and coefficients fit the limit."""
         n_sets, _, m = self.columns.shape
         copies = 3 if isinstance(factor, GramFactor) else 6  # residuals are vectors over the points
-        # and the coordinates grow with the terms that this block may accept
+        # the coordinates grow with the terms that this block may accept
         coordinates = 6 * (factor.size + self.settings.panel)
         per_candidate = n_sets * 8 * (copies * m + coordinates)
         return rows_within(self.settings.memory_limit, per_candidate, at_least=8)
@@ -290,7 +290,7 @@ class InMemory:
     def values(
         self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
-        """Values (K, b, m), which the next block overwrites, and which exist."""
+        """Return values (K, b, m), which the next block overwrites, and which exist."""
         n_sets, capacity, m = factor.rows.shape
         parent = np.zeros((n_sets, which.stop - which.start), dtype=np.int64)
         variable = np.zeros_like(parent)
@@ -315,7 +315,7 @@ class InMemory:
 
 
 def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Variables (K, n, m) and the constant term over sqrt(m_k) (K, m), padded with zeros."""
+    """Stack variables (K, n, m) and the constant over sqrt(m_k) (K, m), padded with zeros."""
     longest = max(len(p) for p in points)
     columns = points[0].new_zeros(len(points), points[0].shape[1], longest, dtype=dtype)
     constant = points[0].new_zeros(len(points), longest, dtype=dtype)

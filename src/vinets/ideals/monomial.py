@@ -1,4 +1,4 @@
-"""The part of ABM and OAVI that is the same: variable orders, the choice of path, the result."""
+"""The base of ABM and OAVI: variable orders, the choice of a factorisation, the result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VARIABLE_ORDERS = ("ascending", "descending", "pearson")
 
 
 def default_memory(device: torch.device) -> int:
-    """Working memory for a block: what caches like on a CPU, what fills a GPU."""
+    """Return the working memory for a block: what caches hold on a CPU, what fills a GPU."""
     return 4 << 30 if device.type == "cuda" else 16 << 20
 
 
@@ -53,7 +53,7 @@ class MonomialIdeal(VanishingIdeal):
 
     @abstractmethod
     def _rule(self) -> Rule:
-        """The rule that the parameters ask for; raises where they are outside their domain."""
+        """Return the rule that the parameters ask for; raise for those outside their domain."""
 
     @property
     def order_ideal_(self) -> NDArray[np.int16]:
@@ -194,7 +194,7 @@ class MonomialIdeal(VanishingIdeal):
 
 
 def needs_orthogonal(top: float, psi: float, settings: Settings) -> bool:
-    r"""Whether the Gram matrix is too coarse for this tolerance, on points up to ``top``.
+    r"""Tell whether the Gram matrix is too coarse for this tolerance, on points up to ``top``.
 
     Forming it loses :math:`\epsilon` relative to the largest mean square of a term, and
     coefficients amplify that; :math:`64\sqrt\epsilon` of the largest possible mean square leaves
@@ -223,7 +223,7 @@ def _describe(
         leading = _rename(generators.leading, order)
         generators = replace(generators, terms=order_ideal, leading=leading)
     report = FitReport(
-        seconds=0.0,  # of the whole batch, which the caller measures
+        seconds=0.0,  # the caller measures those of the whole batch
         n_points=n_points,
         n_variables=order_ideal.n_variables,
         n_terms=len(order_ideal),
@@ -240,7 +240,7 @@ def _describe(
 
 
 def _variable_order(points: Tensor, kind: str) -> Index | None:
-    """Variables from smallest to largest in the term order, None if that is their own."""
+    """List variables from smallest to largest in the term order, None if that is their own."""
     n = points.shape[1]
     if kind == "descending":
         return np.arange(n)[::-1].copy()
@@ -253,7 +253,7 @@ def _variable_order(points: Tensor, kind: str) -> Index | None:
 
 
 def _rename(terms: TermSet, order: Index) -> TermSet:
-    """Terms over the caller's variables, given that variable ``i`` here is ``order[i]`` there."""
+    """Name terms by the caller's variables: variable ``i`` here is ``order[i]`` there."""
     return TermSet(
         terms.n_variables, tuple(np.sort(order[block], axis=1) for block in terms.blocks)
     )

@@ -1,4 +1,4 @@
-r"""Which generators tell a class from the others.
+r"""Scores of generators by how well they tell a class from the others, and the choice by them.
 
 A generator of class :math:`k` is small on that class by construction. It is worth keeping if it is
 not small on the others: the paper ranks by
@@ -77,7 +77,7 @@ class PrunedIdeals:
 
 
 def mean_absolute_values(ideals: ClassIdeals, Z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Mean of ``|p|`` over the points of every class: per class of generators, (K, |G_k|).
+    """Average ``|p|`` over the points of every class: per class of generators, (K, |G_k|).
 
     On a CPU, classes go to several processes where a ``joblib.parallel_config`` says so.
     """
@@ -160,7 +160,7 @@ def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> Prun
         raise parameter_error("prune", "keep", accepted, keep)
     polynomials, kept_scores = [], []
     for ideal, values in zip(ideals.ideals, scores.values, strict=True):
-        # less a little, for 0.07 * 100 is 7.000000000000001
+        # less a little, because 0.07 * 100 is 7.000000000000001
         part = int(np.ceil(keep * len(values) - 1e-9))
         count = part if share else min(int(keep), len(values))
         # stable: of equal scores the generator of lower degree stays
@@ -171,7 +171,7 @@ def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> Prun
 
 
 def as_polynomials(generators: Any) -> PolynomialSet:
-    """Generators over monomials, whatever the algorithm that found them."""
+    """Return generators over monomials, whatever the algorithm that found them."""
     if isinstance(generators, CompositionSet):
         return generators.expanded
     return generators

@@ -41,7 +41,7 @@ NOTHING = torch.zeros(0, dtype=torch.float64)
 
 @dataclass
 class SmallIdeal:
-    """What was found: terms by degree, and coefficients over all accepted ones."""
+    """Terms by degree, and coefficients of the generators over all accepted ones."""
 
     accepted: list[Index] = field(default_factory=list)
     leading: list[Index] = field(default_factory=list)
@@ -66,13 +66,13 @@ class _Border:
 
     @property
     def prefix(self) -> Index:
-        """How many terms the others have met (g,)."""
+        """Numbers of terms that the others have met (g,)."""
         return self.met + np.array(self.rest) - np.arange(len(self.rest))
 
 
 @dataclass
 class _BorderedSystems:
-    """What vanished in all degrees, and the accepted terms with their factor."""
+    """The candidates that vanished in all degrees, and the accepted terms with their factor."""
 
     terms: Array  # (o, m) values
     lower: Array  # (o, o)
@@ -99,7 +99,7 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         values *= columns.take(level.variable, 0)
         decided = _decide(terms, lower, values, shift, threshold, settings.panel)
         if not math.isfinite(decided.square.max()):
-            return None  # where the reason is told
+            return None  # the general construction gives the reason
         taken, rest = decided.taken, decided.rest
         if rest:
             borders.append(decided)
@@ -161,7 +161,7 @@ def _decide(
 def _eliminate(
     gram: Array, known: Array, shift: float, threshold: float
 ) -> tuple[list[int], Array]:
-    """Positions of those that join, and coordinates of all along them."""
+    """Find the positions of those that join, and coordinates of all along them."""
     schur = gram - known @ known.T
     schur.ravel()[:: len(schur) + 1] -= shift  # a view
     return pivots_of(schur, threshold)
@@ -170,7 +170,7 @@ def _eliminate(
 def _by_panels(
     values: Array, known: Array, gap: Array, shift: float, threshold: float, panel: int
 ) -> tuple[list[int], Array]:
-    """The same for many candidates: most have a small ``gap`` (b,), and only the rest can join."""
+    """Decide many candidates: most have a small ``gap`` (b,), and only the rest can join."""
     taken: list[int] = []
     everyone = np.arange(len(values))[:, None]
     open_ = (gap > threshold).nonzero()[0]
@@ -202,7 +202,7 @@ def _squares(rows: Array) -> Array:
 
 
 def _leading(ideal: SmallIdeal, v: _BorderedSystems, rule: Rule) -> SmallIdeal | None:
-    """Coefficients by least squares or by the oracle; None if they leave the ball."""
+    """Find coefficients by least squares or by the oracle; None if they leave the ball."""
     ideal.lead = torch.ones(len(v.square), dtype=torch.float64)
     ideal.steps = torch.zeros(len(v.square), dtype=torch.int64)
     quick = rule.start == "least-squares" and rule.stop == "vanishing"
@@ -233,7 +233,7 @@ def _leading(ideal: SmallIdeal, v: _BorderedSystems, rule: Rule) -> SmallIdeal |
 
 
 def _problem(v: _BorderedSystems, radius: float) -> LeastSquaresBatch:
-    """What the oracles are asked; beyond the prefix, linear parts do not count."""
+    """Make the problems of the oracles; beyond the prefix, linear parts do not count."""
     linear = v.coordinates @ v.lower.T
     return LeastSquaresBatch(
         torch.from_numpy(v.lower @ v.lower.T)[None],

@@ -84,14 +84,14 @@ class Stream:
         self.counted = False
 
     def peek(self) -> tuple[int, torch.device]:
-        """Number of variables and device of the points, from the first batch."""
+        """Return the number of variables and the device of the points, from the first batch."""
         for batch in self.start():
             points = self._checked(batch)
             return points.shape[1], points.device
         raise ValueError(NO_POINTS)
 
     def batches(self, stage: str) -> Iterator[Tensor]:
-        """One pass: float tensors (b, n), checked."""
+        """Make one pass: yield float tensors (b, n), checked."""
         self.progress.start(stage, self.n_points or 0)
         count = 0
         for batch in self.start():
@@ -111,7 +111,7 @@ class Stream:
         self.passes += 1
 
     def chunks(self, stage: str, rows: int) -> Iterator[Tensor]:
-        """One pass in tensors of at most ``rows`` rows."""
+        """Make one pass in tensors of at most ``rows`` rows."""
         for batch in self.batches(stage):
             yield from batch.split(rows)
 
@@ -149,7 +149,7 @@ def _after(first: Change | None, second: Change | None) -> Change | None:
 
 
 def _starter(source: Any) -> tuple[Callable[[], Iterable[Any]], int | None]:
-    """How to start a pass over a source, and how many points it has, where it can tell."""
+    """Return what starts a pass over a source, and how many points it has, if it can tell."""
     if isinstance(source, (np.ndarray, Tensor)) and source.ndim == 2:
         rows = rows_within(READ_BYTES, source[:1].nbytes)
 
@@ -177,7 +177,7 @@ def _starter(source: Any) -> tuple[Callable[[], Iterable[Any]], int | None]:
 def scale_stream(
     source: Any, *, n_points: int | None = None, progress: Progress | str | None = None
 ) -> tuple[Stream, MinMaxScaler]:
-    """The same points with every variable scaled to [-1, 1], and the scaler; takes one pass.
+    """Scale every variable to [-1, 1]; return these points and the scaler. Takes one pass.
 
     Examples
     --------
@@ -249,10 +249,10 @@ class StreamTerms:
         self.n_variables = stream.n_variables
         self.lasting = lasting  # a new triangle makes a new factor, though of the same terms
         self.top = 0.0
-        self.parents: list[Index] = []  # of the accepted terms, run by run
+        self.parents: list[Index] = []  # parents of the accepted terms, run by run
         self.variables: list[Index] = []
         self.count = 1  # accepted terms, the constant among them
-        self.level: object = None  # what the last pass was for, and where its candidates began
+        self.level: object = None  # level of the last pass, and what is held of it
         self.held = slice(0, 0)
         self.rows = torch.empty(0)
 
@@ -263,14 +263,14 @@ class StreamTerms:
         self.count += len(at)
 
     def width(self, factor: GrowingFactor) -> int:
-        """As many candidates as a matrix of moments within the limit has room for."""
+        """Count the candidates that a matrix of moments within the limit has room for."""
         room = int((self.settings.memory_limit / (3 * 8)) ** 0.5)
         return max(64, room - factor.size)
 
     def values(
         self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
-        """Places in the moments or rows of the triangle (1, b, ·), by a pass if need be."""
+        """Return places in the moments or rows of the triangle (1, b, ·), by a pass if need be."""
         level = sets[0].level
         # after the ball has refused a term, those behind it are decided again: they are still here
         if level is not self.level or which.stop > self.held.stop:
@@ -288,7 +288,7 @@ class StreamTerms:
         kept: Moments | Triangle
         if isinstance(factor, TriangleFactor):
             kept = Triangle(count, device)
-            # those outside of the factor stand behind the others
+            # terms outside of the factor stand behind the others
             order = torch.cat([factor.order(), torch.arange(o, count, device=device)])
         else:
             kept, order = Moments(count, o, device), None
@@ -355,7 +355,7 @@ class TermEvaluator:
 
 
 def correlation_order(stream: Stream) -> Index:
-    """Variables by increasing total absolute correlation with the others; takes one pass."""
+    """Sort variables by their total absolute correlation with the others; takes one pass."""
     count, mean, products = 0, torch.zeros(()), torch.zeros(())
     for batch in stream.batches("correlations of the variables"):
         points = batch.double()
@@ -376,7 +376,7 @@ def correlation_order(stream: Stream) -> Index:
 
 
 def by_size(values: Tensor) -> Index:
-    """Positions by increasing value; equal ones stay as they are, whatever rounding made of them.
+    """Sort positions by value; those of equal values keep their order, whatever their rounding.
 
     Examples
     --------
@@ -389,7 +389,7 @@ def by_size(values: Tensor) -> Index:
 def mean_squares(
     stream: Stream, generators: Generators, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Mean squares of generators, and of what they add up to, on all points; takes one pass."""
+    """Average squares of generators, and of what they add up, on all points; takes one pass."""
     total = torch.zeros(2, 1, dtype=torch.float64, device=device)
     count = max(1, len(generators))
     rows = rows_within(TERM_BYTES, 8 * count, at_least=256)

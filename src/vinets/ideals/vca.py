@@ -127,7 +127,7 @@ def _components(
         noise = 64 * torch.finfo(points.dtype).eps * float(products.square().mean(0).sum().sqrt())
         keep, vanish = _range_and_null(remainder, span, max(psi**0.5, noise))
         level = CompositionLevel(left, right, projection, keep, vanish)
-        # what evaluation makes of it, level upon level, where errors grow with the degree
+        # evaluation goes level upon level, and its errors grow with the degree
         found, evaluated = remainder @ keep, again.remainder(level) @ keep
         if not bool(((evaluated - found).abs() <= MAX_DRIFT).all()):
             warnings.warn(
@@ -151,7 +151,7 @@ def _components(
             left, right = left[left <= right], right[left <= right]
     generators = CompositionSet(n, tuple(levels), limit)
     report = FitReport(
-        seconds=0.0,  # of the whole batch, which the caller measures
+        seconds=0.0,  # the caller measures those of the whole batch
         n_points=m,
         n_variables=n,
         n_terms=here.kept.shape[1],
@@ -166,9 +166,9 @@ def _components(
 
 
 def _project(products: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    """Projection (f, c) of the candidates (m, c) on what is kept, and what is left of them.
+    """Project the candidates (m, c) on what is kept, (f, c); return what is left of them too.
 
-    Twice, for after one projection a small remainder may be mostly rounding.
+    Twice, because after one projection a small remainder may be mostly rounding.
     """
     projection = kept.mT @ products / len(products)
     remainder = products - kept @ projection
@@ -183,7 +183,7 @@ def _independent(
     right: Tensor,
     points: Tensor,
 ) -> Tensor:
-    """Orthonormal combinations (c, r) of the candidates without those that are identically zero.
+    """Find orthonormal combinations (c, r) of the candidates, none of them identically zero.
 
     A polynomial that is zero on random points in general position is the zero polynomial.
     """
@@ -203,7 +203,7 @@ def _independent(
 
 
 def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """Rotations of what is left of the candidates to components above the threshold or not."""
+    """Rotate what is left of the candidates to components above the threshold, and others."""
     # full: with fewer points than candidates the directions without a singular value vanish, too
     scaled = remainder @ span / len(remainder) ** 0.5
     _, sizes, rotation = torch.linalg.svd(scaled, full_matrices=True)

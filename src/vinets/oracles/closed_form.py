@@ -14,7 +14,7 @@ from .solver import Solution, Solver, Status
 
 
 def cholesky(gram: Tensor) -> Tensor:
-    """Lower Cholesky factors (K, o, o); where a matrix is singular, of a slightly raised one.
+    """Return lower Cholesky factors (K, o, o); where a matrix is singular, of a raised one.
 
     Zero rows (padding of a Gram matrix smaller than the others) get a diagonal of 1, which changes
     no solution. What is singular even so gets a ridge of ``64 o eps`` times the mean diagonal;
@@ -35,7 +35,7 @@ def cholesky(gram: Tensor) -> Tensor:
 def least_squares(
     problem: LeastSquaresBatch, factor: Tensor | None = None, refinements: int = 1
 ) -> Tensor:
-    r"""Minimiser of every row over its prefix, the ball ignored.
+    r"""Find the minimiser of every row over its prefix, the ball ignored.
 
     With :math:`G = L L^\top` a leading principal block of ``G`` has the same block of ``L`` as its
     factor. So all rows, whatever their prefix, share one forward solve :math:`L w = -b`, a zeroing
@@ -89,7 +89,7 @@ def solve_exact(
     max_steps: int = 10_000,
     check_every: int = 8,
 ) -> Solution:
-    """Closed form where it lies in the ball, an iterative solver elsewhere.
+    """Solve in closed form where that lies in the ball, by an iterative solver elsewhere.
 
     Rows whose least-squares minimiser is in the ball, with a gap within the tolerance, end with
     ``CONVERGED`` after 0 steps. The others start at its projection and run under
@@ -114,7 +114,7 @@ def solve_exact(
     c = torch.where(finite, c, 0.0)
     inside = finite[:, 0] & (c.abs().sum(1) <= problem.radius)
     c = project_to_ball(c, problem.radius)
-    # inside the ball, but of an ill-conditioned matrix: the gap tells whether to trust it
+    # a point of an ill-conditioned matrix may be wrong: the gap tells whether to trust it
     gap = problem.dual_gap(c, problem.gradient(c))
     rest = (~(inside & (gap <= tolerance))).nonzero()[:, 0]
     steps = torch.zeros_like(problem.owner)

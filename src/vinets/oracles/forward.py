@@ -43,10 +43,10 @@ MAX_BATCH_NUMBERS = 1 << 20  # numbers in the vectors of a batch of rows
 
 
 def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Points (N, o) of few entries, and which rows (N,) reach their ``target`` (N,); others are 0.
+    """Find points (N, o) of few entries, and which rows (N,) reach their ``target`` (N,).
 
-    A point is minimal over the entries that it has, the ball ignored. A row is given up as soon as
-    its steps would not suffice if all lowered the value as much as the next one.
+    A point is minimal over the entries that it has, the ball ignored; rows that miss are 0. A row
+    is given up as soon as its steps would not suffice if all lowered the value as much as the next.
 
     References
     ----------
@@ -88,7 +88,7 @@ class _Rows:
     def of(
         cls, room: int, place: Array, slope: Array, inside: Array, first: Array, missing: Array
     ) -> _Rows:
-        """Rows at 0."""
+        """Begin with rows at 0."""
         n, o = slope.shape
         outside = np.where(inside, slope.dtype.type(1), slope.dtype.type(np.inf))
         support = np.zeros((n, room), dtype=np.int64)
@@ -124,7 +124,7 @@ class _Rows:
         self.support[:, step] = at
 
     def make_room(self, most: int) -> None:
-        """Room for twice as many steps, or for ``most``; there was none left."""
+        """Make room for twice as many steps, or for ``most``; there was none left."""
         before, n, width = self.taken.shape
         room = min(2 * before, most)
         taken = np.empty((room, n, width + room - before), dtype=self.taken.dtype)
@@ -202,5 +202,5 @@ def _leave_one_out(c: Array, basis: Array, room: Array) -> None:
 
 
 def _pick(table: Array, at: Array) -> Array:
-    """Entry ``at[n]`` of row ``n`` of a contiguous table."""
+    """Return entry ``at[n]`` of row ``n`` of a contiguous table."""
     return table.ravel().take(at + np.arange(0, table.size, table.shape[1]))

@@ -135,7 +135,7 @@ def _judge(
     tolerance: float,
     check_every: int,
 ) -> tuple[Tensor, _Progress]:
-    """Status of every working row at ``c``, or _RUNNING; and the progress brought up to date."""
+    """Find the status of every working row at ``c``, or _RUNNING, and its new progress."""
     value, gradient = problem.value_and_gradient(c)
     gap = problem.dual_gap(c, gradient)
     # Sums over another batch shape round differently: keep clear of the thresholds by that much.
@@ -161,7 +161,7 @@ def _judge(
 
 
 def _start(problem: LeastSquaresBatch, start: Tensor | None) -> Tensor:
-    """A fresh tensor of starting points in the ball."""
+    """Make a fresh tensor of starting points in the ball."""
     if start is None:
         return torch.zeros_like(problem.linear)
     if start.shape != problem.linear.shape:
@@ -173,7 +173,7 @@ def _start(problem: LeastSquaresBatch, start: Tensor | None) -> Tensor:
 
 
 def target_per_row(problem: LeastSquaresBatch, target: float | Tensor | None) -> Tensor | None:
-    """The target as one number per row, shape (N,)."""
+    """Return the target as one number per row, shape (N,)."""
     if target is None:
         return None
     target = torch.as_tensor(target).to(problem.constant)

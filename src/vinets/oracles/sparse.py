@@ -1,4 +1,4 @@
-r"""Sparse coefficients from dense ones: drop what a target leaves room to drop, many rows at once.
+r"""Sparse coefficients from dense ones: what a target leaves room for is dropped, in many rows.
 
 Where a few entries suffice, :mod:`.forward` finds them from nothing. What follows is for the rest.
 
@@ -52,7 +52,7 @@ def solve_sparse(
     *,
     max_steps: int = 10_000,
 ) -> Solution:
-    """Points of few entries with values of at most ``target``, by :func:`shorten` where it can.
+    """Find points of few entries with values of at most ``target``, by :func:`shorten` first.
 
     ``start`` (N, o) are the minimisers without the ball; if None, they are computed where they are
     needed. Rows where it is none of them, or misses the target, or lies outside of the ball are
@@ -66,7 +66,7 @@ def solve_sparse(
     status = torch.full_like(problem.owner, Status.TARGET)
     if bool(good.all()):
         return Solution(c, value, problem.dual_gap(c, gradient), steps, status)
-    # where rounding or the ball spoilt the short point, the long one will do
+    # the long point will do if rounding or the ball spoilt the short one
     bad = (~good).nonzero()[:, 0]
     spoilt = problem.select(bad)
     long = least_squares(spoilt) if start is None else start[bad]
@@ -81,7 +81,7 @@ def solve_sparse(
 
 
 def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor:
-    """Points with fewer entries, each minimal over those that it has, and of values <= target.
+    """Find points with fewer entries, each minimal over those that it has, of values <= target.
 
     ``start`` (N, o) minimises every row over its prefix, the ball ignored; ``target`` (N,). A few
     entries are added to 0 where these suffice; elsewhere, as many as can be spared are left out of
@@ -99,7 +99,7 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
 def _shortened(
     problem: LeastSquaresBatch, start: Tensor | None, target: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What :func:`shorten` returns, and in which rows (N,) it is a short point."""
+    """Return what :func:`shorten` does, and in which rows (N,) it is a short point."""
     if problem.width > MAX_NARROW_TERMS and problem.linear.is_cuda:
         # few rows of such problems are short, and steps are taken on the CPU
         found, reached = torch.zeros_like(problem.linear), problem.constant <= target
@@ -114,11 +114,11 @@ def _shortened(
 
 
 def _is_minimal(gradient: Tensor) -> Tensor:
-    return gradient.abs().amax(1) <= MAX_GRADIENT  # NaN is not
+    return gradient.abs().amax(1) <= MAX_GRADIENT  # NaN is not minimal
 
 
 def _leave_out(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The ``start`` without entries that can be spared, and where it allows to look for them."""
+    """Leave out entries of ``start`` that can be spared, and tell where they may be looked for."""
     found = start.clone()
     precise = start.dtype
     if problem.width > SINGLE_TERMS and bool((target > SINGLE_TARGET * problem.constant).all()):
@@ -139,7 +139,7 @@ def _leave_out(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tup
     diagonal = half.square().cumsum(1)[problem.owner[rows], problem.prefix[rows] - 1]
     cost = (start[rows].square() / diagonal).masked_fill_(~problem.mask[rows], -1.0)
     cost, order = cost.sort(1, descending=True)
-    # what leaving out all behind an entry would cost if entries had no part in each other
+    # the cost of leaving out all behind an entry, if entries had no part in each other
     behind = cost.clamp_(min=0.0).sum(1, keepdim=True) - cost.cumsum(1)
     problem, half = problem.to(precise), half.to(precise)
     start, value, target = start.to(precise), value.to(precise), target.to(precise)
@@ -162,7 +162,7 @@ def _leave_out(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tup
 def _over(
     problem: LeastSquaresBatch, rows: Tensor, support: Tensor, target: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Which rows reach their target over their ``support`` (n, M), and short points of those.
+    """Find rows that reach their target over their ``support`` (n, M), and their short points.
 
     A point has as many of the first entries as it takes, or fewer.
     """
@@ -219,7 +219,7 @@ def _from_whole(
 
 
 def _without(inverse: Tensor, point: Tensor, room: Tensor, most: int) -> Tensor:
-    """Points (n, M) without those entries, at most ``most``, that there is room to leave out.
+    """Return points (n, M) without those entries, at most ``most``, that can be left out.
 
     ``inverse`` (n or 1, M, M) is that of the Gram matrices; values may rise by ``room`` (n,).
     """
