@@ -133,12 +133,10 @@ def _show_plan(plan: SearchPlan, common: Filling) -> None:
 
 def _show(found: Compressed) -> None:
     from vinets.report import print_table
-    from vinets.report.terminal import as_plot
     from vinets.search.page import command_lines
 
     print_table(found.table)
     typer.echo(str(found))
-    typer.echo(f"\n{as_plot(found.frontier)}")
     typer.echo("\nTo make each again:")
     for line in command_lines(found.result):
         typer.echo(line)
