@@ -16,7 +16,7 @@ from torch import Tensor
 from vinets.core.device import Inputs, tensors_of
 from vinets.core.fingerprint import digest, fingerprint
 from vinets.data.images import ImageSource
-from vinets.data.interface import DataSplit, Source
+from vinets.data.source import DataSplit, Source
 from vinets.data.sources import LoaderSource, TensorSource
 
 CHUNK = 2_000  # examples at once

@@ -7,8 +7,7 @@ import torch
 
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
-from vinets.data.interface import DataSplit
-from vinets.data.labels import as_labels, split_pair
+from vinets.data.source import DataSplit, as_labels, split_pair
 
 
 class Digits(DataFormat):

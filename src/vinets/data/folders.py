@@ -13,8 +13,7 @@ from torch import Tensor
 from vinets.core.checks import format_bytes, parameter_error
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, image_size, image_split, read_image
-from vinets.data.interface import DataSplit
-from vinets.data.labels import positive_int, split_pair
+from vinets.data.source import DataSplit, positive_int, split_pair
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"}
 

@@ -11,7 +11,7 @@ from vinets.core.checks import DoubtWarning, parameter_error
 from vinets.core.registry import Registry
 from vinets.data.digest import share_repeated
 from vinets.data.images import ImageSource
-from vinets.data.interface import DataSplit
+from vinets.data.source import DataSplit
 
 Size: TypeAlias = tuple[int, int] | int | None
 """Height and width of images, one number for both, or None to leave them as they are."""

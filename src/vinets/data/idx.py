@@ -20,8 +20,7 @@ from torch import Tensor
 from vinets.core.checks import format_bytes, reason_of
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, image_split
-from vinets.data.interface import DataSplit
-from vinets.data.labels import Pair, as_labels
+from vinets.data.source import DataSplit, Pair, as_labels
 
 BYTES = 8  # the type code of unsigned bytes
 MOST_BYTES = 1 << 32  # a small archive may unpack to any size

@@ -18,8 +18,17 @@ from torch import Tensor
 
 from vinets.core.checks import one_of, parameter_error, reason_of
 from vinets.core.plain import as_plain, from_plain
-from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device
-from vinets.data.labels import Pair, as_labels, class_names, positive_int
+from vinets.data.source import (
+    Batches,
+    CheckedSource,
+    DataSplit,
+    Device,
+    Indices,
+    Pair,
+    as_labels,
+    class_names,
+    positive_int,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -212,14 +221,14 @@ class ImageSource(CheckedSource):
     def _with(self, images: Tensor, labels: Tensor) -> ImageSource:
         return ImageSource(images, labels, self.classes, self.preprocessing, self.augmentation)
 
-    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+    def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
         # Drawn here and not in the generator, which runs when the first batch is asked for.
         draws = None
         if augment is not None and self.augmentation is not None and chunks:
             draws = self.augmentation.draw(sum(map(len, chunks)), augment).to(device)
         return self._pass(chunks, draws, device)
 
-    def _pass(self, chunks: Chunks, draws: Tensor | None, device: Device) -> Batches:
+    def _pass(self, chunks: Indices, draws: Tensor | None, device: Device) -> Batches:
         if not chunks:
             return
         # Positions, labels and draws travel once a pass, not once a batch.

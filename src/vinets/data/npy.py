@@ -13,8 +13,7 @@ from torch import Tensor
 from vinets.core.checks import reason_of
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
-from vinets.data.interface import DataSplit
-from vinets.data.labels import Pair, as_labels, split_pair
+from vinets.data.source import DataSplit, Pair, as_labels, split_pair
 from vinets.data.sources import TensorSource
 
 

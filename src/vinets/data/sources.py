@@ -13,8 +13,18 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, each, tensors_of
-from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device, Source
-from vinets.data.labels import as_labels, choose_per_class, class_names, split_positions
+from vinets.data.source import (
+    Batches,
+    CheckedSource,
+    DataSplit,
+    Device,
+    Indices,
+    Source,
+    as_labels,
+    choose_per_class,
+    class_names,
+    split_positions,
+)
 
 
 class TensorSource(CheckedSource):
@@ -43,7 +53,7 @@ class TensorSource(CheckedSource):
     def _subset(self, index: Tensor) -> TensorSource:
         return TensorSource(_take(self.inputs, index), self.labels[index], self.classes)
 
-    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+    def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
         for chunk in chunks:
             taken = each(_take(self.inputs, chunk), lambda tensor: tensor.to(device))
             yield taken, self.labels[chunk].to(device)
@@ -99,7 +109,7 @@ class LoaderSource(CheckedSource):
         alone._workers = 0  # processes take longer to start than a batch to read
         return super(LoaderSource, alone).example(count)
 
-    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+    def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
         for chunk, batch in zip(chunks, self._read(chunks, augment), strict=True):
             inputs, labels = _inputs_and_labels(batch)
             if not torch.equal(labels, self.labels[chunk]):
@@ -110,7 +120,7 @@ class LoaderSource(CheckedSource):
                 )
             yield each(inputs, lambda tensor: tensor.to(device)), labels.to(device)
 
-    def _read(self, chunks: Chunks, augment: torch.Generator | None) -> Iterator[Any]:
+    def _read(self, chunks: Indices, augment: torch.Generator | None) -> Iterator[Any]:
         loader = self._loader
         return iter(
             DataLoader(

@@ -13,7 +13,7 @@ import torch
 
 from vinets.core.files import named, open_regular
 from vinets.data.formats import DataFormat, Size
-from vinets.data.interface import DataSplit
+from vinets.data.source import DataSplit
 from vinets.data.sources import TensorSource
 
 VOCABULARY = 8_192  # numbers that words may have; 0 stands for every word that has none

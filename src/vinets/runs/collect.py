@@ -13,7 +13,7 @@ from vinets.core.device import device_of, each
 from vinets.core.options import flat
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import Collecting
-from vinets.data.labels import choose_per_class
+from vinets.data.source import choose_per_class
 from vinets.data.sources import as_source
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader

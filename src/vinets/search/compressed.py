@@ -20,7 +20,7 @@ from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import Searching
-from vinets.data.interface import DataSplit, Source, require_split
+from vinets.data.source import DataSplit, Source, require_split
 from vinets.data.sources import limit_source, split_source
 from vinets.measure import machine
 from vinets.models.sources import source_of, spec_of
