@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vinets.core.checks import one_of, parameter_error
 from vinets.core.ranks import merged
-from vinets.latent.store import LatentStore
+from vinets.latent.collect import LatentStore
 
 # Below this share of the mean a standard deviation is the rounding of a constant.
 ROUNDING = 1e-12

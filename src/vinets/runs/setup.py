@@ -21,8 +21,8 @@ from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.digest import examples_digest, identify
 from vinets.data.source import choose_per_class, require_split
 from vinets.models import channel_options, create_model
-from vinets.networks.network import input_fields
-from vinets.networks.seen import load_trained, refuse_seen, trained_on
+from vinets.models.facts import input_fields, trained_on
+from vinets.networks.seen import load_trained, refuse_seen
 from vinets.runs.low_accuracy import warn_of_low_accuracy
 from vinets.training.lessons import Lessons
 

@@ -23,7 +23,7 @@ from vinets.models.libraries.base import (
     unknown,
 )
 from vinets.models.libraries.torchvision import import_torchvision
-from vinets.models.sources import nested_items, without_fetching
+from vinets.models.records import nested_items, without_fetching
 
 # Fields by which a config names a network that is fetched or defined elsewhere.
 ELSEWHERE = frozenset({"architecture", "backbone", "backbone_config", "quantization_config"})
