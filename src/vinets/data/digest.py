@@ -20,7 +20,7 @@ from vinets.data.source import DataSplit, Source
 from vinets.data.sources import LoaderSource, TensorSource
 
 EXAMPLES_AT_ONCE = 2_000
-HASH_BYTES = 8  # for one example
+BYTES_PER_HASH = 8
 
 _read: WeakKeyDictionary[LoaderSource, str] = WeakKeyDictionary()
 
@@ -69,7 +69,7 @@ def examples_digest(*sources: Source) -> str:
     if not all(isinstance(source, ImageSource | TensorSource) for source in sources):
         return ""
     hashes = (int.from_bytes(one) for source in sources for one in _hashes(source))
-    return f"{sum(hashes) % 256**HASH_BYTES:0{2 * HASH_BYTES}x}"
+    return f"{sum(hashes) % 256**BYTES_PER_HASH:0{2 * BYTES_PER_HASH}x}"
 
 
 def share_repeated(data: DataSplit) -> float:
@@ -94,7 +94,7 @@ def _hashes(source: Source) -> Iterator[bytes]:
         tensors = [tensor.cpu().contiguous() for _, tensor in _named(inputs)]
         flat = [t[:, None] if t.ndim == 1 else t.flatten(1) for t in tensors]
         for rows in zip(*(t.view(torch.uint8).numpy() for t in flat), strict=True):
-            hashed = hashlib.blake2b(digest_size=HASH_BYTES)
+            hashed = hashlib.blake2b(digest_size=BYTES_PER_HASH)
             for row in rows:
                 hashed.update(row.data)
             yield hashed.digest()

@@ -26,7 +26,7 @@ class DataFormat(ABC):
     """One way to write a data set; a subclass with a ``name`` is known to ``load_data``."""
 
     name: ClassVar[str]
-    written: ClassVar[str]  # what to write, for the help and for complaints
+    written: ClassVar[str]  # what users write, shown in help and complaints
     rank: ClassVar[int] = 50  # lower is asked first: names and prefixes, then any folder or file
     resizes: ClassVar[bool] = False  # whether it takes a size
 

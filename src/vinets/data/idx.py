@@ -22,9 +22,9 @@ from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, image_split
 from vinets.data.source import DataSplit, Pair, as_labels
 
-UNSIGNED_BYTE = 8  # in the header, the type of the numbers
+UNSIGNED_BYTE = 8  # a type of numbers, as headers write it
 MAX_UNPACKED_BYTES = 1 << 32  # a small archive may unpack to any size
-MAX_PACKING_FACTOR = 1_032  # of deflate
+MAX_PACKING_FACTOR = 1_032  # deflate packs no better
 READ_BYTES = 1 << 20  # at once
 PARTS = ("train", "t10k")
 FASHION = (

@@ -52,8 +52,8 @@ class LatentStore:
 
     runs: Callable[[], Iterable[Tensor]]  # starts a pass: tensors (b, ...) in order, of any lengths
     labels: Tensor  # integers (m,), on the device of the latents
-    shape: tuple[int, ...]  # of one latent
-    dtype: torch.dtype  # in which the latents are stored
+    shape: tuple[int, ...]  # one latent, without the batch
+    dtype: torch.dtype  # as stored
     memory_limit: int = MEMORY_LIMIT  # the most bytes that tensor() and of_class() may allocate
 
     @classmethod
@@ -245,7 +245,7 @@ def _run(
     report: Callable[[int], None] | None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Give the latents and labels of every batch."""
-    # None, for a network without tensors, leaves the inputs where they are.
+    # A network without tensors has no device, and None leaves the inputs where they are.
     device = next((t.device for t in chain(network.parameters(), network.buffers())), None)
     done = 0
     for inputs, labels in batches:
@@ -293,8 +293,8 @@ class Latents:
     fit: Tensor  # (m,), True for the examples that ideals are fitted to
     check: Tensor  # (m,), True for those that score the generators
     record: Record
-    original_parameters: int  # of the uncut network
-    seconds: float  # of wall-clock time
+    original_parameters: int  # stored by the uncut network
+    seconds: float  # by the clock
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -21,7 +21,7 @@ class LatentShape:
     """Channels and positions of the output of a module, for one example."""
 
     channels: int  # length of the descriptor at a position
-    height: int  # of the grid of positions: 1 x T for T tokens, 1 x 1 for vectors
+    height: int  # the grid of positions is 1 x T for T tokens, 1 x 1 for vectors
     width: int
 
     @property
@@ -80,7 +80,7 @@ class LatentReader(nn.Module):
         self.channels_last = bool(channels_last)
 
     def forward(self, output: Any) -> Tensor:
-        """Latents ``(B, C, P)``; the dtype stays."""
+        """Return latents ``(B, C, P)``; the dtype stays."""
         # All but averages are views of the output, so that nothing is copied on the way.
         values = _checked(output)
         if values.ndim == 2:
@@ -97,7 +97,7 @@ class LatentReader(nn.Module):
         if self.kind == "class_token":
             if not tokens:
                 raise _wrong_kind("class_token", "tokens (B, T, C)", values)
-            # by select: of a slice, torch 2.6 exports that the batch is not the largest integer
+            # Not a slice, because torch 2.6 exports that its batch is not the largest integer.
             return values.select(1, 0).unsqueeze(2)
         if tokens:
             descriptors = values.transpose(1, 2)
@@ -110,7 +110,7 @@ class LatentReader(nn.Module):
         return descriptors
 
     def describe(self, output: Any) -> LatentShape:
-        """Channels and positions of ``output`` as it comes, before it is pooled or flattened.
+        """Tell channels and positions of ``output`` as it is, before it is pooled or flattened.
 
         Examples
         --------
@@ -126,7 +126,7 @@ class LatentReader(nn.Module):
         return LatentShape(*(sizes[2:] + sizes[:2] if self.channels_last else sizes))
 
     def config(self) -> dict[str, Any]:
-        """The arguments that build this reader again."""
+        """Return the arguments that build this reader again."""
         return {"kind": self.kind, "pool": self.pool, "channels_last": self.channels_last}
 
     def extra_repr(self) -> str:
@@ -134,7 +134,7 @@ class LatentReader(nn.Module):
 
 
 def first_tensor(output: Any) -> Tensor:
-    """The Tensor in what a module returned: itself, ``last_hidden_state``, or the first one."""
+    """Return the Tensor in an output: itself, ``last_hidden_state``, or the first one."""
     if isinstance(output, Tensor):
         return output
     candidates: Iterable[Any] = output if isinstance(output, tuple | list) else ()
