@@ -44,7 +44,7 @@ def latents(data: str | None, weights: str | None, per_class: int, components: i
         parts = [latent_like(per_class, components, 16, 0.15, seed=k) for k in range(100)]
         return np.concatenate(parts), np.repeat(np.arange(100), per_class), "synthetic"
     from vinets.core.settings import Placing, Projecting
-    from vinets.runs.collect import collect
+    from vinets.latent.collect import collect
     from vinets.runs.setup import SetupFiles
     from vinets.runs.variables import find_variables
 

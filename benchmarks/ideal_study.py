@@ -47,10 +47,10 @@ from vinets.core.progress import progress_of
 from vinets.heads import ProductsHead
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.ideals.choose import choose_ideal
+from vinets.latent.collect import Latents, collect
 from vinets.measure import machine
 from vinets.networks.network import CutNetwork
 from vinets.runs.build import build
-from vinets.runs.collect import Latents, collect
 from vinets.runs.context import CutContext
 from vinets.runs.factored import factored_generators
 from vinets.runs.setup import Setup, SetupFiles, wrong_answers

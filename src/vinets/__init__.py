@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
     from vinets.ideals.oavi import OAVI
     from vinets.ideals.vca import VCA
+    from vinets.latent.collect import collect
     from vinets.latent.cut import CutPoint, cut_points, truncate
     from vinets.networks.network import CutNetwork, VINet
     from vinets.runs.baselines import baselines
     from vinets.runs.build import build
-    from vinets.runs.collect import collect
     from vinets.runs.distances import attach_distances
     from vinets.runs.report import BuildReport
     from vinets.scores.estimator import ChristoffelClassifier
@@ -79,7 +79,7 @@ _HOME = {
     "build": "runs.build",
     "cache_latents": "training.feed",
     "bench": "side_by_side",
-    "collect": "runs.collect",
+    "collect": "latent.collect",
     "compare": "side_by_side",
     "compress": "search.compressed",
     "cut_points": "latent.cut",

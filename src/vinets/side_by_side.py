@@ -15,7 +15,7 @@ from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import Formats, Windows
-from vinets.data.interface import DataSplit, Source
+from vinets.data.source import DataSplit, Source
 from vinets.data.sources import as_source
 from vinets.export import ExportedNetwork
 from vinets.measure import (

@@ -22,9 +22,9 @@ from vinets.export import (
     suffixes,
 )
 from vinets.models import create_model, digits_cnn
-from vinets.models.resnet import ResNet
+from vinets.models.facts import example_inputs
+from vinets.models.networks import ResNet
 from vinets.networks import VINet
-from vinets.networks.network import example_inputs
 from vinets.runs import build
 from vinets.training import fine_tune
 

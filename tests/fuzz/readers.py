@@ -30,7 +30,7 @@ from vinets.data.texts import text_folder
 from vinets.ideals.abm import ABM
 from vinets.ideals.vca import VCA
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
-from vinets.models.sources import sketch
+from vinets.models.records import sketch
 from vinets.networks import CutNetwork
 from vinets.networks.uncut import UncutNetwork, read_uncut, write_uncut
 from vinets.paper.page import read_results, results_page

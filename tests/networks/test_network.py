@@ -8,8 +8,9 @@ from vinets.data import digits
 from vinets.heads import PooledHead
 from vinets.latent import LatentReader, truncate
 from vinets.models import digits_cnn, resnet18
+from vinets.models.facts import Record, example_inputs, input_fields
 from vinets.networks import CutNetwork, VINet
-from vinets.networks.network import Record, example_inputs, input_fields, network_of
+from vinets.networks.network import network_of
 from vinets.runs import baselines, build, collect
 from vinets.training import fine_tune
 

@@ -23,6 +23,7 @@ from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.settings import Exporting
 from vinets.data import DataSplit, ImageSource, Source
+from vinets.models.facts import Record, example_inputs, input_fields, trained_on
 from vinets.networks.formats import (
     EXPORT_FORMATS,
     ExportFormat,
@@ -31,8 +32,8 @@ from vinets.networks.formats import (
     WholeNetwork,
     suffixes,
 )
-from vinets.networks.network import CutNetwork, Record, example_inputs, input_fields
-from vinets.networks.seen import refuse_seen, trained_on
+from vinets.networks.network import CutNetwork
+from vinets.networks.seen import refuse_seen
 
 TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
 LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "root")  # the last: onnxruntime's

@@ -16,7 +16,7 @@ from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, device_of, each, evaluating, logits_of, resolve_device
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
-from vinets.data.interface import Source
+from vinets.data.source import Source
 from vinets.data.sources import as_source
 from vinets.measure.running import batch_of, placed
 

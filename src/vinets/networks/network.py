@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -18,23 +14,10 @@ from vinets.core.device import Inputs, call, device_of, evaluating
 from vinets.heads import DistanceHead, Head, PolynomialHead
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.reader import LatentReader
+from vinets.models.facts import Record, example_inputs
 
-MOST_VALUES = 1 << 24  # of one input; an image of 2,000 by 2,000 pixels has twelve million
 # what counts as a layer where the last layers are tuned; a norm goes with the layer before it
 WEIGHTED = (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.MultiheadAttention)
-
-
-@dataclass(frozen=True)
-class Record:
-    """What a network was made of, kept with it when it is saved."""
-
-    cut: str  # name of the module behind which the backbone ends
-    inputs: dict[str, Any]  # shape (without the batch) and dtype of each; "" names a single one
-    source: dict[str, Any] | None = None  # how to make the uncut network; None: a user's own class
-    classes: tuple[str, ...] = ()
-    preprocessing: dict[str, Any] | None = None  # how an image becomes an input
-    notes: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] | None = None  # what it was trained on, as far as is known
 
 
 class CutNetwork(nn.Module):
@@ -203,29 +186,3 @@ def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
 def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
     """A :class:`VINet` if the polynomials come from class ideals, else a :class:`CutNetwork`."""
     return (VINet if head.from_ideals else CutNetwork)(backbone, reader, head, record)
-
-
-def input_fields(inputs: Inputs) -> dict[str, Any]:
-    """Shapes and dtypes of a batch of inputs, as plain JSON values."""
-    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
-    return {
-        name: {"shape": list(t.shape[1:]), "dtype": str(t.dtype).removeprefix("torch.")}
-        for name, t in named.items()
-    }
-
-
-def example_inputs(
-    fields: Mapping[str, Any], batch: int = 1, device: torch.device | str = "cpu"
-) -> Tensor | dict[str, Tensor]:
-    """A batch of zeros of the shapes that :func:`input_fields` wrote down."""
-    named: dict[str, Tensor] = {}
-    for name, facts in fields.items():
-        dtype = getattr(torch, str(facts["dtype"]), None)
-        if not isinstance(dtype, torch.dtype):
-            raise ValueError(f"unknown dtype {facts['dtype']!r} of input {name!r}.")
-        shape = [int(s) for s in facts["shape"]]
-        if min(shape, default=1) < 1 or math.prod(shape) > MOST_VALUES:
-            raise ValueError(f"input {name!r} must have 1 to {MOST_VALUES:,} values.")
-        fill = torch.zeros if dtype.is_floating_point else torch.ones
-        named[name] = fill(batch, *shape, dtype=dtype, device=device)
-    return named[""] if set(named) == {""} else named

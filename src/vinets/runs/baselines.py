@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from vinets.core.device import Inputs, device_of
 from vinets.core.settings import Shaping
 from vinets.heads import HEADS, PLACEMENTS, Head, PolynomialHead, Reference
-from vinets.latent.classifier import classifier_of, sees_negative
-from vinets.networks.network import CutNetwork, example_inputs, network_of
+from vinets.latent.collect import Latents
+from vinets.latent.reader import classifier_of, sees_negative
+from vinets.models.facts import example_inputs
+from vinets.networks.network import CutNetwork, network_of
 from vinets.runs.build import seeded
-from vinets.runs.collect import Latents
 
 T = TypeVar("T")
 

@@ -23,10 +23,10 @@ from vinets.heads import LinearPath, LocalHead, ProductsHead, VanishingHead
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.choose import choose_ideal
+from vinets.latent.collect import Latents, collect
 from vinets.measure.vanishing import class_means, measure_vanishing
 from vinets.networks.network import CutNetwork, network_of
 from vinets.runs.closed_form import build_closed_form
-from vinets.runs.collect import Latents, collect
 from vinets.runs.factored import factored_generators
 from vinets.runs.report import BuildReport, Pictures
 from vinets.runs.vanish import ClassGenerators, PrunedLayer, find_generators, make_layer

@@ -32,8 +32,8 @@ from vinets.heads.distance_fit import (
 )
 from vinets.heads.ridge import calibrate, fit_ridge
 from vinets.ideals.choose import choose_ideal
+from vinets.latent.collect import Latents
 from vinets.networks.network import CutNetwork, network_of
-from vinets.runs.collect import Latents
 from vinets.runs.report import BuildReport, ClosedForms
 from vinets.runs.vanish import find_generators, make_layer
 from vinets.runs.variables import find_variables

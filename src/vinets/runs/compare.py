@@ -16,7 +16,7 @@ from vinets.core.files import slug, write_json
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import Caching
-from vinets.data.interface import DataSplit
+from vinets.data.source import DataSplit
 from vinets.heads import HEADS
 from vinets.latent.cut import resolve_cut
 from vinets.measure import machine

@@ -13,11 +13,11 @@ from torch import Tensor
 from vinets.core.progress import Notes, Progress
 from vinets.core.settings import Recipe
 from vinets.ideals.choose import choose_ideal
+from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
 from vinets.networks.network import CutNetwork, network_of
 from vinets.runs.baselines import baseline, reference_to
 from vinets.runs.build import assemble, build_products
-from vinets.runs.collect import Latents, collect
 from vinets.runs.report import BuildReport
 from vinets.runs.setup import CHUNK, Setup
 from vinets.runs.trial import Trial

@@ -13,8 +13,8 @@ from vinets.core.ranks import batch_moments
 from vinets.core.settings import Projecting, Pruning
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.pruning import prune
+from vinets.latent.collect import Latents
 from vinets.latent.rescale import Rescale
-from vinets.runs.collect import Latents
 from vinets.runs.vanish import find_generators
 from vinets.runs.variables import Variables, descriptors, project
 

@@ -28,11 +28,12 @@ from vinets.models import (
     spec_of,
     use_file,
 )
+from vinets.models.facts import Record, example_inputs, input_fields, trained_on
 from vinets.models.libraries.file import UnnamedFile
 from vinets.models.weights import refuse_pickled
 from vinets.networks.files import CONFIG
-from vinets.networks.network import CutNetwork, Record, example_inputs, input_fields
-from vinets.networks.seen import load_trained, refuse_seen, trained_on
+from vinets.networks.network import CutNetwork
+from vinets.networks.seen import load_trained, refuse_seen
 from vinets.networks.uncut import DESCRIPTION, read_uncut
 
 

@@ -18,7 +18,7 @@ from vinets.core.settings import BACKBONE, RECIPES, SMALL, Recipe, UncutRecipe
 from vinets.data import DataSplit
 from vinets.measure import evaluate, machine
 from vinets.models import source_of
-from vinets.networks.network import input_fields
+from vinets.models.facts import input_fields
 from vinets.networks.uncut import UncutNetwork, write_uncut
 from vinets.runs.build import seeded
 from vinets.runs.opening import channel_count, check_inputs, is_saved, make_network

@@ -19,11 +19,10 @@ from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import Sampling
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.digest import examples_digest, identify
-from vinets.data.interface import require_split
-from vinets.data.labels import choose_per_class
+from vinets.data.source import choose_per_class, require_split
 from vinets.models import channel_options, create_model
-from vinets.networks.network import input_fields
-from vinets.networks.seen import load_trained, refuse_seen, trained_on
+from vinets.models.facts import input_fields, trained_on
+from vinets.networks.seen import load_trained, refuse_seen
 from vinets.runs.low_accuracy import warn_of_low_accuracy
 from vinets.training.lessons import Lessons
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from vinets.core.settings import Placing, Projecting
 from vinets.heads.local import local_variables
+from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection, fit_pca
 from vinets.latent.rescale import Rescale
-from vinets.runs.collect import Latents
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,10 @@ from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import Searching
-from vinets.data.interface import DataSplit, Source, require_split
+from vinets.data.source import DataSplit, Source, require_split
 from vinets.data.sources import limit_source, split_source
 from vinets.measure import machine
-from vinets.models.sources import source_of, spec_of
+from vinets.models.records import source_of, spec_of
 from vinets.networks.network import CutNetwork
 from vinets.networks.seen import refuse_seen
 from vinets.report import Figure, Table, html

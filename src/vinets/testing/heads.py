@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from vinets.heads import HEADS, Head
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
-from vinets.networks.network import CutNetwork, Record, VINet, input_fields, network_of
+from vinets.models.facts import Record, input_fields
+from vinets.networks.network import CutNetwork, VINet, network_of
 from vinets.theory.networks import head_norms
 
 

@@ -1,14 +1,15 @@
-"""Latents with labels: run a network over batches, keep what it returns, read it in that order."""
+"""Latents: cut a network, run data through what is left, keep what comes out with its labels."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from mmap import ACCESS_COPY, mmap
 from tempfile import TemporaryFile, gettempdir
-from typing import IO, TypeAlias
+from typing import IO, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +17,19 @@ from torch import Tensor, nn
 from vinets.core import ranks
 from vinets.core.checks import format_bytes, optional_positive_int, parameter_error, rows_within
 from vinets.core.device import Inputs, call, device_of, each, evaluating
-
-Batches: TypeAlias = Iterable[tuple[Inputs, Tensor]]
-Pair: TypeAlias = tuple[Tensor, Tensor]
-"""Latents ``(b, ...)`` and labels ``(b,)``."""
+from vinets.core.options import flat
+from vinets.core.progress import Progress, progress_of
+from vinets.core.settings import Collecting
+from vinets.data.digest import examples_digest
+from vinets.data.source import choose_per_class
+from vinets.data.sources import as_source
+from vinets.latent.cut import resolve_cut, truncate
+from vinets.latent.reader import LatentReader
+from vinets.models.facts import Record, input_fields, trained_on
+from vinets.models.records import source_of
 
 MEMORY_LIMIT = 2 << 30  # bytes
-CHUNK_BYTES = 64 << 20  # of a pass
+CHUNK_BYTES = 64 << 20
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -45,15 +52,15 @@ class LatentStore:
 
     runs: Callable[[], Iterable[Tensor]]  # starts a pass: tensors (b, ...) in order, of any lengths
     labels: Tensor  # integers (m,), on the device of the latents
-    shape: tuple[int, ...]  # of one latent
-    dtype: torch.dtype  # in which the latents are stored
+    shape: tuple[int, ...]  # one latent, without the batch
+    dtype: torch.dtype  # as stored
     memory_limit: int = MEMORY_LIMIT  # the most bytes that tensor() and of_class() may allocate
 
     @classmethod
     def from_tensor(
         cls, values: Tensor | Sequence[Tensor], labels: Tensor, *, memory_limit: int = MEMORY_LIMIT
     ) -> LatentStore:
-        """A store in memory, not copied: ``(m, ...)``, or runs ``(b, ...)`` behind each other."""
+        """Keep latents in memory, not copied: ``(m, ...)``, or runs ``(b, ...)`` in a row."""
         runs = (values,) if isinstance(values, Tensor) else tuple(values)
         kinds = {(run.dtype, tuple(run.shape[1:])) for run in runs}
         if len(kinds) != 1 or runs[0].ndim < 2 or not runs[0].is_floating_point():
@@ -74,11 +81,11 @@ class LatentStore:
 
     @property
     def nbytes(self) -> int:
-        """Size of the latents as they are stored, in bytes."""
+        """Bytes of the latents as they are stored."""
         return len(self) * self._size * self.dtype.itemsize
 
-    def chunks(self, size: int | None = None) -> Iterator[Pair]:
-        """A pass over the store in order: float32 latents ``(b, ...)`` and labels ``(b,)``.
+    def chunks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pass over the store in order: float32 latents ``(b, ...)`` and labels ``(b,)``.
 
         A chunk has ``size`` latents, the last perhaps fewer; None: about 64 MiB of them.
         """
@@ -87,19 +94,19 @@ class LatentStore:
             rows = rows_within(CHUNK_BYTES, 4 * self._size)
         start = 0
         for values in _rechunk(self.runs(), rows):
-            # Where they are float32 already, these are views of the store: not to be written to.
+            # Latents that are float32 already are views of the store: not to be written to.
             yield values.to(torch.float32), self.labels[start : start + len(values)]
             start += len(values)
 
     def tensor(self) -> Tensor:
-        """All latents in one float32 tensor ``(m, ...)``."""
+        """Return all latents in one float32 tensor ``(m, ...)``."""
         first = next(iter(self.runs()))
         if len(first) == len(self) and first.dtype == torch.float32:
             return first  # what is stored, not a copy: the limit is on new memory
         return self._gather(torch.ones_like(self.labels, dtype=torch.bool), "all latents")
 
     def of_class(self, k: int) -> Tensor:
-        """The latents with label ``k``, in order, as float32 ``(m_k, ...)``."""
+        """Return the latents with label ``k``, in order, as float32 ``(m_k, ...)``."""
         wanted = self.labels == k
         if not bool(wanted.any()):
             present = f"one of the labels {self.labels.unique().tolist()}"
@@ -111,7 +118,7 @@ class LatentStore:
         return torch.Size(self.shape).numel()
 
     def _gather(self, wanted: Tensor, what: str) -> Tensor:
-        """The latents where ``wanted`` ``(m,)`` is True; one allocation, one pass."""
+        """Return the latents where ``wanted`` ``(m,)`` is True; one allocation, one pass."""
         count = int(wanted.sum())
         need = 4 * count * self._size
         if need > self.memory_limit:
@@ -132,7 +139,7 @@ class LatentStore:
 
 
 def _rechunk(runs: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
-    """The same rows in tensors of ``rows`` rows; the last may be shorter."""
+    """Give the same rows in tensors of ``rows`` rows; the last may be shorter."""
     held: list[Tensor] = []
     missing = rows
     for values in runs:
@@ -150,7 +157,7 @@ def _rechunk(runs: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
 
 def collect_latents(
     network: nn.Module,
-    batches: Batches,
+    batches: Iterable[tuple[Inputs, Tensor]],
     *,
     memory_limit: int = MEMORY_LIMIT,
     progress: Callable[[int], None] | None = None,
@@ -199,8 +206,8 @@ def collect_latents(
                 values = [_moved(file, values)]
         if file is not None:
             file.flush()
-            # The mapping outlives the file. It is a private one, for torch warns of buffers that
-            # cannot be written to.
+            # The mapping outlives the file. It is a private one, because torch warns of buffers
+            # that cannot be written to.
             mapped = mmap(file.fileno(), 0, access=ACCESS_COPY)
             (kind,) = values
             values = [torch.frombuffer(mapped, dtype=kind.dtype).view(-1, *kind.shape[1:])]
@@ -233,42 +240,169 @@ def _moved(file: IO[bytes], values: list[Tensor]) -> Tensor:
 
 
 def _run(
-    network: nn.Module, batches: Batches, report: Callable[[int], None] | None
-) -> Iterator[Pair]:
+    network: nn.Module,
+    batches: Iterable[tuple[Inputs, Tensor]],
+    report: Callable[[int], None] | None,
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Give the latents and labels of every batch."""
-    # None, for a network without tensors, leaves the inputs where they are.
+    # A network without tensors has no device, and None leaves the inputs where they are.
     device = next((t.device for t in chain(network.parameters(), network.buffers())), None)
-    seen = 0
-    for inputs, given in batches:
-        if not isinstance(given, Tensor) or given.ndim != 1 or given.is_floating_point():
-            got = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+    done = 0
+    for inputs, labels in batches:
+        if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.is_floating_point():
+            got = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
             raise ValueError(
                 "Batches must be pairs of inputs and integer labels (b,). "
                 f"Got labels {got} instead."
             )
-        if not len(given):
+        count = len(labels)
+        if not count:
             continue
         with evaluating(network):  # a generator must not leave the mode of others changed
             latents = call(network, each(inputs, lambda tensor: tensor.to(device)))
-        _check_latents(latents, len(given))
+        if not isinstance(latents, Tensor):
+            raise ValueError(
+                f"The network must return a Tensor. Got {type(latents).__name__} instead. "
+                "Put a LatentReader behind it."
+            )
+        sound = latents.ndim >= 2 and len(latents) == count and 0 not in latents.shape[1:]
+        if not sound or latents.dtype not in DTYPES:
+            raise ValueError(
+                f"The network must return floats ({count}, ...) for {count} examples. "
+                f"Got {latents.dtype} {tuple(latents.shape)} instead."
+            )
         # A copy, since the output may be a view of something large or of the inputs, which their
         # owner may fill anew for the next batch.
         copied = latents.detach().clone(memory_format=torch.contiguous_format)
-        yield copied, given.detach().to("cpu", torch.int64)
-        seen += len(given)
+        yield copied, labels.detach().to("cpu", torch.int64)
+        done += count
         if report is not None:
-            report(seen)
+            report(done)
 
 
-def _check_latents(latents: Tensor, count: int) -> None:
-    if not isinstance(latents, Tensor):
-        raise ValueError(
-            f"The network must return a Tensor. Got {type(latents).__name__} instead. "
-            "Put a LatentReader behind it."
-        )
-    sound = latents.ndim >= 2 and len(latents) == count and 0 not in latents.shape[1:]
-    if not sound or latents.dtype not in DTYPES:
-        raise ValueError(
-            f"The network must return floats ({count}, ...) for {count} examples. "
-            f"Got {latents.dtype} {tuple(latents.shape)} instead."
-        )
+# --- latents of a cut network -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Latents:
+    """A truncated network with latents of its training data, ready for any head."""
+
+    backbone: nn.Module  # the truncated network
+    reader: LatentReader  # reads its output
+    store: LatentStore  # latents (m, C, P) and labels
+    fit: Tensor  # (m,), True for the examples that ideals are fitted to
+    check: Tensor  # (m,), True for those that score the generators
+    record: Record
+    original_parameters: int  # stored by the uncut network
+    seconds: float  # by the clock
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Channels and positions."""
+        channels, positions = self.store.shape
+        return channels, positions
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.record.classes)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the backbone."""
+        return device_of(self.backbone)
+
+
+@flat(collecting=Collecting)
+def collect(
+    model: nn.Module,
+    train_data: Any,
+    cut: str | int,
+    *,
+    collecting: Collecting,
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+    progress: Progress | str | None = "auto",
+) -> Latents:
+    """Truncate ``model`` and run training data through it.
+
+    Parameters
+    ----------
+    model, train_data, cut
+        As in :func:`vinets.build`; the network is moved to ``device``.
+    collecting : Collecting
+        Or its fields as keywords: ``per_class``, ``read``, ``pool``, ``memory_limit``, ...
+    device, seed, progress
+        Where to work, the seed of the examples, and how to show it.
+    """
+    source = as_source(train_data)
+    example = source.example()
+    model = model.to(device)
+    on_device = each(example, lambda tensor: tensor.to(device))
+    name = resolve_cut(model, cut, on_device)
+    backbone = truncate(model, name, on_device)
+    reader = LatentReader(
+        collecting.read, pool=collecting.pool, channels_last=collecting.channels_last
+    )
+    # A quarter as many again score the generators, on points that they were not fitted to.
+    most = collecting.per_class
+    chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
+    part = source.subset(chosen)
+    watch = progress_of(progress)
+    watch.start("latents", len(part))
+    begin, done = time.perf_counter(), 0
+
+    def advance(total: int) -> None:
+        nonlocal done
+        watch.advance(total - done)
+        done = total
+
+    store = collect_latents(
+        _Read(backbone, reader),
+        part.batches(collecting.batch_size, device=device),
+        memory_limit=collecting.memory_limit,
+        progress=advance,
+    )
+    reading = getattr(source, "preprocessing", None)  # only sources of images have one
+    record = Record(
+        name,
+        input_fields(example),
+        source_of(model),
+        tuple(source.classes),
+        None if reading is None else reading.to_dict(),
+        data=trained_on(model, then=examples_digest(source)),
+    )
+    original = sum(p.numel() for p in model.parameters())
+    seconds = time.perf_counter() - begin
+    fit, check = _fit_and_check(store.labels.cpu(), collecting, seed)
+    return Latents(backbone, reader, store, fit, check, record, original, seconds)
+
+
+class _Read(nn.Module):
+    """Backbone and reader as one network, for a tensor or for tensors by name."""
+
+    def __init__(self, backbone: nn.Module, reader: LatentReader) -> None:
+        super().__init__()
+        self.backbone, self.reader = backbone, reader
+
+    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        return self.reader(self.backbone(*inputs, **named))
+
+
+def _fit_and_check(labels: Tensor, collecting: Collecting, seed: int) -> tuple[Tensor, Tensor]:
+    """Return masks of the examples to fit to, four fifths, and of those to score on, the rest."""
+    fit = torch.zeros(len(labels), dtype=torch.bool)
+    classes = labels.unique().tolist()
+    for k in classes:
+        members = (labels == k).nonzero()[:, 0]
+        count = max(1, len(members) * 4 // 5)  # at least one, if that is all
+        draw = torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))
+        fit[members[draw[:count]]] = True
+    most = collecting.per_class
+    if collecting.reuse and most is not None and int(fit.sum()) < most * len(classes):
+        check = torch.zeros_like(fit)
+        check[choose_per_class(labels, max(1, most // 4), seed)] = True
+        return torch.ones_like(fit), check
+    # A class with no example left over would have no scores.
+    rest = labels[~fit].unique().tolist()
+    return fit, ~fit if rest == classes else torch.ones_like(fit)

@@ -1,10 +1,12 @@
-"""Networks by name, and the record from which a network can be made again later.
+"""Networks by name, and the records from which they can be made again later.
 
-A record is a plain dict ``{"library": ..., "name": ..., "options": ...}``, to be written as JSON
-beside the weights; it holds no weights and no code. It may come from a file that nobody vouches
-for: the library is one that is registered here, the name is a word that the library looks up in its
-own list, or among the files that were named in this process, and options that would fetch weights
-or code are refused.
+A model record is a plain dict ``{"library": ..., "name": ..., "options": ...}``, to be written as
+JSON next to the weights; it holds no weights and no code. It may come from a file that nobody
+vouches for: the library is one that is registered here, the name is a word that the library looks
+up in its own list, or among the files that were named in this process, and options that would
+fetch weights or code are refused. A few bytes may still ask for a network of any size. So it is
+sketched first, with large tensors on the device "meta", which has shapes but no numbers, and
+compared with its weights; only then it takes memory.
 """
 
 from __future__ import annotations
@@ -13,25 +15,33 @@ import contextlib
 import copy
 import difflib
 import json
+import os
 import re
 import reprlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from vinets.core.checks import optional_positive_int, parameter_error, reason_of
-from vinets.models.guard import Building, TooManyTensors, offline
+from vinets.core.files import parse_json
 from vinets.models.libraries.base import LIBRARIES, Library, Normalisation, libraries
 
 ModelRecord: TypeAlias = dict[str, Any]
 """The keys library, name and options; plain JSON values."""
 
-DEEPEST = 20  # nesting of options
-MOST_LAYERS = 10_000  # of a network
-COUNTS, MOST_CLASSES = ("num_classes", "num_labels", "classes"), 2**20
+MAX_LAYERS = 10_000
+MAX_CLASSES = 2**20
+CLASS_COUNTS = ("num_classes", "num_labels", "classes")  # options
+MAX_TENSORS = 20_000  # the largest networks have a few thousand
+# Tensors up to these sizes take memory even in a sketch, because networks compute with them while
+# they are made. Whole numbers are positions and masks, which no file of weights holds.
+MAX_SKETCHED_FLOATS, MAX_SKETCHED_INTEGERS = 4_096, 1 << 20
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 
 # Options that name weights, files or code to fetch. They shape no network: records go without.
 FETCHING = frozenset(
@@ -43,6 +53,18 @@ FETCHING = frozenset(
         *("experts_implementation", "_experts_implementation"),
     }
 )
+# Functions that take memory for as many elements as they are told.
+CONSTRUCTORS = frozenset(
+    {
+        *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.empty_strided),
+        *(torch.rand, torch.randn, torch.randint, torch.randperm),
+        *(torch.arange, torch.linspace, torch.logspace, torch.tril_indices, torch.triu_indices),
+        *(Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full),
+    }
+)
+
+
+# --- by name ----------------------------------------------------------------------------------
 
 
 def create_model(spec: str, num_classes: int | None = None, **options: Any) -> nn.Module:
@@ -71,12 +93,12 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
     >>> source_of(model)
     {'library': 'vinets', 'name': 'digits_cnn', 'options': {'num_classes': 3}}
     """
-    library, name = _parsed(spec)
+    library, name = _parse(spec)
     count = optional_positive_int("create_model", "num_classes", num_classes)
     if count is not None:
         options = library.with_classes(options, count)
     record = {"library": library.name, "name": name, "options": options}
-    model = _built(record)
+    model = _build(record)
     # Pretrained weights may be asked for here, but the record goes without such options.
     kept = _plain(without_fetching(options))
     if kept is not None:
@@ -85,7 +107,7 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
 
 
 def channel_options(spec: str, channels: int) -> dict[str, Any]:
-    """Options for :func:`create_model` that fit a network to grey or coloured images.
+    """Return options for :func:`create_model` that fit a network to grey or coloured images.
 
     Empty where the network has no such option.
 
@@ -94,23 +116,22 @@ def channel_options(spec: str, channels: int) -> dict[str, Any]:
     >>> channel_options("timm:resnet18", 1), channel_options("text_transformer", 1)
     ({'in_chans': 1}, {})
     """
-    library, name = _parsed(spec)
+    library, name = _parse(spec)
     return library.with_channels(name, channels)
 
 
 def normalisation_of(
     spec: str, model: nn.Module, weights: Path | None = None
 ) -> Normalisation | None:
-    """Mean and deviation of pixels in [0, 1] that weights of a network by name were made for.
+    """Return mean and deviation of pixels in [0, 1] that weights of a network were made for.
 
     None where its library does not tell.
     """
-    library, _ = _parsed(spec)
-    return library.normalisation(model, weights)
+    return _parse(spec)[0].normalisation(model, weights)
 
 
 def spec_of(source: ModelRecord) -> str:
-    """The name for :func:`create_model` of the network that a record describes.
+    """Return the name for :func:`create_model` of the network that a record describes.
 
     Examples
     --------
@@ -120,38 +141,7 @@ def spec_of(source: ModelRecord) -> str:
     return LIBRARIES[source["library"]]().spec(source["name"])
 
 
-def rebuild(source: ModelRecord, room: int | None = None) -> nn.Module:
-    """Make the network that a record of :func:`source_of` describes, with random weights.
-
-    The record may come from a file that nobody vouches for: it can fetch nothing and run no code of
-    its own. It can still ask for a large network, unless it has to do with ``room`` bytes.
-    """
-    record = _checked_record(source)
-    with offline(), contextlib.nullcontext() if room is None else Building(room):
-        model = _built(record)
-    model.vinets_source = record  # type: ignore[assignment]
-    return model
-
-
-def sketch(source: ModelRecord, room: int) -> nn.Module:
-    """The network of a record without numbers in its large tensors: what it would be, for nothing.
-
-    Some networks compute with large tensors while they are made. These are made as they are, within
-    ``room`` bytes.
-    """
-    record = _checked_record(source)
-    with offline(), torch.random.fork_rng(devices=[]):  # initial weights must not move the seed
-        try:
-            with Building():
-                return _built(record)
-        except ValueError as error:
-            if isinstance(error.__cause__, TooManyTensors):
-                raise
-            with Building(room):
-                return _built(record)
-
-
-def _parsed(spec: str) -> tuple[Library, str]:
+def _parse(spec: str) -> tuple[Library, str]:
     known = libraries()
     for library in known if isinstance(spec, str) else ():
         name = library.parse(spec)
@@ -164,11 +154,11 @@ def _parsed(spec: str) -> tuple[Library, str]:
     raise parameter_error("create_model", "spec", f"one of {accepted}", spec, hint)
 
 
-def _built(record: ModelRecord) -> nn.Module:
+def _build(record: ModelRecord) -> nn.Module:
     """Build what ``record`` names; whatever a library raises becomes one sentence."""
     library = LIBRARIES[record["library"]]()
     try:
-        # A copy, for some libraries put their defaults into the options they are given.
+        # A copy, because some libraries put their defaults into the options they are given.
         return library.build(record["name"], copy.deepcopy(record["options"]))
     except ModuleNotFoundError:
         raise  # it says what to install
@@ -180,8 +170,11 @@ def _built(record: ModelRecord) -> nn.Module:
         ) from error
 
 
+# --- made again -------------------------------------------------------------------------------
+
+
 def source_of(model: nn.Module) -> ModelRecord | None:
-    """The record from which ``model`` can be made again, without its weights.
+    """Return the record from which ``model`` can be made again, without its weights.
 
     A network that :func:`create_model` or :func:`rebuild` made has kept it. For others of this
     package, timm, torchvision and transformers it is worked out. Every record is tried: it is
@@ -203,13 +196,13 @@ def source_of(model: nn.Module) -> ModelRecord | None:
             candidates.append({"library": library.name, "name": name, "options": options})
     for candidate in candidates:
         try:
-            record = _checked_record(candidate)
+            record = _checked(candidate)
             with offline(), torch.random.fork_rng(devices=[]):  # the seed must not move
                 try:
                     with torch.device("meta"):  # no memory for the weights
-                        twin = _built(record)
+                        twin = _build(record)
                 except ValueError:  # some networks compute while they are made
-                    twin = _built(record)
+                    twin = _build(record)
         except ValueError:
             continue
         if _shapes(twin) == shapes:
@@ -221,8 +214,39 @@ def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     return {k: tuple(v.shape) for k, v in model.state_dict().items() if isinstance(v, Tensor)}
 
 
-def _checked_record(source: Any) -> ModelRecord:
-    """A copy of ``source`` if it is a record that may be built, else one sentence."""
+def rebuild(source: ModelRecord, room: int | None = None) -> nn.Module:
+    """Make the network that a record of :func:`source_of` describes, with random weights.
+
+    The record may come from a file that nobody vouches for: it can fetch nothing and run no code of
+    its own. It can still ask for a large network, unless it has to do with ``room`` bytes.
+    """
+    record = _checked(source)
+    with offline(), contextlib.nullcontext() if room is None else TensorGuard(room):
+        model = _build(record)
+    model.vinets_source = record  # type: ignore[assignment]
+    return model
+
+
+def sketch(source: ModelRecord, room: int) -> nn.Module:
+    """Make the network of a record without numbers in its large tensors, at no cost.
+
+    Some networks compute with large tensors while they are made. These are made as they are, within
+    ``room`` bytes.
+    """
+    record = _checked(source)
+    with offline(), torch.random.fork_rng(devices=[]):  # initial weights must not move the seed
+        try:
+            with TensorGuard():
+                return _build(record)
+        except ValueError as error:
+            if isinstance(error.__cause__, TooManyTensors):
+                raise
+            with TensorGuard(room):
+                return _build(record)
+
+
+def _checked(source: Any) -> ModelRecord:
+    """Return a copy of ``source`` if it is a record that may be built, else raise one sentence."""
 
     def refused(accepted: str, got: Any, remedy: str = "") -> ValueError:
         return parameter_error("rebuild", "source", accepted, reprlib.repr(got), remedy)
@@ -244,32 +268,22 @@ def _checked_record(source: Any) -> ModelRecord:
         raise refused("a record whose options are a dict of plain JSON values", options)
     for key, value in nested_items(kept):
         if _fetches(key) and value:
-            accepted = "a record without options that fetch weights or code"
-            raise parameter_error("rebuild", "source", accepted, key)
+            raise refused("a record without options that fetch weights or code", key)
         several = value if isinstance(value, list) else [value]
-        deep = any(isinstance(one, int) and one > MOST_LAYERS for one in several)
+        deep = any(isinstance(one, int) and one > MAX_LAYERS for one in several)
         if deep and re.search("layer|depth|block", key):  # libraries make lists of that length
-            accepted = f"a record with {reprlib.repr(key)} of at most {MOST_LAYERS}"
-            raise parameter_error("rebuild", "source", accepted, reprlib.repr(value))
-        if key in COUNTS and isinstance(value, int) and value > MOST_CLASSES:
-            raise parameter_error("rebuild", "source", f"a record with {key} below 2**20", value)
+            raise refused(f"a record with {reprlib.repr(key)} of at most {MAX_LAYERS}", value)
+        if key in CLASS_COUNTS and isinstance(value, int) and value > MAX_CLASSES:
+            raise refused(f"a record with {key} below 2**20", value)
     return {"library": library, "name": name, "options": made_by.known_options(name, kept)}
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON gives it back; None where JSON cannot hold it."""
-    # The depth is looked at first: a file nested deeply enough would exhaust the stack.
+    """Return ``value`` as JSON gives it back; None where JSON cannot hold it."""
     try:
-        return json.loads(json.dumps(value)) if _depth(value) <= DEEPEST else None
-    except (TypeError, ValueError):
+        return parse_json(json.dumps(value))
+    except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _depth(value: Any, level: int = 0) -> int:
-    if level > DEEPEST or not isinstance(value, dict | list | tuple):
-        return level
-    inner = value.values() if isinstance(value, dict) else value
-    return max((_depth(v, level + 1) for v in inner), default=level)
 
 
 def _fetches(key: str) -> bool:
@@ -277,7 +291,7 @@ def _fetches(key: str) -> bool:
 
 
 def without_fetching(value: Any) -> Any:
-    """``value`` less the options, at any depth, that :func:`rebuild` refuses."""
+    """Return ``value`` less the options, at any depth, that :func:`rebuild` refuses."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if not (isinstance(k, str) and _fetches(k))}
         return {key: without_fetching(inner) for key, inner in kept.items()}
@@ -287,7 +301,7 @@ def without_fetching(value: Any) -> Any:
 
 
 def nested_items(value: Any) -> Iterator[tuple[str, Any]]:
-    """Every key and value of nested dicts and lists, from the outside in."""
+    """Give every key and value of nested dicts and lists, from the outside in."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key, inner
@@ -295,3 +309,84 @@ def nested_items(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from nested_items(inner)
+
+
+# --- built offline, and first without memory --------------------------------------------------
+
+
+class TooManyTensors(ValueError):
+    """A network asks for more tensors than any has."""
+
+
+class TensorGuard(TorchFunctionMode):
+    """Counts the tensors that are made from nothing while a network is built.
+
+    Parameters
+    ----------
+    room : int or None, default=None
+        Bytes that they may take; more is refused. None makes a sketch: large tensors have shapes
+        and no numbers, and take no memory.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        super().__init__()
+        self.room = room
+        self.left = MAX_TENSORS
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        if func not in CONSTRUCTORS or "out" in given:
+            return func(*args, **given)
+        self.left -= 1
+        if self.left < 0:
+            raise TooManyTensors(f"it has more than {MAX_TENSORS:,} tensors")
+        unseeded = {key: value for key, value in given.items() if key != "generator"}
+        made: Tensor = func(*args, **{**unseeded, "device": "meta"})
+        floats = made.dtype.is_floating_point
+        if self.room is not None:
+            self.room -= made.numel() * made.element_size()
+            if self.room < 0:
+                raise ValueError("it takes far more memory than there are weights for")
+        elif made.numel() > (MAX_SKETCHED_FLOATS if floats else MAX_SKETCHED_INTEGERS):
+            return made
+        return func(*args, **given)
+
+
+def room_for(stored: int) -> int:
+    """Return the bytes that a network may take whose weights take ``stored`` bytes in a file.
+
+    The weights may be those in front of a cut, and the whole network is made before it is cut.
+    """
+    return 16 * stored + (128 << 20)
+
+
+def bytes_of(network: nn.Module) -> int:
+    """Count the bytes of parameters and buffers, whether they have numbers or not."""
+    tensors = {id(t): t for t in (*network.parameters(), *network.buffers())}
+    return sum(t.numel() * t.element_size() for t in tensors.values())
+
+
+@contextlib.contextmanager
+def offline() -> Iterator[None]:
+    """Let no library fetch anything from the Hugging Face Hub meanwhile."""
+    before = {name: os.environ.get(name) for name in OFFLINE}
+    # The library reads the variable once, when it is imported.
+    hub = sys.modules.get("huggingface_hub.constants")
+    known = getattr(hub, "HF_HUB_OFFLINE", False)
+    os.environ.update(dict.fromkeys(OFFLINE, "1"))
+    if hub is not None:
+        hub.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        imported = sys.modules.get("huggingface_hub.constants")
+        if imported is not None:  # perhaps only now, with the variable set
+            asked = (before["HF_HUB_OFFLINE"] or "").upper() in ("1", "ON", "YES", "TRUE")
+            imported.HF_HUB_OFFLINE = known if hub is not None else asked  # type: ignore[attr-defined]
