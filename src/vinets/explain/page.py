@@ -155,7 +155,7 @@ def _what(found: Explanation) -> tuple[Block, ...]:
     ]
     parts += [("linear path", found.path)] * bool(found.path)
     parts.append(("margin", found.margin))
-    columns = (Column("part"), Column("logits", format=LOGITS))
+    columns: tuple[Column, ...] = (Column("part"), Column("logits", format=LOGITS))
     total = Table.from_rows("sum", "The margin as a sum, in logits", columns, parts)
     columns = (
         Column("name", "polynomial"),

@@ -145,8 +145,8 @@ def legend_above(ax: Axes) -> None:
     handles, names = ax.get_legend_handles_labels()
     lines = [textwrap.fill(name, LEGEND_CHARACTERS) for name in names]
     for columns in range(min(len(names), 3), 0, -1):
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.3}
-        legend = ax.legend(handles, lines, ncols=columns, **place)
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
+        legend = ax.legend(handles, lines, ncols=columns, borderaxespad=0.3, **place)
         if legend.get_window_extent().width < 0.85 * ax.figure.bbox.width:
             break
 

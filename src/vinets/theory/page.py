@@ -226,7 +226,7 @@ def _margins_section(corollary: Corollary) -> Section:
     count = number(len(corollary.uncut.distribution), ",")
     columns = [Column("network"), Column("error", format=".2%")]
     columns += [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
-    rows = []
+    rows: list[tuple[Value, ...]] = []
     for name, bound in (("uncut network", corollary.uncut), (BEHIND, corollary.network)):
         margins = bound.distribution
         rows.append((name, margins.error, *map(margins.quantiles, QUANTILES)))
