@@ -12,7 +12,7 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, RUNNING, Filling, Workers, option
 from vinets.cli.output import print_json, watching
-from vinets.core.locks import locked
+from vinets.core.files import locked
 
 if TYPE_CHECKING:
     from vinets.report import ExperimentResult

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vinets.core.device import Inputs, tensors_of
-from vinets.core.fingerprint import digest, fingerprint
+from vinets.core.tensors import digest, fingerprint
 from vinets.data.images import ImageSource
 from vinets.data.source import DataSplit, Source
 from vinets.data.sources import LoaderSource, TensorSource

@@ -98,8 +98,7 @@ def fit_class_ideals(
         a GPU for large problems and the CPU for small ones, or where there is no GPU.
     n_jobs : int or None, default=None
         Processes of the joblib backend, in joblib's convention; None means 1 unless a
-        ``joblib.parallel_config`` or :func:`vinets.core.executors.workers` says otherwise. Starting
-        them takes seconds.
+        ``joblib.parallel_config`` says otherwise. Starting them takes seconds.
     progress : Progress, "auto" or None, default="auto"
         Told of every class, and of the degrees within, unless other processes fit them. Auto
         prints lines after two seconds if a person watches the terminal.

@@ -14,7 +14,6 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core import ranks
 from vinets.core.checks import format_bytes, optional_positive_int, parameter_error, rows_within
 from vinets.core.device import Inputs, call, device_of, each, evaluating
 from vinets.core.options import flat
@@ -175,8 +174,7 @@ def collect_latents(
     memory_limit : int, default=2 GiB
         The most bytes to hold in memory, on the device of the network's output. Where the latents
         take more, all of them go into a temporary file without a name, which is mapped into memory
-        and disappears with the store. Ranks that work together, see :mod:`vinets.core.ranks`, take
-        turns at the batches, and each gets all latents; they have no such file.
+        and disappears with the store.
     progress : callable or None, default=None
         Called with the number of examples done so far, after every batch.
 
@@ -190,18 +188,11 @@ def collect_latents(
     labels: list[Tensor] = []
     nbytes, file = 0, None
     with ExitStack() as stack:
-        for latents, targets in _run(network, ranks.turns(batches), progress):
+        for latents, targets in _run(network, batches, progress):
             values.append(latents)
             labels.append(targets)
             nbytes += latents.nbytes
             if nbytes > memory_limit:
-                if ranks.size() > 1:
-                    raise MemoryError(
-                        f"The latents of {sum(map(len, labels))} examples take "
-                        f"{format_bytes(nbytes)}, more than memory_limit "
-                        f"({format_bytes(memory_limit)}): pass fewer examples per class, or a "
-                        "larger memory_limit."
-                    )
                 file = file or stack.enter_context(TemporaryFile())
                 values = [_moved(file, values)]
         if file is not None:
@@ -211,11 +202,6 @@ def collect_latents(
             mapped = mmap(file.fileno(), 0, access=ACCESS_COPY)
             (kind,) = values
             values = [torch.frombuffer(mapped, dtype=kind.dtype).view(-1, *kind.shape[1:])]
-    if ranks.size() > 1:
-        # whole batches take turns, so that every latent has the bits that one process gives it
-        found = ranks.in_turns([one.cpu() for one in values])
-        on = values[0].device if values else device_of(network)
-        values, labels = [one.to(on) for one in found], ranks.in_turns(labels)
     if not values:
         raise ValueError("There are no latents to keep: the batches hold no examples.")
     return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)

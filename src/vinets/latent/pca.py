@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.core import ranks
 from vinets.core.checks import one_of, parameter_error
 from vinets.core.options import check_value, whole
 
@@ -54,7 +53,6 @@ def fit_pca(
     n_iter: int = 4,
     oversample: int = 16,
     at_most: bool = False,
-    shared: bool = False,
 ) -> PCA:
     """Find the principal components of latents that come in chunks.
 
@@ -80,10 +78,6 @@ def fit_pca(
         Directions beyond ``n`` that ``"randomized"`` and ``"streaming"`` carry along.
     at_most : bool, default=False
         Take as many directions as there are where that is fewer than ``n``, rather than refuse.
-    shared : bool, default=False
-        Every rank of :mod:`vinets.core.ranks` has other latents, and all get the components of all:
-        sums over the rows are added up. Of a Gram matrix the rows are gathered. Not for
-        ``"streaming"``.
 
     Returns
     -------
@@ -106,12 +100,9 @@ def fit_pca(
         remedy = "For a tensor pass chunks=lambda: [values]."
         raise parameter_error("fit_pca", "chunks", accepted, type(chunks).__name__, remedy)
     if method == "streaming":
-        if shared:
-            remedy = "Pass method='randomized', whose sums are those of all ranks."
-            raise parameter_error("fit_pca", "shared", "False for 'streaming'", shared, remedy)
         centre, eigenpairs = _by_merging(chunks, n_components + oversample)
         return _components(centre, eigenpairs, n_components, at_most)
-    centre = _find_centre(chunks, shared)
+    centre = _find_centre(chunks)
     n = _within(n_components, min(centre.count - 1, len(centre.mean)), at_most)
     side = min(centre.count, len(centre.mean))
     if method == "randomized" or (method == "auto" and side > MAX_EXACT_SIDE):
@@ -211,26 +202,17 @@ class Centre:
     count: int
     mean: Tensor
     dtype: torch.dtype
-    mine: int  # rows of this rank
-    shared: bool = False  # whether other ranks have others
-
-    def total(self, values: Tensor) -> Tensor:
-        """The sum over all rows of what was summed over those of this rank."""
-        return ranks.summed(values) if self.shared else values
 
 
-def _find_centre(chunks: Chunks, shared: bool = False) -> Centre:
+def _find_centre(chunks: Chunks) -> Centre:
     """Count the rows and average them, in one pass."""
     count, total, dtype = 0, torch.zeros((), dtype=torch.float64), torch.float32
     for chunk in _checked(chunks):
         total = total + chunk.sum(0, dtype=torch.float64)
         dtype = torch.promote_types(dtype, chunk.dtype)
         count += len(chunk)
-    mine = count
-    if shared:
-        total, count = ranks.summed(total), int(ranks.summed(torch.tensor(count)))
     _check_finite(count, total)
-    return Centre(count, total / count, dtype, mine, shared)
+    return Centre(count, total / count, dtype)
 
 
 def _by_covariance(chunks: Chunks, centre: Centre) -> Eigenpairs:
@@ -238,7 +220,6 @@ def _by_covariance(chunks: Chunks, centre: Centre) -> Eigenpairs:
     scatter = centre.mean.new_zeros(len(centre.mean), len(centre.mean))
     for values in _centred(chunks, centre):
         scatter.addmm_(values.T, values)
-    scatter = centre.total(scatter)
     squares, vectors = torch.linalg.eigh(scatter)
     return squares.flip(0), vectors.T.flip(0), float(scatter.trace())
 
@@ -246,14 +227,13 @@ def _by_covariance(chunks: Chunks, centre: Centre) -> Eigenpairs:
 def _by_gram(chunks: Chunks, centre: Centre, n: int) -> Eigenpairs:
     """Take eigenvectors ``u`` of ``X X'``, which give those of ``X' X`` as ``X' u``; one pass."""
     # In the precision of the data: the products alone are taken in float64, block by block.
-    held = centre.mean.new_empty(centre.mine, len(centre.mean), dtype=centre.dtype)
+    held = centre.mean.new_empty(centre.count, len(centre.mean), dtype=centre.dtype)
     start = 0
     for chunk in _checked(chunks):
         # Rows beyond the first count are dropped here, and complained of below.
-        held[start : start + len(chunk)] = chunk[: max(0, centre.mine - start)]
+        held[start : start + len(chunk)] = chunk[: max(0, centre.count - start)]
         start += len(chunk)
-    _check_same(start, centre.mine)
-    held = ranks.rows_of_all(held) if centre.shared else held
+    _check_same(start, centre.count)
     blocks = list(zip(held.split(BLOCK_COLUMNS, 1), centre.mean.split(BLOCK_COLUMNS), strict=True))
     gram = centre.mean.new_zeros(centre.count, centre.count)
     for block, mean in blocks:
@@ -278,14 +258,12 @@ def _by_iteration(chunks: Chunks, centre: Centre, width: int, n_iter: int, seed:
         product = torch.zeros_like(basis)
         for values in _centred(chunks, centre):
             product.addmm_(values.T, values @ basis)
-        product = centre.total(product)
         basis = torch.linalg.qr(product).Q  # or all columns would turn to the first direction
     small, total = basis.new_zeros(width, width), basis.new_zeros(())
     for values in _centred(chunks, centre):
         inside = values @ basis
         small.addmm_(inside.T, inside)
         total += values.square().sum()
-    small, total = centre.total(small), centre.total(total)
     squares, vectors = torch.linalg.eigh(small)
     return squares.flip(0), (basis @ vectors.flip(1)).T, float(total)
 
@@ -321,7 +299,7 @@ def _by_merging(chunks: Chunks, width: int) -> tuple[Centre, Eigenpairs]:
             lengths, rows = lengths[:width], right[:width] @ basis.T
             scaled = lengths.unsqueeze(1) * rows
     _check_finite(count, mean)
-    return Centre(count, mean, dtype, count), (lengths.square(), rows, total)
+    return Centre(count, mean, dtype), (lengths.square(), rows, total)
 
 
 def _centred(chunks: Chunks, centre: Centre) -> Iterator[Tensor]:
@@ -330,7 +308,7 @@ def _centred(chunks: Chunks, centre: Centre) -> Iterator[Tensor]:
         count += len(chunk)
         # In place, because a second copy of a chunk costs more than the subtraction.
         yield chunk.to(torch.float64, copy=True).sub_(centre.mean)
-    _check_same(count, centre.mine)
+    _check_same(count, centre.count)
 
 
 def _checked(chunks: Chunks) -> Iterator[Tensor]:

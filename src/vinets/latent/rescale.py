@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import one_of, parameter_error
-from vinets.core.ranks import merged
 from vinets.latent.collect import LatentStore
 
 MIN_DEVIATION = 1e-12  # as a share of the mean; what is smaller is the rounding of a constant
@@ -70,7 +69,6 @@ def moments(
     per: str = "feature",
     *,
     keepdim: bool = False,
-    shared: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation of latents ``(m, ...)``, by chunks in float64.
 
@@ -83,8 +81,7 @@ def moments(
 
     There is one result for every value of a latent, or with ``per="channel"`` one for every index
     of its first axis, pooled over the others, which ``keepdim`` keeps with length 1. Both results
-    are in float64, of the shape of one latent, or ``(C,)`` per channel. With ``shared``, every rank
-    of :mod:`vinets.core.ranks` passes other latents, at least one, and all get the result for all.
+    are in float64, of the shape of one latent, or ``(C,)`` per channel.
 
     Examples
     --------
@@ -124,8 +121,6 @@ def moments(
         raise ValueError("The moments of no latents are not defined: pass at least one.")
     if not bool(torch.isfinite(squares).all()):
         raise ValueError("The latents hold NaN or infinite values; look at the network first.")
-    if shared:
-        count, mean, squares = merged(count, mean, squares)
     std = (squares / count).sqrt()
     # A mean of zero needs a floor: the smallest normal number in the float32 of Rescale.
     smallest = (MIN_DEVIATION * mean.abs()).clamp_min(torch.finfo(torch.float32).tiny)

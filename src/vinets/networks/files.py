@@ -13,12 +13,10 @@ from torch import Tensor, nn
 
 from vinets import pretrained
 from vinets.core.checks import format_bytes, reason_of
-from vinets.core.files import read_json, write_json
-from vinets.core.fingerprint import digest
-from vinets.core.locks import locked
+from vinets.core.files import locked, read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.registry import UnknownName
-from vinets.core.tensors import Form, read_file, read_header
+from vinets.core.tensors import Form, digest, read_file, read_header
 from vinets.heads import HEADS, Head
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.cut import truncate

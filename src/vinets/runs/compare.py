@@ -22,10 +22,10 @@ from vinets.latent.cut import resolve_cut
 from vinets.measure import machine
 from vinets.runs.baselines import kinds_beside
 from vinets.runs.comparison import Comparison, NetworkResult
+from vinets.runs.run import run_trials
 from vinets.runs.setup import Origin, Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.trials import run_trials
 
 UNCUT, CLOSED = "uncut", "closed form"
 

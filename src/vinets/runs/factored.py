@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from vinets.algebra.shared import SharedPolynomials, nearest_products
-from vinets.core.ranks import batch_moments
 from vinets.core.settings import Projecting, Pruning
+from vinets.heads.polynomial_layer import batch_moments
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.pruning import prune
 from vinets.latent.collect import Latents
@@ -82,7 +82,7 @@ def factored_generators(
     weight, bias = projection.weight.double(), projection.bias.double()
     inside = forms[..., 1:] @ weight  # (2, n, C)
     offset = forms[..., 0] + forms[..., 1:] @ bias
-    _, covariance, _ = batch_moments(h.double())
+    _, covariance = batch_moments(h.double())
     size = ((inside @ covariance) * inside).sum(-1).clamp_min(0).sqrt()
     whole = (size.square() + offset.square()).sqrt().clamp_min(1e-30)
     seconds = time.perf_counter() - begin - projected

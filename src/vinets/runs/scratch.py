@@ -11,7 +11,7 @@ import torch
 
 from vinets import pretrained
 from vinets.core.device import resolve_device
-from vinets.core.locks import locked
+from vinets.core.files import locked
 from vinets.core.plain import as_plain, changes, nearest
 from vinets.core.progress import Progress
 from vinets.core.settings import BACKBONE, RECIPES, SMALL, Recipe, UncutRecipe

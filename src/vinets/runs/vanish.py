@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from vinets.algebra.shared import SharedPolynomials, count_monomials, term_moments
-from vinets.core import ranks
 from vinets.core.progress import Progress
 from vinets.core.settings import Pruning
 from vinets.heads.block_layer import BlockPolynomialLayer
@@ -78,28 +77,12 @@ def timed_ideals(
     begin = clock.mark()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller tells
-        ideals = _class_ideals(points, labels, ideal, progress)
+        # Points on a CPU stay there, because the caller has chosen it.
+        device = "auto" if points.is_cuda else None
+        ideals = fit_class_ideals(points, labels, ideal, device=device, progress=progress)
     end = clock.mark()
     clock.wait()
     return ideals, clock.between(begin, end)
-
-
-def _class_ideals(
-    points: Tensor, labels: Tensor, ideal: VanishingIdeal, progress: Progress | None
-) -> ClassIdeals:
-    """One ideal per class; ranks that work together take turns at the classes."""
-    # points on a CPU stay there, for somebody has chosen it
-    device = "auto" if points.is_cuda else None
-    if ranks.size() == 1:
-        return fit_class_ideals(points, labels, ideal, device=device, progress=progress)
-    classes = labels.unique()
-    mine = list(ranks.turns(classes))
-    chosen = torch.isin(labels, torch.stack(mine)) if mine else torch.zeros_like(labels).bool()
-    found: tuple[VanishingIdeal, ...] = ()
-    if mine:
-        given = points[chosen], labels[chosen]
-        found = fit_class_ideals(*given, ideal, device=device, progress=progress).ideals
-    return ClassIdeals(classes.cpu().numpy(), tuple(ranks.in_turns(list(found))))
 
 
 def make_layer(
