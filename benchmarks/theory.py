@@ -31,7 +31,7 @@ from benchmarks.manifolds import sphere_points, swiss_roll, torus_points
 from benchmarks.record import keep
 from vinets import VINet, build, fine_tune
 from vinets.data import load_data
-from vinets.data.interface import Source
+from vinets.data.source import Source
 from vinets.heads import VanishingHead
 from vinets.measure import evaluate, intrinsic_dimension
 from vinets.models import PRESETS, create_model, digits_cnn, load_weights

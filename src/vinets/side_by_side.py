@@ -15,10 +15,9 @@ from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import FormatOptions, WindowOptions
-from vinets.data.interface import DataSplit, Source
+from vinets.data.source import DataSplit, Source
 from vinets.data.sources import as_source
 from vinets.export import ExportedNetwork
-from vinets.latent.seen import refuse_seen
 from vinets.measure import (
     Evaluation,
     Sizes,
@@ -30,6 +29,7 @@ from vinets.measure import (
 )
 from vinets.measure import compare as measure_speed
 from vinets.measure import evaluate as measure_accuracy
+from vinets.networks.seen import refuse_seen
 from vinets.report import Column, Row, Table, markdown
 
 

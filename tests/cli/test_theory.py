@@ -55,7 +55,7 @@ def test_tables_sentences_and_files(call, base, vinet, tmp_path):
     out = tmp_path / "new" / "theory"
     options = ["--cut", "relu3", "--vinet", vinet, "--data", "digits", "--out", out]
     done = call("theory", base, *options)
-    for part in ("kernel bound", "removed", "added", "kappa = R", "lemma on W_C", "Largest τ"):
+    for part in ("kernel bound", "removed", "added", "κ = R", "lemma on W_C", "Largest τ"):
         assert part in done.out
     assert "variables in [-1, 1] and no linear path" in done.out
     assert "certify nothing" in done.out and "theory.html" in done.err

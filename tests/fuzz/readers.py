@@ -30,11 +30,11 @@ from vinets.data.texts import text_folder
 from vinets.ideals.abm import ABM
 from vinets.ideals.vca import VCA
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
-from vinets.models.sources import sketch
+from vinets.models.records import sketch
 from vinets.networks import CutNetwork
 from vinets.networks.uncut import UncutNetwork, read_uncut, write_uncut
+from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
-from vinets.report.results_page import read_results, results_page
 from vinets.runs import baselines, build, collect
 from vinets.runs.store import Store
 from vinets.search.budget import Cost

@@ -8,7 +8,7 @@ from vinets.data import digits
 from vinets.heads import PooledHead
 from vinets.latent import LatentReader, truncate
 from vinets.models import digits_cnn, resnet18
-from vinets.models.records import Record, example_inputs, input_fields
+from vinets.models.facts import Record, example_inputs, input_fields
 from vinets.networks import CutNetwork, VINet
 from vinets.networks.network import network_of
 from vinets.runs import baselines, build, collect

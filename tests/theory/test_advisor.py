@@ -13,7 +13,7 @@ from torch import nn
 from vinets.algebra.terms import TermSet
 from vinets.latent.cut import truncate
 from vinets.models import digits_cnn
-from vinets.models.resnet import BasicBlock
+from vinets.models.networks import BasicBlock
 from vinets.theory.advisor import Region, Split, advise, split_at
 from vinets.theory.bounds import kappa, matrix_norms, polynomial_bounds
 from vinets.theory.complexity import Complexity, LayerNorms

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from vinets.models import digits_cnn
-from vinets.models.resnet import BasicBlock
+from vinets.models.networks import BasicBlock
 from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.networks import spectral_complexity
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from vinets.latent.cut import truncate
 from vinets.models import digits_cnn, resnet18
-from vinets.models.resnet import BasicBlock
+from vinets.models.networks import BasicBlock
 from vinets.theory.complexity import layer_norms
 from vinets.theory.layers import layers_of
 from vinets.theory.norms import linear_map

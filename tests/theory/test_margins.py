@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from vinets.models import digits_cnn
-from vinets.models.resnet import BasicBlock
+from vinets.models.networks import BasicBlock
 from vinets.theory.generalisation import (
     GeneralisationBound,
     MarginDistribution,

@@ -29,7 +29,7 @@ from vinets.cli.options import (
     option,
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
-from vinets.core.locks import locked
+from vinets.core.files import locked
 from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from vinets.cli.options import (
     option,
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
-from vinets.core.locks import locked
+from vinets.core.files import locked
 from vinets.core.settings import SearchOptions
 
 if TYPE_CHECKING:
@@ -133,12 +133,10 @@ def _show_plan(plan: SearchPlan, common: Filling) -> None:
 
 def _show(found: Compressed) -> None:
     from vinets.report import print_table
-    from vinets.report.terminal import as_plot
     from vinets.search.page import command_lines
 
     print_table(found.table)
     typer.echo(str(found))
-    typer.echo(f"\n{as_plot(found.frontier)}")
     typer.echo("\nTo make each again:")
     for line in command_lines(found.result):
         typer.echo(line)

@@ -19,7 +19,7 @@ from vinets.cli.options import (
     option,
 )
 from vinets.cli.output import note, print_json, watching
-from vinets.core.locks import locked
+from vinets.core.files import locked
 from vinets.core.settings import BACKBONE, RECIPES, SMALL, TrainingOptions
 
 # there is no teacher, and no head; the seed is that of the command

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from vinets.core import ranks
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, device_of, each, evaluating, logits_of, resolve_device
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
-from vinets.data.interface import Source
+from vinets.data.source import Source
 from vinets.data.sources import as_source
 from vinets.measure.running import batch_of, placed
 
@@ -51,7 +50,7 @@ def evaluate(
     batch_size: int = 512,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate a classifier, a batch at a time; several ranks take turns at the batches.
+    """Evaluate a classifier, a batch at a time.
 
     Parameters
     ----------
@@ -79,7 +78,7 @@ def evaluate(
     tally: _Tally | None = None
     begin = time.perf_counter()
     with evaluating(running):
-        for batch in ranks.turns(_batches(data, batch_size, device)):
+        for batch in _batches(data, batch_size, device):
             inputs, labels = _pair(batch)
             logits = logits_of(call(running, each(inputs, lambda t: t.to(device))))
             if logits.ndim != 2 or len(logits) != len(labels):
@@ -92,11 +91,9 @@ def evaluate(
             tally.add(logits, labels)
             if progress is not None:
                 progress.advance(len(labels))
-    # a rank for which there was no batch learns from the others how many classes there are
-    classes = int(ranks.most(torch.tensor(0 if tally is None else tally.classes)))
-    if classes == 0:
+    if tally is None:
         raise ValueError("The batches given to evaluate hold no examples. Pass at least one batch.")
-    return (tally or _Tally(classes, device)).result(begin)
+    return tally.result(begin)
 
 
 def _batches(data: Any, size: int, device: torch.device) -> Iterable[Any]:
@@ -148,8 +145,6 @@ class _Tally:
             self.among_five += (logits.topk(5, dim=1).indices == labels[:, None]).sum()
 
     def result(self, begin: float) -> Evaluation:
-        for name in ("confusion", "gaps", "loss", "among_five"):
-            setattr(self, name, ranks.summed(getattr(self, name)))
         confusion = self.confusion.view(self.classes, self.classes).cpu()
         right, examples = confusion.diagonal(), int(confusion.sum())
         return Evaluation(

@@ -1,4 +1,4 @@
-"""The eight VI-Nets of the paper, by name: which network, cut where, with how many polynomials."""
+"""The eight VI-Nets of the paper by name: the network, its cut and the number of polynomials."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Preset:
     :attr:`vinets.CutPoint.removed` has the share as counted.
     """
 
-    name: str  # in the paper, such as "VI-Net18-Small"
+    name: str  # as the paper has it, such as "VI-Net18-Small"
     backbone: str  # the network to cut, a name for create_model
     cut: str  # the module whose output becomes the latents
-    base_parameters: int  # of the network up to the cut
+    base_parameters: int  # stored by the network up to the cut
     removed_in_paper: float | None
     components: int = 128  # principal components that the latents are reduced to
     generators_per_class: int = 128  # polynomials kept for each class
@@ -42,7 +42,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """The preset called ``name``; upper and lower case are the same.
+    """Return the preset called ``name``; upper and lower case are the same.
 
     Examples
     --------

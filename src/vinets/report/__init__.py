@@ -2,7 +2,6 @@
 
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html
-from vinets.report.results_page import read_results, result_in_short, results_page
 from vinets.report.terminal import markdown, print_page, print_table
 from vinets.report.values import (
     Axis,
@@ -29,8 +28,5 @@ __all__ = [
     "markdown",
     "print_page",
     "print_table",
-    "read_results",
-    "result_in_short",
-    "results_page",
     "save_figure",
 ]

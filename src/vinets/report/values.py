@@ -270,10 +270,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines as they are; with ``alt`` they are a picture made of characters."""
+    """Lines as they are."""
 
     text: str
-    alt: str = ""
 
 
 @dataclass(frozen=True)

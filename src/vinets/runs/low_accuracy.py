@@ -12,7 +12,7 @@ from torch import nn
 
 from vinets.core.checks import DoubtWarning, counted
 from vinets.data import ImageSource, Preprocessing, Source
-from vinets.data.labels import choose_per_class
+from vinets.data.source import choose_per_class
 from vinets.measure import evaluate
 
 FAR = 0.05  # below what was stated, at least

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from vinets.algebra.shared import count_monomials
 from vinets.core.device import call, evaluating
-from vinets.core.files import following
 from vinets.core.plain import as_plain
 from vinets.core.progress import Notes
 from vinets.heads import HEADS, Head, LastLayer, PolynomialHead, VanishingOptions
@@ -351,8 +350,6 @@ def _size(head: Head) -> dict[str, Any]:
 
 def _save(network: CutNetwork, folder: Path) -> None:
     """Write a network; an old one is replaced when the new one is complete."""
-    if following():
-        return
     if folder.is_dir() and any(folder.iterdir()):
         network.save_pretrained(folder)  # beside other files: the store's own folder
         return

@@ -15,10 +15,10 @@ from vinets.core.checks import parameter_error
 from vinets.core.device import call, device_of, each, evaluating, logits_of
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Preprocessing, Source, load_data
-from vinets.data.labels import choose_per_class
-from vinets.data.out_of_distribution import noise, textures
-from vinets.latent.classifier import classifier_of
+from vinets.data.source import choose_per_class
+from vinets.data.synthetic import noise, textures
 from vinets.latent.cut import cut_points
+from vinets.latent.reader import classifier_of
 from vinets.networks.network import CutNetwork
 from vinets.scores import SCORES, Seen, fit_strangeness, rates
 

@@ -13,19 +13,18 @@ import torch
 from torch import nn
 
 from vinets.core.device import resolve_device
-from vinets.core.executors import processes_or_cluster
-from vinets.core.files import write_json, write_text
-from vinets.core.locks import locked
+from vinets.core.executors import open_executor
+from vinets.core.files import locked, write_json, write_text
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import SearchOptions
-from vinets.data.interface import DataSplit, Source, require_split
+from vinets.data.source import DataSplit, Source, require_split
 from vinets.data.sources import limit_source, split_source
-from vinets.latent.seen import refuse_seen
 from vinets.measure import machine
-from vinets.models.sources import source_of, spec_of
+from vinets.models.records import source_of, spec_of
 from vinets.networks.network import CutNetwork
+from vinets.networks.seen import refuse_seen
 from vinets.report import Figure, Table, html
 from vinets.runs.setup import Origin, Setup
 from vinets.search.budget import Budget, parse_budget
@@ -126,7 +125,7 @@ def compress(
         are measured in ``int8``, too.
     jobs : int or str, default=1
         Trainings of a round side by side, in processes that share the device; or the address of a
-        cluster, see :func:`vinets.core.executors.open_cluster`, whose workers have to see ``out``.
+        cluster, see :func:`vinets.core.executors.open_executor`, whose workers have to see ``out``.
     origin : Origin
         For the record, and for a warning where the network is less accurate than it was.
     written : Written
@@ -146,8 +145,8 @@ def compress(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
         setup.warn_of_low_accuracy(origin.stated)
-        there = stack.enter_context(processes_or_cluster(jobs))
-        search = Search(setup, wanted, folder, searching, seed, there, progress)
+        executor = stack.enter_context(open_executor(jobs))
+        search = Search(setup, wanted, folder, searching, seed, executor, progress)
         search.prepare()
         tried = with_commands(search, search.run(), written, searching.limit)
         chosen, met = search.choose(tried)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from torch import nn
 
 from vinets.core.device import resolve_device
-from vinets.data.interface import DataSplit, Source
+from vinets.data.source import DataSplit, Source
 from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
 from vinets.measure import evaluate
 from vinets.search.costs import LONGER, WINDOWS, in_turns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import sqrt
@@ -10,17 +11,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from vinets.core.device import RecordingError, each
-from vinets.core.executors import Cluster
 from vinets.core.files import read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import SearchOptions
 from vinets.latent.cut import cut_points
 from vinets.networks.network import CutNetwork
+from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.trials import run_trials
 from vinets.search.budget import Budget
 from vinets.search.costs import Priced, Pricing, within
 from vinets.search.expect import expected
@@ -59,11 +59,11 @@ class Search:
         folder: Path,
         searching: SearchOptions = SearchOptions(),  # noqa: B008 - frozen
         seed: int = 0,
-        jobs: int | Cluster = 1,
+        executor: Executor | None = None,
         progress: Progress | str | None = None,
     ) -> None:
         """Of ``setup`` the test part is what to choose by."""
-        self.setup, self.budget, self.seed, self.jobs = setup, budget, seed, jobs
+        self.setup, self.budget, self.seed, self.executor = setup, budget, seed, executor
         self.epochs = searching.epochs
         self.watch = progress_of(progress)
         self.store = Store(folder)
@@ -173,10 +173,10 @@ class Search:
     def _run_all(self, trials: Sequence[Trial]) -> None:
         """Carry out trials, side by side if there are to be several processes."""
         sound = [trial for trial in trials if trial.name not in self.known.diverged]
-        if self.recorded and self.jobs != 1 and len(self.store.missing(sound)) > 1:
+        if self.recorded and self.executor and len(self.store.missing(sound)) > 1:
             # what diverged or could not be recorded is carried out once more, and remembered
             with suppress(DivergedError, RecordingError):
-                self._carry_out(sound, self.jobs, self.watch)
+                self._carry_out(sound, self.executor, self.watch)
         missing = self.store.missing(sound)
         if not missing or missing[0].recipe.epochs == self.epochs:  # long ones tell of themselves
             for trial in trials:
@@ -190,9 +190,10 @@ class Search:
             self.watch.advance(1, f"{trial.cut}, {trial.head}")
 
     def _carry_out(
-        self, trials: Sequence[Trial], jobs: int | Cluster, progress: Progress | None
+        self, trials: Sequence[Trial], executor: Executor | None, progress: Progress | None
     ) -> None:
-        run_trials(trials, {"uncut": self.setup}, self.store, jobs=jobs, progress=progress)
+        setups = {"uncut": self.setup}
+        run_trials(trials, setups, self.store, executor=executor, progress=progress)
 
     def _run(self, trial: Trial, progress: Progress | None) -> None:
         """Carry out a trial; one that diverges is remembered, and the search goes on."""
@@ -200,7 +201,7 @@ class Search:
             return
         trial = trial.change(recorded=self.recorded)
         try:
-            self._carry_out([trial], 1, progress)
+            self._carry_out([trial], None, progress)
         except RecordingError:  # slower, and the same result
             self.recorded = False
             self._run(trial, progress)

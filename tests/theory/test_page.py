@@ -17,11 +17,20 @@ from vinets.models import digits_cnn
 from vinets.report import can_draw, html, print_page
 from vinets.report.formats import number
 from vinets.report.values import Page, Table
-from vinets.theory import Study, study
+from vinets.theory import Advice, Complexity, LayerNorms, Split, Study, advise, study
 from vinets.theory.advisor import power_of_ten
 from vinets.theory.bounds import PolynomialBounds
-from vinets.theory.complexity import LayerNorms
-from vinets.theory.page import corollary_sentence, kappa_sentence, theory_page
+from vinets.theory.generalisation import GeneralisationBound, MarginDistribution
+from vinets.theory.page import (
+    corollary_sentence,
+    draw_region,
+    kappa_sentence,
+    layers_figure,
+    margins_figure,
+    theory_page,
+    with_symbols,
+)
+from vinets.theory.studies import Corollary
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +65,12 @@ def test_page_and_terminal_show_layers_bounds_advice_and_margins(found, capsys):
         assert layer.name in printed and norm in printed
     for bound in found.network.head.bounds.bounds:
         assert any(number(bound.bound, ".4g") in row for row in rows)
-    for words in ("Every bound holds.", "certify nothing", found.advice.sentence):
-        assert words in printed and words in " ".join(ReadPage(text).texts)
-    assert "A &lt;title&gt;" in text and "vinets theory 'a &amp; b'" in text
+    texts = ReadPage(text).texts
+    for words in ("Every bound holds.", "certify nothing", with_symbols(found.advice.sentence)):
+        assert words in printed and words in " ".join(texts)
+    assert {"A <title>", "vinets theory 'a & b'"} <= set(texts)
+    for spelling in ("kappa", "||", "lambda_1", "tau "):
+        assert spelling not in printed
     assert printed.rstrip().endswith("Figures are elsewhere.")
 
 
@@ -66,10 +78,9 @@ def test_page_and_terminal_show_layers_bounds_advice_and_margins(found, capsys):
 def test_every_picture_says_what_it_shows_and_the_page_loads_nothing(found):
     text = html(page(found))
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', text)
-    assert len(labels) == len(set(labels)) == 2 + 5
-    read = ReadPage(text)
-    assert len(read.figures) == 2 and loads_nothing(text)
-    names = read.values("id")
+    assert len(labels) == len(set(labels)) == 2 + 5  # layers, margins and a map for every degree
+    assert loads_nothing(text.replace("data:image/png", ""))
+    names = ReadPage(text).values("id")
     assert len(names) == len(set(names))
     assert COLORS[1] not in text.partition("<main>")[2]  # dark screens have their own
 
@@ -162,3 +173,91 @@ def test_the_page_suits_every_screen(found, tmp_path):
     path = tmp_path / "theory.html"
     path.write_text(html(page(found)), encoding="utf-8")
     assert faults(path) == []
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+UNCUT = Complexity(
+    (LayerNorms("a", 10.0, 50.0), LayerNorms("b", 100.0, 200.0, 0.1), LayerNorms("c", 2.0, 9.0))
+)
+BEHIND = Complexity((LayerNorms("a", 10.0, 50.0), LayerNorms("W", 0.1, 0.3)))
+
+
+def advice(norm: float = 1e3, **options) -> Advice:
+    removed = (*(LayerNorms(name, norm, 1e5) for name in "abc"), LayerNorms("fc", 3.0, 9.0))
+    return advise(Split((), removed), classes=10, **options)
+
+
+def test_lines_follow_the_product_and_end_at_R():
+    figure = layers_figure(UNCUT, {"VI-Net": BEHIND})
+    behind, uncut = figure.series
+    assert uncut.y == pytest.approx([1, 2, 2 + math.log10(2), UNCUT.log10_R])
+    assert behind.y == pytest.approx([1, 0, BEHIND.log10_R])
+    assert figure.x.names == ("a", "b", "c", "R")
+    assert (behind.x, behind.labels) == ((0, 1, 3), ("a", "W", "R"))
+    assert uncut.dashed and not behind.dashed
+    assert behind.name == f"VI-Net, R = 10^{BEHIND.log10_R:.2f}"
+
+
+def test_lines_stop_at_a_layer_of_zeros():
+    zero = Complexity((*UNCUT.layers[:1], LayerNorms("z", 0.0, 0.0)))
+    (line,) = layers_figure(zero, {}).series
+    assert line.y == pytest.approx([1]) and line.name.endswith("R = 0")
+
+
+@pytest.fixture
+def ax():
+    return pytest.importorskip("matplotlib.figure").Figure().add_subplot()
+
+
+def test_the_map_holds_the_largest_tau_and_marks_the_recommendation(ax):
+    found = advice()
+    degree = found.setting.degree
+    draw_region(ax, found, degree)
+    heat = ax.collections[0].get_array()
+    terms = sorted({row.monomials for row in found.rows})
+    counts = sorted({row.polynomials for row in found.rows})
+    for row in found.rows:
+        if row.degree == degree:
+            place = terms.index(row.monomials), counts.index(row.polynomials)
+            assert heat[place] == row.log10_tau_max
+    (mark,) = ax.lines
+    setting = found.setting
+    assert mark.get_xydata().tolist() == [
+        [math.log2(setting.polynomials), math.log2(setting.monomials)]
+    ]
+
+
+def test_lines_are_drawn_where_the_largest_tau_crosses_them(ax):
+    found = advice(150.0)
+    assert found.setting.degree != 4
+    draw_region(ax, found, 4)
+    values = [r.log10_tau_max for r in found.rows if r.degree == 4]
+    assert min(values) < 0 and max(values) > 1
+    assert {text.get_text() for text in ax.texts} == {"τ = 10", "τ = 1"}
+    assert not ax.lines  # the recommended size is in another map
+
+
+def test_a_map_without_any_certified_size_or_with_one_row_is_drawn(ax):
+    draw_region(ax, advice(0.01), 2)
+    assert not ax.texts and not ax.lines
+    draw_region(ax, advice(monomials=[64]), 2)
+
+
+def corollary(log10_R: float = 3.0) -> Corollary:
+    margins = MarginDistribution([-1.0, 0.1, 10.0, 10.0])
+    sides = (GeneralisationBound(margins, log, 40.0, 8) for log in (2.0, log10_R))
+    return Corollary(*sides)
+
+
+@pytest.mark.parametrize(
+    ("log10_R", "shifts"), [(3.0, (4.0, 3.0)), (1e4, (1e4 + 1, 3.0)), (-math.inf, (0.0, 0.0))]
+)
+def test_margins_are_in_units_of_R_even_where_it_overflows(log10_R, shifts):
+    figure = margins_figure(corollary(log10_R))
+    for series, shift in zip(figure.series, shifts, strict=True):
+        assert sorted(set(series.x)) == pytest.approx([-1 - shift, 1 - shift])
+        assert sorted(set(series.y)) == [50, 100]
+    assert ("normalised" in figure.x.label) == math.isfinite(log10_R)
+    assert [series.dashed for series in figure.series] == [False, True]

@@ -13,8 +13,8 @@ from sklearn.base import clone
 
 from vinets import ABM, OAVI, VCA
 from vinets.ideals.base import NoGeneratorsWarning, ScaleWarning
-from vinets.ideals.streams import Stream, scale_stream
-from vinets.latent.store import LatentStore
+from vinets.ideals.stream import Stream, scale_stream
+from vinets.latent.collect import LatentStore
 
 KNOWN = json.loads((Path(__file__).parents[1] / "data" / "known_ideals.json").read_text())
 CASES = KNOWN["exact_cases"] + KNOWN["approximate_cases"]

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from vinets import VINet
+from vinets.core.executors import open_executor
 from vinets.data import DataSplit, digits
 from vinets.models import save_weights
 from vinets.runs.compare import compare_heads, head_trials, speed_trial
+from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup, SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.trials import run_trials
 from vinets.training import train_classifier
 from vinets.training.loop import DivergedError
 
@@ -47,9 +48,10 @@ def timeless(result):
     return replace(training, seconds=0.0, history=None, build=build), losses
 
 
-def run(trials, setups, folder, **options):
+def run(trials, setups, folder, jobs=1):
     store = Store(folder)
-    run_trials(trials, setups, store, progress=None, **options)
+    with open_executor(jobs) as executor:
+        run_trials(trials, setups, store, executor=executor, progress=None)
     return store
 
 
@@ -109,7 +111,7 @@ def test_the_draws_of_the_caller_go_on_as_if_nothing_had_happened(setups, tmp_pa
 def test_nothing_is_run_twice(setups, tmp_path, monkeypatch):
     run([SMALL], setups, tmp_path)
     monkeypatch.setattr(
-        "vinets.runs.trials.run_at_cut", lambda *_: pytest.fail("something was run again")
+        "vinets.runs.run.run_at_cut", lambda *_: pytest.fail("something was run again")
     )
     run([SMALL, SMALL], setups, tmp_path)
 

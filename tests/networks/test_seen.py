@@ -14,14 +14,14 @@ from vinets.core.settings import TrainingOptions
 from vinets.data import DataSplit, digits
 from vinets.data.digest import examples_digest
 from vinets.export import export_network, open_exported
-from vinets.latent.seen import trained_on
 from vinets.models import digits_cnn
+from vinets.models.facts import trained_on
 from vinets.runs.opening import open_network, open_to_export, open_with_data
+from vinets.runs.run import run_trials
 from vinets.runs.scratch import train_into
 from vinets.runs.setup import Setup, SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.trials import run_trials
 
 WHOLE = digits()
 SHORT = {"epochs": 1, "progress": None}
