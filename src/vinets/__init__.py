@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vinets.networks.network import CutNetwork, VINet
     from vinets.runs.distances import attach_distances
     from vinets.scores.estimator import ChristoffelClassifier
-    from vinets.search.compressed import compress
+    from vinets.search.compress import compress
     from vinets.side_by_side import bench, compare, evaluate
     from vinets.theory.networks import spectral_complexity
     from vinets.theory.studies import study
@@ -80,7 +80,7 @@ _HOME = {
     "bench": "side_by_side",
     "collect": "latent.collect",
     "compare": "side_by_side",
-    "compress": "search.compressed",
+    "compress": "search.compress",
     "cut_points": "latent.cut",
     "evaluate": "side_by_side",
     "explain": "explain.explain",

@@ -38,7 +38,7 @@ from vinets.report.html import html
 from vinets.runs import baselines, build, collect
 from vinets.runs.store import Store
 from vinets.search.budget import Cost
-from vinets.search.halving import _Known
+from vinets.search.cost import CostTable
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from vinets.training.history import Epoch
 
@@ -268,14 +268,14 @@ def _runs(top: Path) -> Iterator[Reader]:
         lambda f: read_config(str(f / "run.toml"), "compress", options),
     )
     folder = top / "search"
-    known = _Known(costs={"uncut": Cost(100, 0.5)}, diverged={"t": "nan"})
+    known = CostTable(costs={"uncut": Cost(100, 0.5)}, diverged={"t": "nan"})
     write_json(folder / "search.json", as_plain(known))
     searched = {"search.json": m.json_file}
     yield Reader(
         "search",
         folder,
         searched,
-        lambda f: from_plain(_Known, read_json(f / "search.json"), str(f / "search.json")),
+        lambda f: from_plain(CostTable, read_json(f / "search.json"), str(f / "search.json")),
     )
 
 

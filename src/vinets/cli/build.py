@@ -201,7 +201,7 @@ def _trial(
     The sizes of a VI-Net are those of the paper's pipeline for the network.
     """
     from vinets.heads import HEADS
-    from vinets.paper.backbones import SIZES
+    from vinets.models.presets import SIZES
     from vinets.runs.trial import Trial
 
     sizes = SIZES.get(architecture or "", {}) if head == DEFAULT else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from typing import Any
 
 from vinets.core.checks import parameter_error
 
@@ -56,3 +57,15 @@ def preset(name: str) -> Preset:
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.3) or list(known)
     remedy = f"The nearest are {', '.join(known[key].name for key in near)}."
     raise parameter_error("preset", "name", "the name of a preset", name, remedy)
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "resnet18": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
+    "resnet34": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
+    "digits_cnn": {
+        **{"components": 16, "psi": 0.01, "max_degree": 2, "keep": 32, "monomials": None},
+        **{"trained": "classifier", "augment": False, "weight_decay": 1e-4},
+    },
+}
+"""Variables n, tolerance and degree for every network: as in the paper for CIFAR; on digits, of
+which there are 1,348 to train on, what suits so few."""
