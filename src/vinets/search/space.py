@@ -170,10 +170,9 @@ class Space:
         network, _ = CutContext(self.setup, trial, progress_of(None)).network(trial)
         count = min(TIMED_STEPS * trial.recipe.batch_size, len(self.setup.train))
         some = self.setup.train.subset(torch.arange(count))
-        options = {"recipe": trial.recipe, "teacher": self.setup.model}
         for _ in range(2):  # libraries choose their kernels in the first
             begin = time.perf_counter()
-            fine_tune(network, some, progress=None, **options)
+            fine_tune(network, some, recipe=trial.recipe, teacher=self.setup.model, progress=None)
             seconds = time.perf_counter() - begin
         return seconds / count
 
