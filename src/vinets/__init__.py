@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from vinets.scores.estimator import ChristoffelClassifier
     from vinets.search.compressed import compress
     from vinets.side_by_side import bench, compare, evaluate
-    from vinets.theory.networks import spectral_complexity
-    from vinets.theory.studies import study
+    from vinets.theory.complexity import spectral_complexity
+    from vinets.theory.study import study
     from vinets.training.feed import cache_latents
     from vinets.training.tune import fine_tune, train_classifier
 
@@ -88,8 +88,8 @@ _HOME = {
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
     "baselines": "runs.baselines",
-    "spectral_complexity": "theory.networks",
-    "study": "theory.studies",
+    "spectral_complexity": "theory.complexity",
+    "study": "theory.study",
     "train_classifier": "training.tune",
     "truncate": "latent.cut",
 }

@@ -195,7 +195,7 @@ def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
         found.uncut.log10_R,
         found.network.whole.log10_R,
         found.network.guaranteed.log10_R,
-        () if bounds is None else tuple(bounds.to_dict()["bounds"]),
+        () if bounds is None else tuple(map(as_plain, bounds.bounds)),
         None if found.corollary is None else found.corollary.ratio(),
     )
 

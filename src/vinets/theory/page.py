@@ -30,10 +30,9 @@ from vinets.report.values import (
     facts_table,
 )
 from vinets.theory.advisor import Advice, power_of_ten
-from vinets.theory.complexity import Complexity
-from vinets.theory.generalisation import QUANTILES
-from vinets.theory.networks import CutComplexity
-from vinets.theory.studies import CURVE_POINTS, Corollary, Study
+from vinets.theory.complexity import CutComplexity
+from vinets.theory.norms import Complexity
+from vinets.theory.study import CURVE_POINTS, QUANTILES, Corollary, Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -327,11 +326,10 @@ def margins_figure(corollary: Corollary) -> Figure:
     unit = "normalised margin γm / (‖X‖R)" if normal else "margin γ"
     series = []
     for name, bound in sides.items():
-        margins = bound.distribution
-        gamma = margins.quantiles(np.linspace(0, 1, CURVE_POINTS))
+        gamma = bound.quantiles(np.linspace(0, 1, CURVE_POINTS))
         gamma = gamma[gamma > 0]
-        size = bound.log10_R + math.log10(bound.input_norm / len(margins)) if normal else 0.0
-        x, y = (np.log10(gamma) - size).tolist(), (100 * margins.loss(gamma)).tolist()
+        size = bound.log10_R + math.log10(bound.input_norm / len(bound.margins)) if normal else 0.0
+        x, y = (np.log10(gamma) - size).tolist(), (100 * bound.loss(gamma)).tolist()
         dashed = bound is corollary.uncut
         series.append(Series(name, tuple(x), tuple(y), dashed=dashed, marks=()))
     return Figure(
