@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vinets.ideals.vca import VCA
     from vinets.latent.collect import collect
     from vinets.latent.cut import CutPoint, cut_points, truncate
+    from vinets.measure.compare import bench, compare, evaluate
     from vinets.networks.network import CutNetwork, VINet
     from vinets.runs.baselines import baselines
     from vinets.runs.build import build
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from vinets.runs.report import BuildReport
     from vinets.scores.estimator import ChristoffelClassifier
     from vinets.search.compressed import compress
-    from vinets.side_by_side import bench, compare, evaluate
     from vinets.theory.complexity import spectral_complexity
     from vinets.theory.study import study
     from vinets.training.feed import cache_latents
@@ -78,12 +78,12 @@ _HOME = {
     "attach_distances": "runs.distances",
     "build": "runs.build",
     "cache_latents": "training.feed",
-    "bench": "side_by_side",
+    "bench": "measure.compare",
     "collect": "latent.collect",
-    "compare": "side_by_side",
+    "compare": "measure.compare",
     "compress": "search.compressed",
     "cut_points": "latent.cut",
-    "evaluate": "side_by_side",
+    "evaluate": "measure.compare",
     "explain": "explain.explain",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",

@@ -131,7 +131,7 @@ def test_passes_are_recorded_on_a_gpu_if_they_can_be(monkeypatch, device, record
             raise RecordingError("this network cannot be recorded")
         return {name: [SimpleNamespace(recorded=recorded)] for name in networks}
 
-    monkeypatch.setattr("vinets.search.costs.compare", timed)
+    monkeypatch.setattr("vinets.search.costs.measure_speed", timed)
     monkeypatch.setattr("vinets.search.costs.resolve_device", lambda *_: torch.device(device))
     found = in_turns({"uncut": None}, torch.zeros(1), 1, device, progress_of(None))
     assert calls == ways and found["uncut"].recorded == ways[-1]
@@ -364,13 +364,13 @@ def test_latencies_of_another_batch_are_measured_anew(model, data, tmp_path, mon
     from vinets.search import costs as module
 
     asked = []
-    measure = module.compare
+    measure = module.measure_speed
 
-    def compare(networks, example, *, batch_sizes, **more):
+    def timed(networks, example, *, batch_sizes, **more):
         asked.append(batch_sizes)
         return measure(networks, example, batch_sizes=batch_sizes, **more)
 
-    monkeypatch.setattr(module, "compare", compare)
+    monkeypatch.setattr(module, "measure_speed", timed)
     counts = []
     for budget in ("latency=90%@cpu", "latency=90%@cpu", "latency=90%@cpu,batch=8"):
         searching(model, data, budget, tmp_path).prepare()

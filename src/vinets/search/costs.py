@@ -12,7 +12,7 @@ from torch import nn
 
 from vinets.core.device import Inputs, RecordingError, resolve_device
 from vinets.core.progress import Progress, progress_of
-from vinets.measure import Throughput, compare
+from vinets.measure import Throughput, measure_speed
 from vinets.networks.network import CutNetwork
 from vinets.runs.context import CutContext
 from vinets.runs.setup import Setup
@@ -164,8 +164,8 @@ def in_turns(
     progress.start("timing", 1)
     if resolve_device("compress", where).type == "cuda":
         with suppress(RecordingError):
-            found = compare(networks, example, recorded=True, **options)
+            found = measure_speed(networks, example, recorded=True, **options)
     if not found:
-        found = compare(networks, example, **options)
+        found = measure_speed(networks, example, **options)
     progress.advance()
     return {name: one for name, (one,) in found.items()}

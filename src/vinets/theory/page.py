@@ -222,7 +222,7 @@ def _advice_section(advice: Advice) -> Section:
 
 
 def _margins_section(corollary: Corollary) -> Section:
-    count = number(len(corollary.uncut.distribution), ",")
+    count = number(len(corollary.uncut.margins), ",")
     columns = [Column("network"), Column("error", format=".2%")]
     columns += [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
     rows: list[tuple[Value, ...]] = []
