@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vinets.runs.build import build
     from vinets.runs.distances import attach_distances
     from vinets.runs.report import BuildReport
-    from vinets.scores.estimator import ChristoffelClassifier
+    from vinets.scores.classifier import ChristoffelClassifier
     from vinets.search.compressed import compress
     from vinets.theory.complexity import spectral_complexity
     from vinets.theory.study import study
@@ -67,7 +67,7 @@ _HOME = {
     "OAVI": "ideals.oavi",
     "VCA": "ideals.vca",
     "BuildReport": "runs.report",
-    "ChristoffelClassifier": "scores.estimator",
+    "ChristoffelClassifier": "scores.classifier",
     "ClassIdeals": "ideals.classwise",
     "CutNetwork": "networks.network",
     "CutPoint": "latent.cut",

@@ -227,8 +227,7 @@ def _margins_section(corollary: Corollary) -> Section:
     columns += [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
     rows: list[tuple[Value, ...]] = []
     for name, bound in (("uncut network", corollary.uncut), (BEHIND, corollary.network)):
-        margins = bound.distribution
-        rows.append((name, margins.error, *map(margins.quantiles, QUANTILES)))
+        rows.append((name, bound.error, *map(bound.quantiles, QUANTILES)))
     caption = f"Quantiles of the margins of {count} training examples"
     table = Table.from_rows("quantiles", caption, columns, rows)
     blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary))
