@@ -28,8 +28,8 @@ from vinets.data.source import choose_per_class
 from vinets.data.synthetic import noise, textures
 from vinets.heads.class_distances import ClassDistances
 from vinets.heads.distance_fit import Space, choose_space, fit_distances, spaces, try_spaces
-from vinets.latent.reader import classifier_of
 from vinets.latent.cut import cut_points
+from vinets.latent.reader import classifier_of
 from vinets.networks.network import CutNetwork
 from vinets.scores.scores import SCORES, Activations, energy_of, labels_of, rates
 
