@@ -16,7 +16,7 @@ from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.ideals.base import NoGeneratorsWarning, VanishingIdeal
 from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
 from vinets.ideals.pruning import PrunedIdeals, PruningScores, as_polynomials, prune, score
-from vinets.measure.running import Clock
+from vinets.measure.speed import Clock
 from vinets.runs.variables import Variables
 
 MOST = 150_000  # polynomials of a head; what is beyond it is pruned
