@@ -65,13 +65,13 @@ def test_a_test_on_training_examples_is_refused_from_python(which, request):
             with pytest.raises(ValueError, match=SEEN):
                 measure(seen)
     for fair in (WHOLE, WHOLE.test, (WHOLE.test.images.float(), WHOLE.test.labels)):
-        assert vinets.evaluate(network, fair).evaluation.examples == len(WHOLE.test)
+        assert vinets.evaluate(network, fair).examples == len(WHOLE.test)
 
 
 def test_training_examples_are_measured_where_that_is_asked_for(model):
     for data in (WHOLE, WHOLE.train):
         found = vinets.evaluate(model, data, part="train")
-        assert found.evaluation.examples == len(WHOLE.train)
+        assert found.examples == len(WHOLE.train)
     table = vinets.compare({"a": model}, WHOLE, part="train", **FAST)
     assert len(table.rows) == 1
     with pytest.raises(ValueError, match="'part'"):

@@ -91,13 +91,13 @@ def test_what_is_known_is_not_measured_again(space):
 
 
 def test_latencies_are_measured_and_those_of_another_batch_anew(space, monkeypatch):
-    inner, batches = cost.compare, []
+    inner, batches = cost.measure_speed, []
 
     def compare(networks, example, *, batch_sizes, **options):
         batches.append(batch_sizes)
         return inner(networks, example, batch_sizes=batch_sizes, **options)
 
-    monkeypatch.setattr(cost, "compare", compare)
+    monkeypatch.setattr(cost, "measure_speed", compare)
     table, counts = CostTable(), []
     for budget in ("latency=90%@cpu", "latency=90%@cpu", "latency=90%@cpu,batch=8"):
         table.measure(space, parse_budget(budget), SILENT)
@@ -178,7 +178,7 @@ def test_passes_are_recorded_on_a_gpu_if_they_can_be(monkeypatch, device, record
             raise RecordingError("this network cannot be recorded")
         return {name: [SimpleNamespace(recorded=recorded)] for name in networks}
 
-    monkeypatch.setattr(cost, "compare", compare)
+    monkeypatch.setattr(cost, "measure_speed", compare)
     monkeypatch.setattr(cost, "resolve_device", lambda *_: torch.device(device))
     found = in_turns({"uncut": None}, torch.zeros(1), 1, device, SILENT)
     assert calls == ways and found["uncut"].recorded == ways[-1]

@@ -15,7 +15,7 @@ from vinets.models import digits_cnn
 from vinets.networks.network import VINet
 from vinets.runs import baselines, collect
 from vinets.theory.bounds import encode_polynomials, kappa
-from vinets.theory.networks import cut_complexity, head_norms, spectral_complexity
+from vinets.theory.complexity import cut_complexity, head_norms, spectral_complexity
 from vinets.training import Recipe, fine_tune
 
 # Components of unit variance lie outside of [-1, 1] where tanh comes before them.

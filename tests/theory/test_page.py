@@ -20,7 +20,6 @@ from vinets.report.values import Page, Table
 from vinets.theory import Advice, Complexity, LayerNorms, Split, Study, advise, study
 from vinets.theory.advisor import power_of_ten
 from vinets.theory.bounds import PolynomialBounds
-from vinets.theory.generalisation import GeneralisationBound, MarginDistribution
 from vinets.theory.page import (
     corollary_sentence,
     draw_region,
@@ -30,7 +29,7 @@ from vinets.theory.page import (
     theory_page,
     with_symbols,
 )
-from vinets.theory.studies import Corollary
+from vinets.theory.study import Corollary, MarginBound
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +91,10 @@ def test_without_a_network_the_page_leaves_its_parts_out(found):
 
 
 def test_a_broken_bound_is_called_one(found, monkeypatch):
-    monkeypatch.setattr("vinets.theory.bounds.Bound.holds", property(lambda self: False))
-    text = html(page(found))
     assert isinstance(found.network.head.bounds, PolynomialBounds)
+    for bound in found.network.head.bounds.bounds:
+        monkeypatch.setitem(vars(bound), "holds", False)
+    text = html(page(found))
     assert "A bound is broken." in text and '<span class="verdict no">no</span>' in text
 
 
@@ -246,8 +246,8 @@ def test_a_map_without_any_certified_size_or_with_one_row_is_drawn(ax):
 
 
 def corollary(log10_R: float = 3.0) -> Corollary:
-    margins = MarginDistribution([-1.0, 0.1, 10.0, 10.0])
-    sides = (GeneralisationBound(margins, log, 40.0, 8) for log in (2.0, log10_R))
+    margins = [-1.0, 0.1, 10.0, 10.0]
+    sides = (MarginBound(margins, log, 40.0, 8) for log in (2.0, log10_R))
     return Corollary(*sides)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vinets.core.palette import GREY, INK, color_of
-from vinets.explain.explain import DecidingPolynomial, Explanation
+from vinets.explain.explain import Contribution, Explanation
 from vinets.report.formats import number
 from vinets.report.values import (
     Beside,
@@ -237,7 +237,7 @@ def _draw_map(values: np.ndarray, found: Explanation, ax: Axes) -> None:
     ax.figure.colorbar(drawn, ax=ax, pad=0.03).set_label("logits")
 
 
-def _draw_spreads(generators: tuple[DecidingPolynomial, ...], ax: Axes) -> None:
+def _draw_spreads(generators: tuple[Contribution, ...], ax: Axes) -> None:
     """Draw quantiles of every polynomial on three groups of examples, and its value here."""
     colors = dict(zip(SIDES, (color_of(0), color_of(1), GREY), strict=True))
     for place, one in enumerate(generators):

@@ -19,10 +19,10 @@ from vinets.core.tensors import digest, fingerprint
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.digest import examples_digest, identify
 from vinets.data.source import choose_per_class, require_split
+from vinets.measure.doubt import warn_of_low_accuracy
 from vinets.models import channel_options, create_model
 from vinets.models.facts import input_fields, trained_on
 from vinets.networks.seen import load_trained, refuse_seen
-from vinets.runs.low_accuracy import warn_of_low_accuracy
 from vinets.training.lessons import Lessons
 
 CHUNK = 2_000  # examples at once where nothing is trained

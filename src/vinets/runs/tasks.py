@@ -21,7 +21,7 @@ from vinets.heads.class_sizes import Vanishing, class_means, measure_vanishing
 from vinets.heads.pieces import TrainedTail
 from vinets.heads.vanishing import find_components, find_generators
 from vinets.ideals.pruning import as_polynomials, prune
-from vinets.measure import compare
+from vinets.measure import measure_speed
 from vinets.measure.dimension import class_dimensions
 from vinets.networks.network import CutNetwork
 from vinets.runs.comparison import Speed
@@ -209,7 +209,7 @@ def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
         found.uncut.log10_R,
         found.network.whole.log10_R,
         found.network.guaranteed.log10_R,
-        () if bounds is None else tuple(bounds.to_dict()["bounds"]),
+        () if bounds is None else tuple(map(as_plain, bounds.bounds)),
         None if found.corollary is None else found.corollary.ratio(),
     )
 
@@ -373,7 +373,7 @@ def _measure_speed(context: CutContext, trial: Trial, folder: Path) -> TrialResu
         network = CutNetwork.from_pretrained(folder / saved, backbone=whole.cpu())
         networks[name] = network.to(setup.device).folded()
     timing = trial.timing
-    measured = compare(
+    measured = measure_speed(
         networks,
         setup.test.example(timing.batch),
         batch_sizes=(timing.batch,),

@@ -16,7 +16,7 @@ from torch import nn
 
 from vinets.core.device import Inputs, RecordingError, each, resolve_device
 from vinets.core.progress import Progress
-from vinets.measure import Throughput, compare, flops
+from vinets.measure import Throughput, flops, measure_speed
 from vinets.search.budget import LIMITS, Budget, Cost
 from vinets.search.space import Candidate, Space
 
@@ -176,9 +176,9 @@ def in_turns(
     progress.start("timing", 1)
     if resolve_device("compress", where).type == "cuda":
         with suppress(RecordingError):
-            timed = compare(networks, example, recorded=True, **options)
+            timed = measure_speed(networks, example, recorded=True, **options)
     if not timed:
-        timed = compare(networks, example, **options)
+        timed = measure_speed(networks, example, **options)
     progress.advance()
     return {name: one for name, (one,) in timed.items()}
 

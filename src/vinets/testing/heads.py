@@ -22,7 +22,7 @@ from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.facts import Record, input_fields
 from vinets.networks.network import CutNetwork, VINet, network_of
-from vinets.theory.networks import head_norms
+from vinets.theory.complexity import head_norms
 
 
 def lived(module: nn.Module, seed: int = 0) -> nn.Module:

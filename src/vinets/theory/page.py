@@ -30,10 +30,9 @@ from vinets.report.values import (
     facts_table,
 )
 from vinets.theory.advisor import Advice, power_of_ten
-from vinets.theory.complexity import Complexity
-from vinets.theory.generalisation import QUANTILES
-from vinets.theory.networks import CutComplexity
-from vinets.theory.studies import CURVE_POINTS, Corollary, Study
+from vinets.theory.complexity import CutComplexity
+from vinets.theory.norms import Complexity
+from vinets.theory.study import CURVE_POINTS, QUANTILES, Corollary, Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -223,13 +222,12 @@ def _advice_section(advice: Advice) -> Section:
 
 
 def _margins_section(corollary: Corollary) -> Section:
-    count = number(len(corollary.uncut.distribution), ",")
+    count = number(len(corollary.uncut.margins), ",")
     columns = [Column("network"), Column("error", format=".2%")]
     columns += [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
     rows: list[tuple[Value, ...]] = []
     for name, bound in (("uncut network", corollary.uncut), (BEHIND, corollary.network)):
-        margins = bound.distribution
-        rows.append((name, margins.error, *map(margins.quantiles, QUANTILES)))
+        rows.append((name, bound.error, *map(bound.quantiles, QUANTILES)))
     caption = f"Quantiles of the margins of {count} training examples"
     table = Table.from_rows("quantiles", caption, columns, rows)
     blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary))
@@ -327,11 +325,10 @@ def margins_figure(corollary: Corollary) -> Figure:
     unit = "normalised margin γm / (‖X‖R)" if normal else "margin γ"
     series = []
     for name, bound in sides.items():
-        margins = bound.distribution
-        gamma = margins.quantiles(np.linspace(0, 1, CURVE_POINTS))
+        gamma = bound.quantiles(np.linspace(0, 1, CURVE_POINTS))
         gamma = gamma[gamma > 0]
-        size = bound.log10_R + math.log10(bound.input_norm / len(margins)) if normal else 0.0
-        x, y = (np.log10(gamma) - size).tolist(), (100 * margins.loss(gamma)).tolist()
+        size = bound.log10_R + math.log10(bound.input_norm / len(bound.margins)) if normal else 0.0
+        x, y = (np.log10(gamma) - size).tolist(), (100 * bound.loss(gamma)).tolist()
         dashed = bound is corollary.uncut
         series.append(Series(name, tuple(x), tuple(y), dashed=dashed, marks=()))
     return Figure(

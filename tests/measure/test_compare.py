@@ -39,7 +39,7 @@ def test_evaluate_gives_the_number_and_the_tables(pairs):
     assert found.table.rows[0].values["examples"] == 60
     assert len(found.by_class.rows) == 10 and "| class |" in str(found)
     split = digits()
-    assert vinets.evaluate(network, split).evaluation.examples == len(split.test)
+    assert vinets.evaluate(network, split).examples == len(split.test)
 
 
 def test_bench_takes_data_or_a_batch(pairs):

@@ -1,4 +1,4 @@
-"""Distances to classes as an estimator of scikit-learn."""
+"""A classifier by distances to the classes, in the form of scikit-learn."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     space : Space or None, default=None
-        Monomials and regularisation; None chooses among :func:`vinets.scores.spaces` by
+        Monomials and regularisation; None chooses among ``vinets.heads.distance_fit.spaces()`` by
         cross-validated likelihood.
     folds : int, default=3
-        Of cross-validation, which also finds the temperature and the biases of the logits.
+        Folds of cross-validation, which also finds the temperature and the biases of the logits.
     seed : int, default=0
-        Of the folds.
+        Seed of the folds.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
     distances_ : ClassDistances
         The module that computes them.
     temperature_, bias_ : float, ndarray of shape (K,)
-        Of the logits :math:`b_c - t \log K_c`.
+        Numbers of the logits :math:`b_c - t \log K_c`.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def distance(self, X: Any) -> NDArray[np.float64]:
-        """K of every class, (m, K): 1 or more, and larger further away."""
+        """Compute K of every class, (m, K): 1 or more, and larger further away."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, force_writeable=True)
         with torch.no_grad():
@@ -91,7 +91,7 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
         return found
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Logits (m, K); of two classes their difference (m,)."""
+        """Compute logits (m, K), or the difference (m,) of those of two classes."""
         logits = self._logits(X)
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
@@ -100,11 +100,11 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
         return logits
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities (m, K)."""
+        """Compute class probabilities (m, K)."""
         shares: NDArray[np.float64] = softmax(self._logits(X), axis=1)
         return shares
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest labels (m,)."""
+        """Return the likeliest labels (m,)."""
         chosen: NDArray[Any] = self.classes_[self._logits(X).argmax(1)]
         return chosen

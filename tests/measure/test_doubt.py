@@ -8,7 +8,7 @@ from torch import nn
 
 from vinets.data import ImageSource, Preprocessing
 from vinets.measure import evaluate
-from vinets.runs.low_accuracy import (
+from vinets.measure.doubt import (
     AccuracyWarning,
     low_accuracy_sentence,
     warn_of_low_accuracy,

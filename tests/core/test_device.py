@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from vinets.core.device import evaluating, resolve_device
-from vinets.measure.running import limited_threads, placed
 
 
 def test_every_module_gets_its_own_flag_back_even_after_an_error():
@@ -16,21 +15,6 @@ def test_every_module_gets_its_own_flag_back_even_after_an_error():
         assert not any(m.training for m in network.modules()) and not torch.is_grad_enabled()
         raise RuntimeError("stop")
     assert [m.training for m in network.modules()] == flags and torch.is_grad_enabled()
-
-
-def test_threads_come_back_even_after_an_error():
-    before = torch.get_num_threads()
-    with pytest.raises(RuntimeError, match="stop"), limited_threads(before + 1):
-        assert torch.get_num_threads() == before + 1
-        raise RuntimeError("stop")
-    assert torch.get_num_threads() == before
-
-
-def test_a_network_is_copied_only_to_move_it():
-    network = nn.Linear(2, 2)
-    assert placed(network, torch.device("cpu")) is network
-    moved = placed(network, torch.device("meta"))
-    assert moved.weight.is_meta and not network.weight.is_meta
 
 
 def test_devices_have_one_spelling():
