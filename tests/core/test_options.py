@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
+from vinets import build, collect
 from vinets.core.options import flat
 from vinets.core.settings import (
     BACKBONE,
@@ -18,7 +19,6 @@ from vinets.core.settings import (
 )
 from vinets.data import digits
 from vinets.models import digits_cnn
-from vinets.runs import build, collect
 from vinets.training import fine_tune, train_classifier
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from vinets import build, collect
 from vinets.models import digits_cnn
-from vinets.runs import build, collect
 
 SMALL = {"components": 4, "keep": 4, "monomials": 32, "progress": None}
 
