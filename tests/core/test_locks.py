@@ -130,8 +130,8 @@ def test_whatever_writes_checkpoints_from_python_has_its_folder_to_itself(tmp_pa
     refused(lambda: train_classifier(model, data.train, **short), tmp_path)
     options = {"head": "products", "parameters": 2000}
     net, _ = build(model, data.train, "relu2", progress=None, **options)
-    for tune in ("head", "all"):
-        refused(lambda tune=tune: fine_tune(net, data.train, tune=tune, **short), tmp_path)
+    for part in ("coefficients", "backbone"):
+        refused(lambda part=part: fine_tune(net, data.train, trained=part, **short), tmp_path)
     refused(
         lambda: compress(model, data, "drop=1", out=tmp_path, device="cpu", progress=None), tmp_path
     )

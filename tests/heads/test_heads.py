@@ -50,14 +50,14 @@ def test_options_are_known_by_their_names(kind):
 
 @pytest.fixture(scope="module")
 def small():
-    return small_latents((4, 4), 3)
+    return small_latents((6, 4), 3)
 
 
 @pytest.mark.parametrize("kind", sorted(HEADS))
 def test_every_kind_builds_itself_from_latents(small, kind):
     made = HEADS[kind].build(small, seed=2)
     assert made.facts.head == made.kind and made.facts.cut == "first"
-    assert made.facts.latent_shape == (4, 4) and made.facts.examples == len(small.store)
+    assert made.facts.latent_shape == (6, 4) and made.facts.examples == len(small.store)
     (latents, _), *_ = small.store.chunks()
     assert made(latents).shape == (len(small.store), 3) and not made.training
     assert made.kind == kind or not HEADS[kind].needs_training  # a way to solve for a head
@@ -65,7 +65,7 @@ def test_every_kind_builds_itself_from_latents(small, kind):
 
 @pytest.mark.parametrize("kind", sorted(HEADS))
 def test_equal_seeds_give_equal_weights_whatever_was_built_before(small, kind):
-    alone = HEADS[kind].build(small_latents((4, 4), 3), seed=2).state_dict()
+    alone = HEADS[kind].build(small_latents((6, 4), 3), seed=2).state_dict()
     HEADS["vanishing"].build(small, VanishingOptions(components=3, train_projection=True), seed=1)
     HEADS["local"].build(small, LocalOptions(components=2), seed=2)
     torch.rand(3)

@@ -26,6 +26,7 @@ VIT = {
     "image_size": 32,
     "patch_size": 8,
 }
+HF_VIT = "hf:ViTForImageClassification"
 # network, options, cut, how latents are read, head, shape of the latents
 CASES = {
     "vit mean": ("timm:vit_tiny_patch16_224", "blocks.2", "auto", "vanishing", (192, 1)),
@@ -35,17 +36,17 @@ CASES = {
     "convnext pooled": ("timm:convnext_atto", "stages.1", "pool", "vanishing", (80, 4)),
     "mobilenet": ("timm:mobilenetv3_small_050", "blocks.2", "auto", "vanishing", (24, 4)),
     "hf class": (
-        "hf:ViTForImageClassification",
+        HF_VIT,
         "vit.layers.1",
         "class_token",
         "vanishing",
         (16, 1),
     ),
-    "hf map": ("hf:ViTForImageClassification", "vit.layers.1", "map", "local", (16, 17)),
+    "hf map": (HF_VIT, "vit.layers.1", "map", "local", (16, 17)),
 }
 OPTIONS = {
     "timm:vit_tiny_patch16_224": {"img_size": 32, "patch_size": 8},
-    "hf:ViTForImageClassification": {"config": VIT},
+    HF_VIT: {"config": VIT},
 }
 
 
@@ -102,7 +103,7 @@ def test_latents_are_what_the_whole_network_has_at_the_cut(case):
 
 
 def test_a_hook_drops_what_runs_behind_it():
-    model = model_of("hf:ViTForImageClassification")
+    model = model_of(HF_VIT)
     net, _ = build(model, (IMAGES, LABELS), "vit.layers.1", **SMALL)
     layer = sum(p.numel() for p in model.vit.layers[2].parameters())
     whole = sum(p.numel() for p in model.parameters())

@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 from vinets import baselines, build, collect
+from vinets.heads import VanishingOptions
 from vinets.networks import VINet
 from vinets.training import cache_latents, fine_tune, train_classifier
 
+SMALL = {"components": 8, "keep": 4, "monomials": 32}
 OPTIONS = {"epochs": 3, "batch_size": 64, "validation": 0.2, "progress": None}
 
 
@@ -38,8 +40,8 @@ def test_everything_is_trained_but_the_network_that_was_handed_over(make, model,
 
 def test_others_behind_the_same_cut_do_not_change(model, train):
     latents = collect(model, train, "relu3", per_class=20, reuse=True, progress=None)
-    net, _ = build(latents, components=8, keep=4, monomials=32, progress=None)
-    others = baselines(net, latents)
+    net, _ = build(latents, **SMALL, progress=None)
+    others = baselines(latents, options=VanishingOptions(**SMALL))
     before = {name: state(other) for name, other in others.items()}
     fine_tune(net, train, trained="backbone", **OPTIONS)
     assert all(changed(other, before[name]) == set() for name, other in others.items())
@@ -53,17 +55,17 @@ def test_afterwards_it_is_frozen_again(make, train):
 
 
 @pytest.mark.parametrize(
-    ("tune", "layers"),
+    ("trained", "layers"),
     [
         ("last:1", ["conv3"]),
         ("last:2", ["conv2", "conv3"]),
         ("last:9", ["conv1", "conv2", "conv3"]),
     ],
 )
-def test_the_last_layers_alone(make, train, tune, layers):
+def test_the_last_layers_alone(make, train, trained, layers):
     net = make()
     before = state(net)
-    fine_tune(net, train, tune=tune, **OPTIONS)
+    fine_tune(net, train, trained=trained, **OPTIONS)
     moved = {k.split(".")[1] for k in changed(net, before) if k.startswith("backbone.")}
     convolutions = {name for name in moved if name.startswith("conv")}
     assert convolutions == set(layers)
@@ -126,10 +128,10 @@ def test_cached_latents_are_for_frozen_backbones(make, train):
         fine_tune(net, train, trained="backbone", views=2, progress=None)
 
 
-@pytest.mark.parametrize("wrong", ["backbone", "last:0", "last:x", "last", 3, None])
-def test_what_is_tuned_is_said_in_three_ways(make, train, wrong):
-    with pytest.raises(ValueError, match="'head', 'all' or 'last:N'"):
-        fine_tune(make(), train, tune=wrong)
+@pytest.mark.parametrize("wrong", ["all", "last:0", "last:x", "last", 3, None])
+def test_what_is_trained_is_said_in_four_ways(make, train, wrong):
+    with pytest.raises(ValueError, match="'classifier', 'coefficients', 'backbone' or 'last:N'"):
+        fine_tune(make(), train, trained=wrong)
 
 
 @pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
@@ -152,7 +154,7 @@ def test_a_tuned_network_is_saved_with_its_own_backbone(make, model, train, tmp_
     folded = net.folded()
     folded.save_pretrained(tmp_path)
     again = VINet.from_pretrained(tmp_path, backbone=copy.deepcopy(model))
-    assert again.record.notes["tuned"] == "all"
+    assert again.record.notes["tuned"] == "backbone"
     images = train.example(4)
     assert torch.equal(again(images), folded(images))
     torch.testing.assert_close(folded(images), net(images), rtol=1e-3, atol=1e-4)
@@ -170,8 +172,8 @@ def test_a_vanishing_loss_makes_products_vanish_on_their_class(model, train):
     shares = []
     for weight in (0.0, 1.0):
         options = {"head": "products", "parameters": 4_000, "progress": None}
-        net, _ = build(model, train, "relu3", per_class=20, reuse=True, **options)
-        training = {**OPTIONS, "epochs": 4, "trained": "backbone"}
+        net, _ = build(model, train, "relu3", per_class=20, **options)
+        training = {**OPTIONS, "epochs": 4}
         fine_tune(net, train, vanish=weight, **training)
         head = net.head.train()
         head.watched = True
@@ -183,13 +185,13 @@ def test_a_vanishing_loss_makes_products_vanish_on_their_class(model, train):
 
 def test_a_vanishing_loss_needs_a_class_to_vanish_on(make, model, train):
     latents = collect(model, train, "relu3", per_class=20, reuse=True, progress=None)
-    net = make()
     earlier = make()
     earlier.head.polynomials.counts = None  # as version 0.2 saved it
-    others = baselines(net, latents)
+    others = baselines(latents, options=VanishingOptions(**SMALL))
     for other in (others["linear, flat"], others["random, same degrees"], earlier):
         kind = other.head.kind
         with pytest.raises(ValueError, match=rf"vanish=0.5 is for polynomials that .*'{kind}'"):
             fine_tune(other, train, vanish=0.5, **OPTIONS)
+        assert fine_tune(other, train, **OPTIONS).recipe.vanish == 0  # unless it is asked for
     with pytest.raises(ValueError, match="for heads of polynomials"):
         train_classifier(nn.Linear(2, 2), train, vanish=0.5)
