@@ -19,7 +19,6 @@ from vinets.heads import (
     LocalReLUHead,
     MLPHead,
     PooledHead,
-    Reference,
     SameDegrees,
     VanishingHead,
 )
@@ -28,6 +27,7 @@ from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.ideals.classwise import ClassIdeals
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
+from vinets.testing.heads import small_latents
 
 CHANNELS, POSITIONS, VARIABLES, CLASSES = 6, 4, 5, 3
 POINTS, LABELS = latent_like_classes(CLASSES, m=60, n=VARIABLES, rank=2)
@@ -49,9 +49,11 @@ def shared(ideals) -> SharedPolynomials:
     return SharedPolynomials.of([ideal.generators_ for _, ideal in ideals])
 
 
-def beside(head: Head, **options) -> Reference:
-    """What baselines of ``head`` are made from."""
-    return Reference((CHANNELS, POSITIONS), CLASSES, lambda: head, lambda: Z, **options)
+def next_to(kind: type[Head], head: Head, seed: int = 1, **options) -> Head:
+    """A baseline of a given head, which is not built again."""
+    latents, chosen = small_latents((CHANNELS, POSITIONS), CLASSES), kind.Options(**options)
+    latents.once("like", (chosen.like, seed), lambda: head)
+    return kind.build(latents, chosen, seed)
 
 
 @pytest.fixture(scope="session")
@@ -103,16 +105,16 @@ def heads(ideals, shared) -> dict[str, Callable[[], Head]]:
         "trained projection": lambda: vanishing(trainable=True),
         "narrow path": lambda: vanishing(path=narrow()),
         "wide path": lambda: vanishing(path=LinearPath(CHANNELS, POSITIONS, 9, CLASSES)),
-        "random": lambda: SameDegrees.beside(beside(vanishing(), seed=1)),
+        "random": lambda: next_to(SameDegrees, vanishing()),
         "local": local,
         "local path": lambda: local(path=narrow()),
         "local sparse": lambda: local(sparse=True),
-        "relu": lambda: LocalReLUHead.beside(beside(local(), seed=1)),
-        "local random": lambda: LocalRandomMonomials.beside(beside(local(), max_degree=4, seed=1)),
+        "relu": lambda: next_to(LocalReLUHead, local()),
+        "local random": lambda: next_to(LocalRandomMonomials, local(), degree=4),
         "linear": lambda: LinearHead(flat, CLASSES),
         "pooled": lambda: PooledHead(CHANNELS, CLASSES),
-        "components": lambda: ComponentsHead.beside(beside(vanishing())),
-        "components, tanh first": lambda: ComponentsHead.beside(beside(vanishing("tanh-pca"))),
+        "components": lambda: next_to(ComponentsHead, vanishing()),
+        "components, tanh first": lambda: next_to(ComponentsHead, vanishing("tanh-pca")),
         "mlp": lambda: MLPHead(flat, CLASSES, width=7),
     }
 

@@ -21,7 +21,7 @@ import vinets
 from vinets.data import digits
 from vinets.models import create_model
 from vinets.networks import VINet
-from vinets.runs import build
+from vinets import build
 from vinets.training import fine_tune
 
 points = np.random.default_rng(0).uniform(-1, 1, (60, 3))

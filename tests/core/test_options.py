@@ -2,36 +2,36 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from vinets import build, collect
 from vinets.core.options import flat
 from vinets.core.settings import (
     BACKBONE,
-    Caching,
     IdealOptions,
     LatentOptions,
-    Pruning,
     SpeedOptions,
     TrainingOptions,
 )
 from vinets.data import digits
+from vinets.heads import MLPHead, VanishingOptions
 from vinets.models import digits_cnn
-from vinets.runs import build, collect
 from vinets.training import fine_tune, train_classifier
 
 
-@flat(pruning=Pruning, recipe=TrainingOptions)
-def taken(first: int = 1, *, pruning: Pruning, recipe: TrainingOptions = BACKBONE) -> tuple:
-    return first, pruning, recipe
+@flat(head=VanishingOptions, recipe=TrainingOptions)
+def taken(first: int = 1, *, head: VanishingOptions, recipe: TrainingOptions = BACKBONE) -> tuple:
+    return first, head, recipe
 
 
 def test_keywords_change_what_is_given_or_else_the_default_of_the_call():
-    assert taken() == (1, Pruning(), BACKBONE)
-    assert taken(2, keep=4, epochs=3) == (2, Pruning(keep=4), replace(BACKBONE, epochs=3))
-    given = taken(pruning=Pruning(keep=4, sparse=True), monomials=7)[1]
-    assert given == Pruning(keep=4, sparse=True, monomials=7)
+    assert taken() == (1, VanishingOptions(), BACKBONE)
+    assert taken(2, keep=4, epochs=3) == (2, VanishingOptions(keep=4), replace(BACKBONE, epochs=3))
+    given = taken(head=VanishingOptions(keep=4, sparse=True), monomials=7)[1]
+    assert given == VanishingOptions(keep=4, sparse=True, monomials=7)
     assert taken(recipe=TrainingOptions(clip=1.0), epochs=3)[2] == TrainingOptions(
         clip=1.0, epochs=3
     )
@@ -39,9 +39,9 @@ def test_keywords_change_what_is_given_or_else_the_default_of_the_call():
 
 def test_the_signature_shows_every_option_with_its_default():
     shown = inspect.signature(taken).parameters
-    assert [*shown][:2] == ["first", "keep"] and "pruning" not in shown
-    assert (shown["epochs"].default, shown["keep"].default) == (BACKBONE.epochs, "auto")
-    every = [one.name for kind in (Pruning, TrainingOptions) for one in fields(kind)]
+    assert [*shown][:2] == ["first", "algorithm"] and "head" not in shown
+    assert (shown["epochs"].default, shown["keep"].default) == (BACKBONE.epochs, 128)
+    every = [one.name for kind in (VanishingOptions, TrainingOptions) for one in fields(kind)]
     assert [*shown] == ["first", *every]
 
 
@@ -71,17 +71,20 @@ def test_a_value_outside_its_domain_is_named_as_that_of_the_call():
 @pytest.mark.parametrize(
     ("function", "kinds"),
     [
-        (build, (LatentOptions, Pruning)),
         (collect, (LatentOptions,)),
-        (fine_tune, (TrainingOptions, Caching)),
         (train_classifier, (TrainingOptions,)),
     ],
 )
 def test_public_calls_take_flat_keywords(function, kinds):
     shown = inspect.signature(function).parameters
     assert all(one.name in shown for kind in kinds for one in fields(kind))
+
+
+@pytest.mark.parametrize("function", [build, collect, fine_tune, train_classifier])
+def test_public_calls_refuse_what_is_no_option(function):
+    network = SimpleNamespace(head=MLPHead(2, 2, width=1))
     with pytest.raises(TypeError, match=f"^{function.__name__} has no option 'sausage'"):
-        function(None, None, sausage=1)
+        function(network, None, sausage=1)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +94,12 @@ def test_public_calls_take_flat_keywords(function, kinds):
         (IdealOptions, "psi", float("nan")),
         (IdealOptions, "max_degree", 0),
         (IdealOptions, "border", "wide"),
-        (Pruning, "keep", 1.5),
-        (Pruning, "keep", True),
-        (Pruning, "monomials", "all"),
+        (VanishingOptions, "keep", 1.5),
+        (VanishingOptions, "keep", True),
+        (VanishingOptions, "monomials", "all"),
         (LatentOptions, "read", "tokens"),
         (LatentOptions, "reuse", 1),
-        (Caching, "views", 0),
+        (TrainingOptions, "views", 0),
         (SpeedOptions, "seconds", -1),
     ],
 )

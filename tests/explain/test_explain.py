@@ -17,8 +17,8 @@ from vinets.networks.network import CutNetwork
 DATA = digits()
 IMAGE = DATA.test.example()
 KINDS = {
-    "products": {"placement": "products"},
-    "local": {"placement": "local", "components": 4, "linear_path": 3},
+    "products": {"head": "products"},
+    "local": {"head": "local", "components": 4, "linear_path": 3},
     "global": {"components": 6, "keep": 4, "monomials": 24, "linear_path": 2},
 }
 

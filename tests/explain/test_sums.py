@@ -13,9 +13,9 @@ from vinets.models import digits_cnn
 
 DATA = digits()
 KINDS = {
-    "products": {"placement": "products"},
-    "local": {"placement": "local"},
-    "local, components, path": {"placement": "local", "components": 4, "linear_path": 3},
+    "products": {"head": "products"},
+    "local": {"head": "local"},
+    "local, components, path": {"head": "local", "components": 4, "linear_path": 3},
     "global": {"components": 6, "keep": 4, "monomials": 24, "linear_path": 2},
     "global, blocks": {"components": 5, "keep": None, "monomials": None},
 }
@@ -52,7 +52,7 @@ def test_variables_have_a_name_each(net):
 
 def test_a_product_is_written_in_standardised_channels():
     torch.manual_seed(0)
-    net, _ = build(digits_cnn(), DATA.train, "pool", placement="products", progress=None)
+    net, _ = build(digits_cnn(), DATA.train, "pool", head="products", progress=None)
     total = head_sum(net.head)
     with torch.no_grad():
         z = total.variables(net.latents(DATA.test.example(50))).flatten(0, 1)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from vinets import build
 from vinets.data import DataSplit, digits
 from vinets.export import (
     EXPORT_FORMATS,
@@ -25,7 +26,6 @@ from vinets.models import create_model, digits_cnn
 from vinets.models.facts import example_inputs
 from vinets.models.networks import ResNet
 from vinets.networks import VINet
-from vinets.runs import build
 from vinets.training import fine_tune
 
 DIGITS = digits()
@@ -42,9 +42,9 @@ def net() -> VINet:
 def trained() -> VINet:
     """Products of forms that are right about most digits."""
     torch.manual_seed(0)
-    options = {"placement": "products", "head_parameters": 6000, "factors": 3, "progress": None}
-    net = build(digits_cnn(), DIGITS.train, "relu2", per_class=8, reuse=True, **options)[0]
-    fine_tune(net, DIGITS.train, epochs=6, tune="all", progress=None)
+    options = {"head": "products", "parameters": 6000, "factors": 3, "progress": None}
+    net = build(digits_cnn(), DIGITS.train, "relu2", **options)[0]
+    fine_tune(net, DIGITS.train, epochs=6, trained="backbone", progress=None)
     return net.eval()
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from head_fixtures import HEAD_NAMES
 from torch import nn
 
-from vinets.heads import HEADS, Head
-from vinets.testing.heads import HeadContract, lived, stored
-
-NAMES = (
-    *("vanishing", "tanh first", "blocks", "sparse", "trained projection", "narrow path"),
-    *("wide path", "random", "local", "local path", "local sparse", "relu", "local random"),
-    *("linear", "pooled", "components", "components, tanh first", "mlp"),
-)
+from vinets.core.settings import LatentOptions, TrainingOptions
+from vinets.heads import HEADS, Head, HeadOptions, LocalOptions, VanishingOptions
+from vinets.testing.heads import HeadContract, lived, small_latents, stored
 
 
 class TestHeads(HeadContract):
-    @pytest.fixture(params=NAMES)
+    @pytest.fixture(params=HEAD_NAMES)
     def head(self, request, heads) -> Head:
         torch.manual_seed(0)
         return lived(heads[request.param]()).eval()
@@ -31,9 +27,50 @@ class TestHeads(HeadContract):
 def test_the_table_of_heads_has_a_row_a_class():
     labels = {kind: head.label for kind, head in HEADS.items()}
     assert labels["linear"] == "linear, flat" and labels["local"] == "VI-Net"
-    ours = {kind: head.placement for kind, head in HEADS.items() if head.placement}
-    assert ours == {"vanishing": "global", "local": "local", "products": "products"}
     assert labels["products"] == "product head"
+
+
+def test_heads_are_compared_with_heads_that_there_are():
+    for kind, head in HEADS.items():
+        assert kind not in head.rivals and set(head.rivals) <= HEADS.keys()
+        labels = [HEADS[rival].label for rival in head.rivals]
+        assert len(set(labels)) == len(labels)  # a row each
+    assert all(HEADS[kind].rivals for kind in ("vanishing", "local", "products"))
+
+
+@pytest.mark.parametrize("kind", sorted(HEADS))
+def test_options_are_known_by_their_names(kind):
+    head = HEADS[kind]
+    assert issubclass(head.Options, HeadOptions)
+    assert TrainingOptions(**head.training_defaults)
+    assert LatentOptions(**head.latent_defaults(head.Options()))
+    if head.Options.kind:  # baselines find the head that they are made like
+        assert head.Options.kind == kind
+
+
+@pytest.fixture(scope="module")
+def small():
+    return small_latents((6, 4), 3)
+
+
+@pytest.mark.parametrize("kind", sorted(HEADS))
+def test_every_kind_builds_itself_from_latents(small, kind):
+    made = HEADS[kind].build(small, seed=2)
+    assert made.facts.head == made.kind and made.facts.cut == "first"
+    assert made.facts.latent_shape == (6, 4) and made.facts.examples == len(small.store)
+    (latents, _), *_ = small.store.chunks()
+    assert made(latents).shape == (len(small.store), 3) and not made.training
+    assert made.kind == kind or not HEADS[kind].needs_training  # a way to solve for a head
+
+
+@pytest.mark.parametrize("kind", sorted(HEADS))
+def test_equal_seeds_give_equal_weights_whatever_was_built_before(small, kind):
+    alone = HEADS[kind].build(small_latents((6, 4), 3), seed=2).state_dict()
+    HEADS["vanishing"].build(small, VanishingOptions(components=3, train_projection=True), seed=1)
+    HEADS["local"].build(small, LocalOptions(components=2), seed=2)
+    torch.rand(3)
+    after = HEADS[kind].build(small, seed=2).state_dict()
+    assert all(torch.equal(t, after[k]) for k, t in alone.items())
 
 
 def test_a_head_is_called_a_vi_net_if_its_polynomials_come_from_class_ideals():

@@ -5,9 +5,10 @@ import copy
 import numpy as np
 import pytest
 import torch
+from head_fixtures import next_to
 
 from vinets.algebra.terms import TermSet
-from vinets.heads import LocalHead, LocalReLUHead, ProductsHead, Reference, ReLUUnits, pieces
+from vinets.heads import LocalHead, LocalReLUHead, ProductsHead, ReLUUnits, pieces
 from vinets.heads.local import local_variables
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.latent.rescale import Rescale
@@ -49,15 +50,14 @@ def test_without_a_projection_the_channels_are_the_variables(shared):
 
 def test_the_control_has_the_shape_and_other_numbers(heads):
     head = heads["local path"]()
-    beside = Reference((6, 4), 3, lambda: head, lambda: None, seed=2)
-    control = LocalReLUHead.beside(beside)
+    control = next_to(LocalReLUHead, head, seed=2)
     # generators have a leading term each, and what is drawn has none
     shape = head.parts() | {"monomials": head.parts()["monomials"] - len(head.polynomials.leading)}
     assert type(control) is LocalReLUHead and control.parts() == shape
     assert control.polynomials.activation == "relu"
     assert not torch.equal(control.polynomials.weight, head.polynomials.weight)
     assert torch.equal(control.polynomials.scale, head.polynomials.scale)
-    same = LocalReLUHead.beside(beside)
+    same = next_to(LocalReLUHead, head, seed=2)
     assert torch.equal(control.polynomials.weight, same.polynomials.weight)
 
 

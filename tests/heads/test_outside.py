@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 from torch import nn
 
-from vinets import build
+from vinets import baselines, build, collect
 from vinets.data import digits
-from vinets.heads import HEADS, Head, HeadMaps, LinearMap
+from vinets.heads import HEADS, Head, HeadMaps, LinearMap, VanishingHead
+from vinets.heads.base import plain_facts, seeded
 from vinets.models import digits_cnn
 from vinets.networks import CutNetwork
-from vinets.runs import baselines, collect
 from vinets.testing.heads import HeadContract, lived
 from vinets.theory import cut_complexity
 
@@ -29,8 +31,11 @@ def soft(monkeypatch) -> type[Head]:
             self.linear = nn.Linear(inputs, classes)
 
         @classmethod
-        def beside(cls, reference):
-            return cls(reference.channels * reference.positions, reference.classes)
+        def build(cls, latents, options=None, seed=0, progress=None):
+            with seeded(seed):
+                head = cls(latents.shape[0] * latents.shape[1], latents.n_classes)
+            head.facts = plain_facts(head, latents, time.perf_counter())
+            return head
 
         def forward(self, latents):
             return self.linear(torch.tanh(latents.flatten(1)))
@@ -60,23 +65,17 @@ def latents():
     return collect(digits_cnn(), digits().train, "relu3", per_class=20, progress=None)
 
 
-@pytest.fixture(scope="module")
-def net(latents):
-    return build(latents, components=6, keep=4, monomials=30, progress=None)[0]
+def test_it_is_built_by_its_kind_and_joins_the_baselines(latents, soft, monkeypatch):
+    net, facts = build(latents, head="soft", seed=1, progress=None)
+    assert type(net.head) is soft and facts.head == "soft"
+    monkeypatch.setattr(VanishingHead, "rivals", ("pooled", "soft"))
+    others = baselines(latents, seed=1)
+    assert list(others) == ["linear, pooled", "tanh, linear"]
+    assert torch.equal(others["tanh, linear"].head.linear.weight, net.head.linear.weight)
 
 
-def test_it_joins_the_baselines_and_leaves_the_others_as_they_were(net, latents, request):
-    before = baselines(net, latents, seed=1)
-    request.getfixturevalue("soft")
-    after = baselines(net, latents, seed=1)
-    assert list(after) == [*before, "tanh, linear"]
-    for name, network in before.items():
-        again = after[name].head.state_dict()
-        assert all(torch.equal(t, again[k]) for k, t in network.head.state_dict().items())
-
-
-def test_theory_reads_it_and_files_hold_it(net, latents, soft, tmp_path):
-    network = baselines(net, latents)["tanh, linear"].eval()
+def test_theory_reads_it_and_files_hold_it(latents, soft, tmp_path):
+    network = build(latents, head="soft", progress=None)[0]
     found = cut_complexity(network)
     assert [layer.name for layer in found.head.layers] == ["tanh", "linear"]
     assert 0 < found.whole.R < float("inf")
@@ -85,16 +84,17 @@ def test_theory_reads_it_and_files_hold_it(net, latents, soft, tmp_path):
     assert type(again.head) is soft and torch.equal(again(images), network(images))
 
 
-def test_a_file_with_it_says_what_to_import(net, latents, soft, tmp_path, monkeypatch):
-    baselines(net, latents)["tanh, linear"].save_pretrained(tmp_path)
+def test_a_file_with_it_says_what_to_import(latents, soft, tmp_path, monkeypatch):
+    build(latents, head="soft", progress=None)[0].save_pretrained(tmp_path)
     monkeypatch.setattr(HEADS, "_entries", {k: h for k, h in HEADS.items() if h is not soft})
     with pytest.raises(ValueError, match=r"no head 'soft'.*import the module that defines it"):
         CutNetwork.from_pretrained(tmp_path)
 
 
-def test_a_label_that_is_taken_hides_no_row(net, latents, soft):
-    soft.label = "MLP"
-    assert {"MLP", "MLP (soft)"} <= baselines(net, latents).keys()
+def test_one_that_is_not_made_from_latents_says_so(latents, soft):
+    del soft.build
+    with pytest.raises(ValueError, match="kind 'soft' is not made from latents"):
+        build(latents, head="soft", progress=None)
 
 
 def test_a_kind_that_is_taken_is_refused(soft):

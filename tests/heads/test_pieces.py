@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.heads import HEADS, Head, Reference
+from vinets.heads import HEADS, Head
 from vinets.heads.pieces import LinearPath, SpatialSum, in_use
 from vinets.heads.polynomial_layer import affine_of
 from vinets.heads.vanishing import component_maps, components
@@ -88,11 +88,6 @@ def test_a_head_says_all_that_others_need(missing, monkeypatch):
         partly()
     whole = type("Whole", (Head,), {"kind": "whole", **body, missing: lambda self, *_: None})
     assert isinstance(whole(), nn.Module)
-
-
-def test_a_reference_has_the_papers_degree_and_the_first_seed():
-    reference = Reference((2, 3), 4, lambda: None, lambda: None)
-    assert (reference.max_degree, reference.seed) == (5, 0)
 
 
 @pytest.mark.parametrize("lost", ["running_mean", "running_var"])

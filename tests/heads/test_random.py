@@ -5,22 +5,14 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 import torch
+from head_fixtures import next_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinets.algebra.terms import TermSet
-from vinets.heads import (
-    LocalRandomMonomials,
-    LocalSameDegrees,
-    RandomMonomials,
-    Reference,
-    SameDegrees,
-)
-from vinets.heads.random import random_terms
-
-
-def beside(head, points, **options) -> Reference:
-    return Reference((6, 4), 3, lambda: head, lambda: points, **options)
+from vinets.heads import LocalRandomMonomials, LocalSameDegrees, RandomMonomials, SameDegrees
+from vinets.heads.random import points_of, random_terms
+from vinets.testing.heads import small_latents
 
 
 @pytest.mark.parametrize(
@@ -34,9 +26,9 @@ def beside(head, points, **options) -> Reference:
         ("local path", LocalSameDegrees),
     ],
 )
-def test_the_baseline_has_the_same_numbers(heads, points, name, kind):
+def test_the_baseline_has_the_same_numbers(heads, name, kind):
     head = heads[name]()
-    baseline, same, other = (kind.beside(beside(head, points, seed=s)) for s in (3, 3, 4))
+    baseline, same, other = (next_to(kind, head, seed=s) for s in (3, 3, 4))
     ours, theirs = head.parts(), baseline.parts()
     if baseline.polynomials.leading is None:
         ours["monomials"] -= len(head.polynomials.leading)  # generators alone have leading terms
@@ -50,30 +42,25 @@ def test_the_baseline_has_the_same_numbers(heads, points, name, kind):
 @pytest.mark.parametrize(
     ("name", "kind"), [("vanishing", SameDegrees), ("local path", LocalSameDegrees)]
 )
-def test_the_baseline_of_the_same_degrees_has_them(heads, points, name, kind):
+def test_the_baseline_of_the_same_degrees_has_them(heads, name, kind):
     head = heads[name]()
-    terms = [one.polynomials.monomials.terms for one in (head, kind.beside(beside(head, points)))]
+    terms = [one.polynomials.monomials.terms for one in (head, next_to(kind, head))]
     assert terms[0].degrees.tolist() == terms[1].degrees.tolist()
     assert terms[0].names() != terms[1].names()
 
 
-def test_a_baseline_sees_the_latents_as_the_head_does(heads, points):
-    reference = beside(heads["local"](), points)
-    assert RandomMonomials.beside(reference) is None and SameDegrees.beside(reference) is None
-    reference = beside(heads["vanishing"](), points)
-    assert LocalRandomMonomials.beside(reference) is None
-
-
-def test_random_monomials_are_standardised_on_the_points(heads, points):
-    layer = RandomMonomials.beside(beside(heads["vanishing"](), points)).polynomials
-    m = (layer.monomials(points.float()) - layer.shift) / layer.scale
+def test_random_monomials_are_standardised_on_the_points(heads):
+    head = heads["vanishing"]()
+    layer = next_to(RandomMonomials, head).polynomials
+    points = points_of(head, small_latents((6, 4), 3), seed=1)
+    m = (layer.monomials(points) - layer.shift) / layer.scale
     spread = m.std(0, correction=0)
     torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-3, rtol=0)
 
 
-def test_the_baseline_leaves_the_head_alone_and_is_untrained(heads, points):
+def test_the_baseline_leaves_the_head_alone_and_is_untrained(heads):
     head = heads["narrow path"]()
-    baseline = RandomMonomials.beside(beside(head, points))
+    baseline = next_to(RandomMonomials, head)
     assert torch.equal(baseline.projection.weight, head.projection.weight)
     assert not torch.equal(baseline.path.out.weight, head.path.out.weight)
     assert float(baseline.path.scale) == float(head.path.scale)

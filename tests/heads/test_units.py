@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.core.settings import Shaping
-from vinets.heads import ProductsHead, Reference, ReLUUnits, SimKDHead
+from vinets import collect
+from vinets.heads import ProductsHead, ProductsOptions, ReLUUnits, SimKDHead
 from vinets.heads.units import NormalizedForms, SpatialPatterns
 from vinets.latent.reader import sees_negative
 from vinets.testing.heads import HeadContract, lived
@@ -44,27 +44,37 @@ class TestSimKDWithoutSquare(HeadContract):
         return SimKDHead(6, 5, 3, features=7, width=5)
 
 
-def reference(budget, shape=(6, 16), classes=3, **shaping):
-    return Reference(
-        shape,
-        classes,
-        lambda: pytest.fail("no VI head is needed"),
-        lambda: pytest.fail("no points are needed"),
-        shaping=Shaping(head_parameters=budget, **shaping),
-        make_classifier=lambda: nn.Linear(20, classes),
-    )
+def uncut(last=nn.ReLU):
+    """A network whose classifier sees 20 values of one sign, unless another layer is last."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Identity(), nn.Flatten(), nn.Linear(96, 20), last(), nn.Linear(20, 3))
+
+
+def latents_of(network):
+    data = torch.randn(30, 6, 16, 1), torch.arange(30) % 3
+    return collect(network, data, "0", reuse=True, progress=None)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return latents_of(uncut())
 
 
 @pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits, SimKDHead])
 @pytest.mark.parametrize("budget", [600, 2_000, 9_000])
-def test_heads_to_measure_fill_their_budget_and_never_pass_it(kind, budget):
-    given = reference(budget)
-    if kind is ProductsHead:
-        head = ProductsHead.made_for(given.shape, given.classes, given.shaping)
-    else:
-        head = kind.beside(given)
+def test_heads_to_measure_fill_their_budget_and_never_pass_it(small, kind, budget):
+    head = kind.build(small, kind.Options(parameters=budget))
     size = sum(head.folded().parts().values())
     assert 0.85 * budget < size <= budget
+
+
+@pytest.mark.parametrize("kind", [ReLUUnits, SimKDHead])
+def test_controls_are_as_large_as_products_are_asked_to_be(small, kind):
+    like = ProductsOptions(parameters=2_000, factors=3)
+    head, same = (
+        kind.build(small, kind.Options(**o)) for o in ({"like": like}, {"parameters": 2_000})
+    )
+    assert head.parts() == same.parts()
 
 
 @pytest.mark.parametrize("factors", [1, 2, 3, 4])
@@ -138,21 +148,18 @@ def test_the_loss_of_simkd_is_the_distance_of_features():
     assert not any(p.requires_grad for p in head.classifier.parameters())
 
 
-def test_the_classifier_of_the_uncut_network_is_taken_over():
-    ours = nn.Linear(20, 3)
-    given = reference(3_000)
-    given.make_classifier = lambda: ours
-    head = SimKDHead.beside(given)
+def test_the_classifier_of_the_uncut_network_is_taken_over(small):
+    ours, head = small.uncut[-1], SimKDHead.build(small)
     assert torch.equal(head.classifier.weight, ours.weight)
     assert torch.equal(head.classifier.bias, ours.bias)
+    assert head.classifier.weight.data_ptr() != ours.weight.data_ptr()
 
 
-def test_features_are_negative_where_those_of_the_uncut_network_are():
-    given = reference(3_000)
-    latents = torch.randn(8, 6, 16)
-    assert SimKDHead.beside(given).features(latents).min() >= 0
-    given.signed = lambda: True
-    assert SimKDHead.beside(given).features(latents).min() < 0
+def test_features_are_negative_where_those_of_the_uncut_network_are(small):
+    h = torch.randn(8, 6, 16)
+    assert SimKDHead.build(small).features(h).min() >= 0
+    signed = latents_of(uncut(lambda: nn.LayerNorm(20)))
+    assert SimKDHead.build(signed).features(h).min() < 0
 
 
 def test_whether_a_classifier_sees_negative_numbers_is_asked_of_the_network():
@@ -203,10 +210,10 @@ def test_the_first_products_are_those_that_are_given():
     assert head.owners.tolist() == [1, 1, 0, 1, 0]
 
 
-def test_there_is_always_a_unit_and_never_more_patterns_than_positions():
-    small = ProductsHead.made_for((6, 9), 3, Shaping(head_parameters=1, spatial_rank=50))
-    assert small.count == 1 and len(small.spatial.weight) == 9
-    assert len(ProductsHead.made_for((20, 9), 3, Shaping(spatial_rank=None)).spatial.weight) == 9
+def test_there_is_always_a_unit_and_never_more_patterns_than_positions(small):
+    tiny = ProductsHead.build(small, ProductsOptions(parameters=1, spatial_rank=50))
+    assert tiny.count == 1 and len(tiny.spatial.weight) == 16
+    assert len(ProductsHead.build(small, ProductsOptions(spatial_rank=None)).spatial.weight) == 16
 
 
 def test_forms_start_at_the_size_of_their_variables():
@@ -238,8 +245,8 @@ def test_sizes_are_those_of_the_whole_batch_however_it_is_run():
 
 
 @pytest.mark.parametrize("budget", [900, 4_000, 40_000])
-def test_simkd_is_the_widest_that_fits(budget):
-    head = SimKDHead.beside(reference(budget))
+def test_simkd_is_the_widest_that_fits(small, budget):
+    head = SimKDHead.build(small, SimKDHead.Options(parameters=budget))
     wider = SimKDHead(6, 16, 3, features=20, width=head.width + 1)
     assert sum(head.folded().parts().values()) <= budget
     assert sum(wider.folded().parts().values()) > budget

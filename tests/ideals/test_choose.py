@@ -7,8 +7,9 @@ import pytest
 
 from vinets import ABM, OAVI, VCA
 from vinets.core.plain import changes, from_plain
-from vinets.core.settings import IdealOptions, Placing, Projecting
-from vinets.ideals.choose import choose_ideal, make_ideal
+from vinets.core.settings import IdealOptions
+from vinets.heads import LocalOptions, VanishingOptions
+from vinets.ideals.choose import make_ideal
 
 
 def test_an_algorithm_is_made_with_what_was_given():
@@ -44,11 +45,25 @@ def test_what_an_algorithm_does_not_have_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("placement", "components", "degree"),
-    [("global", "auto", 5), ("global", 8, 5), ("local", "auto", 1), ("local", 8, 2)],
+    ("kind", "components", "degree"),
+    [
+        (VanishingOptions, None, 5),
+        (VanishingOptions, 8, 5),
+        (LocalOptions, None, 1),
+        (LocalOptions, 8, 2),
+    ],
 )
-def test_the_degree_that_pays_is_chosen_where_none_is_given(placement, components, degree):
-    where = Placing(placement), Projecting(components)
-    assert choose_ideal(IdealOptions(), *where).max_degree == degree
-    assert choose_ideal(IdealOptions(max_degree=3), *where).max_degree == 3
-    assert choose_ideal(IdealOptions(max_degree=None), *where).max_degree is None
+def test_the_degree_that_pays_is_chosen_where_none_is_given(kind, components, degree):
+    assert kind(components=components).ideal().max_degree == degree
+    assert kind(components=components, max_degree=3).ideal().max_degree == 3
+    assert kind(components=components, max_degree=None).ideal().max_degree is None
+
+
+@pytest.mark.parametrize("kind", [VanishingOptions, LocalOptions])
+def test_a_head_refuses_what_its_algorithm_does_not_have(kind):
+    assert kind(algorithm="oavi", tau=5.0).ideal().tau == 5.0
+    with pytest.raises(ValueError, match="tau is no option of abm"):
+        kind(tau=5.0)
+    assert kind(algorithm="abm", normalization="leading").ideal().normalization == "leading"
+    with pytest.raises(ValueError, match="normalization is no option of vca"):
+        kind(algorithm="vca", normalization="unit")

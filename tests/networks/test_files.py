@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from vinets import baselines, build, collect
 from vinets.data import digits
 from vinets.models import digits_cnn, resnet18
 from vinets.networks import CutNetwork, VINet
-from vinets.runs import baselines, build, collect
 from vinets.training import fine_tune
 
 DIGITS = digits()
@@ -35,10 +35,10 @@ for folder in sys.argv[1:]:
 """
 
 
-def digits_network(placement="global") -> VINet:
+def digits_network(kind="vanishing") -> VINet:
     torch.manual_seed(0)
     model = digits_cnn()
-    net = build(model, DIGITS.train, "relu3", placement=placement, linear_path=3, **SMALL)[0]
+    net = build(model, DIGITS.train, "relu3", head=kind, linear_path=3, **SMALL)[0]
     fine_tune(net, DIGITS.train, epochs=1, progress=None)
     return net
 
@@ -106,11 +106,11 @@ def test_a_loaded_network_can_be_trained_on(folder):
     assert not torch.equal(again.head.linear.weight, before)
 
 
-@pytest.mark.parametrize("placement", ["global", "local"])
-def test_baselines_are_saved_and_are_no_vi_nets(tmp_path, placement):
+@pytest.mark.parametrize("kind", ["vanishing", "local"])
+def test_baselines_are_saved_and_are_no_vi_nets(tmp_path, kind):
     latents = collect(digits_cnn(), DIGITS.train, "relu3", per_class=20, progress=None)
     small = {k: v for k, v in SMALL.items() if k != "per_class"}
-    net = build(latents, placement=placement, **small)[0]
+    net = build(latents, head=kind, **small)[0]
     images = DIGITS.test.example(6)
     for name, baseline in baselines(net, latents).items():
         baseline.eval().save_pretrained(tmp_path / name)

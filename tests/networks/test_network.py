@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from vinets import baselines, build, collect
 from vinets.data import digits
 from vinets.heads import PooledHead
 from vinets.latent import LatentReader, truncate
@@ -11,7 +12,6 @@ from vinets.models import digits_cnn, resnet18
 from vinets.models.facts import Record, example_inputs, input_fields
 from vinets.networks import CutNetwork, VINet
 from vinets.networks.network import network_of
-from vinets.runs import baselines, build, collect
 from vinets.training import fine_tune
 
 DIGITS = digits()
@@ -53,9 +53,9 @@ def test_the_backbone_stays_in_eval_mode():
     assert not any(m.training for m in net.backbone.modules())
 
 
-@pytest.mark.parametrize("placement", ["global", "local"])
-def test_fine_tuning_changes_the_head_only(placement):
-    net = made(placement=placement)[1]
+@pytest.mark.parametrize("kind", ["vanishing", "local"])
+def test_fine_tuning_changes_the_head_only(kind):
+    net = made(head=kind)[1]
     before = {k: t.clone() for k, t in net.state_dict().items()}
     fine_tune(net, FEW, batch_size=64, epochs=1, progress=None)
     after = net.state_dict()

@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def net(model):
-    options = {"placement": "products", "head_parameters": 2000, "per_class": 8, "reuse": True}
+    options = {"head": "products", "parameters": 2000}
     return vinets.build(model, WHOLE.train, "relu2", progress=None, **options)[0]
 
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from vinets import build
 from vinets.export import export_network
 from vinets.models import create_model
 from vinets.models.libraries.transformers import import_transformers
 from vinets.networks import VINet
-from vinets.runs import build
 from vinets.training import fine_tune
 
 BERT = {
@@ -41,8 +41,8 @@ def model():
 
 @pytest.mark.parametrize(("read", "positions"), [("class_token", 1), ("auto", 1), ("map", 10)])
 def test_from_the_cut_to_the_saved_network(model, tmp_path, read, positions):
-    placement = "local" if read == "map" else "global"
-    net, report = build(model, (TEXTS, LABELS), CUT, read=read, placement=placement, **SMALL)
+    kind = "local" if read == "map" else "vanishing"
+    net, report = build(model, (TEXTS, LABELS), CUT, read=read, head=kind, **SMALL)
     assert report.latent_shape == (16, positions)
     history = fine_tune(net, (TEXTS, LABELS), epochs=2, batch_size=27, progress=None)
     assert len(history.epochs) == 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from vinets import build
 from vinets.export import export_network
 from vinets.models import create_model
 from vinets.models.libraries.timm import import_timm
 from vinets.models.libraries.transformers import import_transformers
 from vinets.networks import VINet
-from vinets.runs import build
 from vinets.training import fine_tune
 
 CLASSES = 3
@@ -26,20 +26,27 @@ VIT = {
     "image_size": 32,
     "patch_size": 8,
 }
-# network, options, cut, how latents are read, placement, shape of the latents
+HF_VIT = "hf:ViTForImageClassification"
+# network, options, cut, how latents are read, head, shape of the latents
 CASES = {
-    "vit mean": ("timm:vit_tiny_patch16_224", "blocks.2", "auto", "global", (192, 1)),
-    "vit class": ("timm:vit_tiny_patch16_224", "blocks.2", "class_token", "global", (192, 1)),
+    "vit mean": ("timm:vit_tiny_patch16_224", "blocks.2", "auto", "vanishing", (192, 1)),
+    "vit class": ("timm:vit_tiny_patch16_224", "blocks.2", "class_token", "vanishing", (192, 1)),
     "vit map": ("timm:vit_tiny_patch16_224", "blocks.2", "map", "local", (192, 17)),
     "convnext": ("timm:convnext_atto", "stages.1", "auto", "local", (80, 16)),
-    "convnext pooled": ("timm:convnext_atto", "stages.1", "pool", "global", (80, 4)),
-    "mobilenet": ("timm:mobilenetv3_small_050", "blocks.2", "auto", "global", (24, 4)),
-    "hf class": ("hf:ViTForImageClassification", "vit.layers.1", "class_token", "global", (16, 1)),
-    "hf map": ("hf:ViTForImageClassification", "vit.layers.1", "map", "local", (16, 17)),
+    "convnext pooled": ("timm:convnext_atto", "stages.1", "pool", "vanishing", (80, 4)),
+    "mobilenet": ("timm:mobilenetv3_small_050", "blocks.2", "auto", "vanishing", (24, 4)),
+    "hf class": (
+        HF_VIT,
+        "vit.layers.1",
+        "class_token",
+        "vanishing",
+        (16, 1),
+    ),
+    "hf map": (HF_VIT, "vit.layers.1", "map", "local", (16, 17)),
 }
 OPTIONS = {
     "timm:vit_tiny_patch16_224": {"img_size": 32, "patch_size": 8},
-    "hf:ViTForImageClassification": {"config": VIT},
+    HF_VIT: {"config": VIT},
 }
 
 
@@ -64,9 +71,9 @@ def hooked(model: torch.nn.Module, name: str) -> torch.Tensor:
 
 @pytest.mark.parametrize("case", CASES)
 def test_from_the_cut_to_the_saved_network(case, tmp_path):
-    spec, cut, read, placement, shape = CASES[case]
+    spec, cut, read, kind, shape = CASES[case]
     model = model_of(spec)
-    options = {"read": read, "placement": placement, "pool": 2 if read == "pool" else None}
+    options = {"read": read, "head": kind, "pool": 2 if read == "pool" else None}
     net, report = build(model, (IMAGES, LABELS), cut, **options, **SMALL)
     assert report.latent_shape == shape
     fine_tune(net, (IMAGES, LABELS), epochs=1, batch_size=40, progress=None)
@@ -81,9 +88,9 @@ def test_from_the_cut_to_the_saved_network(case, tmp_path):
 
 @pytest.mark.parametrize("case", ["vit mean", "vit class", "vit map", "convnext", "hf class"])
 def test_latents_are_what_the_whole_network_has_at_the_cut(case):
-    spec, cut, read, placement, _ = CASES[case]
+    spec, cut, read, kind, _ = CASES[case]
     model = model_of(spec)
-    net, _ = build(model, (IMAGES, LABELS), cut, read=read, placement=placement, **SMALL)
+    net, _ = build(model, (IMAGES, LABELS), cut, read=read, head=kind, **SMALL)
     values = hooked(model, cut)
     if read == "class_token":
         expected = values[:, 0, :, None]
@@ -96,7 +103,7 @@ def test_latents_are_what_the_whole_network_has_at_the_cut(case):
 
 
 def test_a_hook_drops_what_runs_behind_it():
-    model = model_of("hf:ViTForImageClassification")
+    model = model_of(HF_VIT)
     net, _ = build(model, (IMAGES, LABELS), "vit.layers.1", **SMALL)
     layer = sum(p.numel() for p in model.vit.layers[2].parameters())
     whole = sum(p.numel() for p in model.parameters())
@@ -117,7 +124,7 @@ def test_a_network_in_training_mode_is_cut_in_eval_mode():
 
 @pytest.mark.parametrize("case", ["hf class", "vit mean"])
 def test_transformers_are_exported(case, tmp_path):
-    spec, cut, read, placement, _ = CASES[case]
-    options = {"read": read, "placement": placement}
+    spec, cut, read, kind, _ = CASES[case]
+    options = {"read": read, "head": kind}
     net, _ = build(model_of(spec), (IMAGES, LABELS), cut, **options, **SMALL)
     assert export_network(net, tmp_path / "net.pt2").largest_difference < 1e-5

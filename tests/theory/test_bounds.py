@@ -10,14 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vinets import build
 from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.plain import as_plain
+from vinets.core.settings import TrainingOptions
 from vinets.data import digits
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.models import digits_cnn
 from vinets.networks import VINet
-from vinets.runs import build
 from vinets.theory.bounds import (
     PolynomialBounds,
     PolynomialSize,
@@ -28,7 +29,7 @@ from vinets.theory.bounds import (
 )
 from vinets.theory.inex import encode, sums_matrix
 from vinets.theory.norms import LayerNorms
-from vinets.training import Recipe, fine_tune
+from vinets.training import fine_tune
 
 
 def every_term(n: int, degree: int) -> TermSet:
@@ -51,7 +52,7 @@ def trained() -> VINet:
     data = digits()
     small = {"components": 8, "keep": 6, "monomials": 48, "per_class": 40, "progress": None}
     net = build(digits_cnn().eval(), data.train, "relu3", **small)[0]
-    recipe = Recipe(epochs=2, batch_size=64)
+    recipe = TrainingOptions(epochs=2, batch_size=64)
     fine_tune(net, data.train.subset(torch.arange(300)), recipe=recipe, views=1, progress=None)
     return net.eval()
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from vinets import build
+from vinets import baselines, build, collect
+from vinets.core.settings import TrainingOptions
 from vinets.data import digits
 from vinets.heads import Head, PolynomialHead, PooledHead
 from vinets.models import digits_cnn
 from vinets.networks.network import VINet
-from vinets.runs import baselines, collect
 from vinets.theory.bounds import encode_polynomials, kappa
 from vinets.theory.complexity import cut_complexity, head_norms, spectral_complexity
-from vinets.training import Recipe, fine_tune
+from vinets.training import fine_tune
 
 # Components of unit variance lie outside of [-1, 1] where tanh comes before them.
 pytestmark = pytest.mark.filterwarnings("ignore::vinets.ideals.base.ScaleWarning")
@@ -27,9 +27,9 @@ VARIANTS = {
     "unpruned": {"components": 4, "keep": None, "monomials": None},
     "path": {**GLOBAL, "linear_path": 3, "order": "tanh-pca"},
     "whole path": {**GLOBAL, "linear_path": 1000, "order": "pca-tanh"},
-    "local": {"placement": "local", "keep": 2},
-    "local, components": {"placement": "local", "components": 3, "keep": 2},
-    "local, path": {"placement": "local", "keep": 2, "linear_path": 4},
+    "local": {"head": "local", "keep": 2},
+    "local, components": {"head": "local", "components": 3, "keep": 2},
+    "local, path": {"head": "local", "keep": 2, "linear_path": 4},
 }
 
 
@@ -42,7 +42,7 @@ def latents():
 @pytest.fixture(scope="module", params=VARIANTS)
 def trained(request, latents) -> VINet:
     net, _ = build(latents, progress=None, **VARIANTS[request.param])
-    recipe = Recipe(epochs=2, batch_size=64, learning_rate=0.05, validation=0.1)
+    recipe = TrainingOptions(epochs=2, batch_size=64, learning_rate=0.05, validation=0.1)
     fine_tune(net, digits().train, recipe=recipe, progress=None)
     return net
 

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 
+from vinets import build
 from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.networks import VINet
-from vinets.runs import build
 
 DIGITS = digits()
 

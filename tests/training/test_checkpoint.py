@@ -151,7 +151,12 @@ def test_a_checkpoint_knows_the_frozen_networks(make, model, train, tmp_path, vi
 
 
 def test_a_checkpoint_knows_the_backbone_that_is_tuned_with_the_head(make, train, tmp_path):
-    options = OPTIONS | {"epochs": 1, "tune": "all", "directory": tmp_path, "progress": None}
+    options = OPTIONS | {
+        "epochs": 1,
+        "trained": "backbone",
+        "directory": tmp_path,
+        "progress": None,
+    }
     fine_tune(make(), train, **options)
     fine_tune(make(), train, **options)
     other = make()

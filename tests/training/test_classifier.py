@@ -97,11 +97,6 @@ def test_cached_latents_and_a_pass_over_the_data_give_the_same_classifier(data, 
     assert all(torch.equal(before[k], after[k]) for k in before)  # they stay as they were found
 
 
-def test_a_backbone_is_not_tuned_with_the_classifier_alone(data, vinet):
-    with pytest.raises(ValueError, match="Pass one of them"):
-        fine_tune(vinet, data.train, trained="classifier", tune="all", progress=None)
-
-
 def test_a_weight_keeps_polynomials_small_on_their_class(data, vinet):
     images, labels = next(iter(data.test.batches(len(data.test))))
     found = {}

@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import nn
 
+from vinets import baselines, build, collect
+from vinets.heads import VanishingOptions
 from vinets.networks import VINet
-from vinets.runs import baselines, build, collect
 from vinets.training import cache_latents, fine_tune, train_classifier
 
+SMALL = {"components": 8, "keep": 4, "monomials": 32}
 OPTIONS = {"epochs": 3, "batch_size": 64, "validation": 0.2, "progress": None}
 
 
@@ -27,7 +29,7 @@ def changed(module, before):
 def test_everything_is_trained_but_the_network_that_was_handed_over(make, model, train):
     net, uncut = make(), state(model)
     before = state(net)
-    fine_tune(net, train, tune="all", teacher=model, **OPTIONS)
+    fine_tune(net, train, trained="backbone", teacher=model, **OPTIONS)
     moved = changed(net, before)
     trained = {f"backbone.{k}" for k, _ in net.backbone.named_parameters()}
     assert trained <= moved
@@ -38,32 +40,32 @@ def test_everything_is_trained_but_the_network_that_was_handed_over(make, model,
 
 def test_others_behind_the_same_cut_do_not_change(model, train):
     latents = collect(model, train, "relu3", per_class=20, reuse=True, progress=None)
-    net, _ = build(latents, components=8, keep=4, monomials=32, progress=None)
-    others = baselines(net, latents)
+    net, _ = build(latents, **SMALL, progress=None)
+    others = baselines(latents, options=VanishingOptions(**SMALL))
     before = {name: state(other) for name, other in others.items()}
-    fine_tune(net, train, tune="all", **OPTIONS)
+    fine_tune(net, train, trained="backbone", **OPTIONS)
     assert all(changed(other, before[name]) == set() for name, other in others.items())
 
 
 def test_afterwards_it_is_frozen_again(make, train):
     net = make()
-    fine_tune(net, train, tune="all", **OPTIONS)
+    fine_tune(net, train, trained="backbone", **OPTIONS)
     assert not any(p.requires_grad for p in net.backbone.parameters())
     assert not any(module.training for module in net.train().backbone.modules())
 
 
 @pytest.mark.parametrize(
-    ("tune", "layers"),
+    ("trained", "layers"),
     [
         ("last:1", ["conv3"]),
         ("last:2", ["conv2", "conv3"]),
         ("last:9", ["conv1", "conv2", "conv3"]),
     ],
 )
-def test_the_last_layers_alone(make, train, tune, layers):
+def test_the_last_layers_alone(make, train, trained, layers):
     net = make()
     before = state(net)
-    fine_tune(net, train, tune=tune, **OPTIONS)
+    fine_tune(net, train, trained=trained, **OPTIONS)
     moved = {k.split(".")[1] for k in changed(net, before) if k.startswith("backbone.")}
     convolutions = {name for name in moved if name.startswith("conv")}
     assert convolutions == set(layers)
@@ -74,7 +76,7 @@ def test_the_last_layers_alone(make, train, tune, layers):
 def test_statistics_stay_where_they_are_told_to(make, train):
     net = make()
     before = state(net)
-    fine_tune(net, train, tune="all", norms="frozen", **OPTIONS)
+    fine_tune(net, train, trained="backbone", norms="frozen", **OPTIONS)
     moved = {k for k in changed(net, before) if k.startswith("backbone.")}
     assert moved and not any("running" in k or "num_batches" in k for k in moved)
 
@@ -82,13 +84,13 @@ def test_statistics_stay_where_they_are_told_to(make, train):
 def test_the_backbone_has_a_rate_of_its_own(make, train):
     slow, still = make(), make()
     before = state(slow)
-    fine_tune(still, train, tune="all", backbone_rate=0.0, norms="frozen", **OPTIONS)
+    fine_tune(still, train, trained="backbone", backbone_rate=0.0, norms="frozen", **OPTIONS)
     assert not any(k.startswith("backbone.") for k in changed(still, before))
     once = {**OPTIONS, "epochs": 1, "validation": 0.0, "batch_size": 300, "momentum": 0.0}
     steps = []
     for rate in (0.1, 0.2):
         net = make()
-        fine_tune(net, train, tune="all", backbone_rate=rate, backbone_decay=0.0, **once)
+        fine_tune(net, train, trained="backbone", backbone_rate=rate, backbone_decay=0.0, **once)
         weight = "backbone.conv1.weight"
         steps.append(net.state_dict()[weight] - before[weight])
     torch.testing.assert_close(2 * steps[0], steps[1], rtol=1e-3, atol=1e-7)
@@ -97,7 +99,7 @@ def test_the_backbone_has_a_rate_of_its_own(make, train):
 def test_an_interrupted_tuning_ends_as_if_nothing_had_been(
     make, model, train, tmp_path, stop, interrupted
 ):
-    options = {**OPTIONS, "tune": "all", "teacher": model, "epochs": 4}
+    options = {**OPTIONS, "trained": "backbone", "teacher": model, "epochs": 4}
     whole = make()
     history = fine_tune(whole, train, **options)
     with pytest.raises(interrupted):
@@ -114,22 +116,22 @@ def test_a_checkpoint_of_a_frozen_backbone_is_not_taken_for_one_of_a_tuned_one(
 ):
     fine_tune(make(), train, directory=tmp_path, **OPTIONS)
     with pytest.raises(ValueError, match="another training"):
-        fine_tune(make(), train, tune="all", directory=tmp_path, **OPTIONS)
+        fine_tune(make(), train, trained="backbone", directory=tmp_path, **OPTIONS)
 
 
 def test_cached_latents_are_for_frozen_backbones(make, train):
     net = make()
     views = cache_latents(net, train, views=2)
     with pytest.raises(ValueError, match="cached latents are those of a backbone that stays"):
-        fine_tune(net, views, tune="all", progress=None)
+        fine_tune(net, views, trained="backbone", progress=None)
     with pytest.raises(ValueError, match="no views"):
-        fine_tune(net, train, tune="all", views=2, progress=None)
+        fine_tune(net, train, trained="backbone", views=2, progress=None)
 
 
-@pytest.mark.parametrize("wrong", ["backbone", "last:0", "last:x", "last", 3, None])
-def test_what_is_tuned_is_said_in_three_ways(make, train, wrong):
-    with pytest.raises(ValueError, match="'head', 'all' or 'last:N'"):
-        fine_tune(make(), train, tune=wrong)
+@pytest.mark.parametrize("wrong", ["all", "last:0", "last:x", "last", 3, None])
+def test_what_is_trained_is_said_in_four_ways(make, train, wrong):
+    with pytest.raises(ValueError, match="'classifier', 'coefficients', 'backbone' or 'last:N'"):
+        fine_tune(make(), train, trained=wrong)
 
 
 @pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
@@ -138,7 +140,9 @@ def test_layouts_and_precisions_learn_alike(make, model, train, memory_format):
     for precision in ("float32", "bfloat16"):
         net = make()
         options = {**OPTIONS, "epochs": 2, "memory_format": memory_format, "precision": precision}
-        losses.append(fine_tune(net, train, tune="all", teacher=model, **options).epochs[-1].loss)
+        losses.append(
+            fine_tune(net, train, trained="backbone", teacher=model, **options).epochs[-1].loss
+        )
         weight = net.backbone.get_parameter("conv2.weight")
         assert weight.is_contiguous() and weight.dtype == torch.float32
     assert losses[0] == pytest.approx(losses[1], rel=0.1)
@@ -146,11 +150,11 @@ def test_layouts_and_precisions_learn_alike(make, model, train, memory_format):
 
 def test_a_tuned_network_is_saved_with_its_own_backbone(make, model, train, tmp_path):
     net = make()
-    fine_tune(net, train, tune="all", **OPTIONS)
+    fine_tune(net, train, trained="backbone", **OPTIONS)
     folded = net.folded()
     folded.save_pretrained(tmp_path)
     again = VINet.from_pretrained(tmp_path, backbone=copy.deepcopy(model))
-    assert again.record.notes["tuned"] == "all"
+    assert again.record.notes["tuned"] == "backbone"
     images = train.example(4)
     assert torch.equal(again(images), folded(images))
     torch.testing.assert_close(folded(images), net(images), rtol=1e-3, atol=1e-4)
@@ -167,9 +171,9 @@ def test_layers_that_share_weights_are_tuned_once(make, train):
 def test_a_vanishing_loss_makes_products_vanish_on_their_class(model, train):
     shares = []
     for weight in (0.0, 1.0):
-        options = {"placement": "products", "head_parameters": 4_000, "progress": None}
-        net, _ = build(model, train, "relu3", per_class=20, reuse=True, **options)
-        training = {**OPTIONS, "epochs": 4, "tune": "all"}
+        options = {"head": "products", "parameters": 4_000, "progress": None}
+        net, _ = build(model, train, "relu3", per_class=20, **options)
+        training = {**OPTIONS, "epochs": 4}
         fine_tune(net, train, vanish=weight, **training)
         head = net.head.train()
         head.watched = True
@@ -181,13 +185,13 @@ def test_a_vanishing_loss_makes_products_vanish_on_their_class(model, train):
 
 def test_a_vanishing_loss_needs_a_class_to_vanish_on(make, model, train):
     latents = collect(model, train, "relu3", per_class=20, reuse=True, progress=None)
-    net = make()
     earlier = make()
     earlier.head.polynomials.counts = None  # as version 0.2 saved it
-    others = baselines(net, latents)
+    others = baselines(latents, options=VanishingOptions(**SMALL))
     for other in (others["linear, flat"], others["random, same degrees"], earlier):
         kind = other.head.kind
         with pytest.raises(ValueError, match=rf"vanish=0.5 is for polynomials that .*'{kind}'"):
             fine_tune(other, train, vanish=0.5, **OPTIONS)
+        assert fine_tune(other, train, **OPTIONS).recipe.vanish == 0  # unless it is asked for
     with pytest.raises(ValueError, match="for heads of polynomials"):
         train_classifier(nn.Linear(2, 2), train, vanish=0.5)

@@ -10,7 +10,13 @@ import torch
 
 from vinets.training import Lessons, fine_tune
 
-OPTIONS = {"epochs": 2, "batch_size": 64, "validation": 0.2, "tune": "all", "progress": None}
+OPTIONS = {
+    "epochs": 2,
+    "batch_size": 64,
+    "validation": 0.2,
+    "trained": "backbone",
+    "progress": None,
+}
 
 
 class Counted(torch.nn.Module):

@@ -17,8 +17,8 @@ needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a 
 
 def test_elsewhere_nothing_is_recorded(make, train):
     plain, recorded = make(), make()
-    fine_tune(plain, train, tune="all", **OPTIONS)
-    fine_tune(recorded, train, tune="all", recorded=True, **OPTIONS)
+    fine_tune(plain, train, trained="backbone", **OPTIONS)
+    fine_tune(recorded, train, trained="backbone", recorded=True, **OPTIONS)
     torch.testing.assert_close(recorded.state_dict(), plain.state_dict(), rtol=0, atol=0)
 
 
@@ -35,7 +35,7 @@ def test_a_recorded_training_is_the_same(make, model, train):
     for recorded in (False, False, True):
         net = make()
         options = {"device": "cuda", "teacher": copy.deepcopy(model), "recorded": recorded}
-        history = fine_tune(net, train, tune="all", **options, **OPTIONS)
+        history = fine_tune(net, train, trained="backbone", **options, **OPTIONS)
         losses.append([epoch.loss for epoch in history.epochs])
         nets.append(net)
     assert losses[2][0] == pytest.approx(losses[0][0], rel=1e-3)
@@ -51,7 +51,7 @@ def test_the_learning_rate_of_a_recorded_training_follows_its_schedule(make, tra
         net = make()
         before = {k: t.clone() for k, t in net.state_dict().items() if "weight" in k}
         options = OPTIONS | {"learning_rate": learning_rate, "device": "cuda"}
-        fine_tune(net, train, tune="all", recorded=True, **options)
+        fine_tune(net, train, trained="backbone", recorded=True, **options)
         moved = max(float((net.state_dict()[k].cpu() - t).abs().max()) for k, t in before.items())
         nets.append(moved)
     assert nets[0] < 1e-5 < 1e-2 < nets[1]
@@ -60,7 +60,7 @@ def test_the_learning_rate_of_a_recorded_training_follows_its_schedule(make, tra
 @needs_a_gpu
 def test_an_interrupted_recording_goes_on(make, train, tmp_path):
     whole, parts = make(), make()
-    options = {"tune": "all", "recorded": True, "device": "cuda", **OPTIONS}
+    options = {"trained": "backbone", "recorded": True, "device": "cuda", **OPTIONS}
     fine_tune(whole, train, **options)
 
     class Stop:

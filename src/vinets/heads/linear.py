@@ -33,7 +33,6 @@ from vinets.heads.pieces import (
 from vinets.heads.vanishing import (
     ORDERS,
     GlobalPolynomials,
-    VanishingHead,
     VanishingOptions,
     component_maps,
     components,
@@ -147,7 +146,7 @@ class ComponentsHead(_LinearOn):
 
     kind, label = "components", "linear, components"
     Options = BaselineOptions
-    training_defaults = VanishingHead.training_defaults
+    training_defaults = GlobalPolynomials.training_defaults
 
     def __init__(
         self,

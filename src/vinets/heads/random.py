@@ -22,7 +22,7 @@ from vinets.heads.linear import BaselineOptions
 from vinets.heads.local import LocalBaselineOptions, LocalHead, LocalPolynomials
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
-from vinets.heads.vanishing import GlobalPolynomials, VanishingHead
+from vinets.heads.vanishing import GlobalPolynomials
 from vinets.latent.collect import Latents
 
 MAX_POINTS = 20_000  # points that standardise monomials
@@ -81,7 +81,6 @@ class RandomMonomials(_Drawn, GlobalPolynomials):
 
     kind, label = "random", "random monomials"
     Options = RandomOptions
-    training_defaults = VanishingHead.training_defaults
 
 
 class SameDegrees(_Drawn, GlobalPolynomials):
@@ -92,7 +91,6 @@ class SameDegrees(_Drawn, GlobalPolynomials):
 
     kind, label = "same-degrees", "random, same degrees"
     Options = RandomOptions
-    training_defaults = VanishingHead.training_defaults
     same_degrees = True
 
 

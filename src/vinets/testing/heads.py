@@ -17,12 +17,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vinets.heads import HEADS, Head
+from vinets.data.synthetic import latent_like_classes
+from vinets.heads import HEADS, Head, HeadOptions
+from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.facts import Record, input_fields
+from vinets.networks.build import put_behind
 from vinets.networks.network import CutNetwork, VINet, network_of
 from vinets.theory.complexity import head_norms
+from vinets.training import fine_tune
 
 
 def lived(module: nn.Module, seed: int = 0) -> nn.Module:
@@ -55,6 +59,21 @@ def stored(module: nn.Module) -> int:
     )
 
 
+def small_images(shape: tuple[int, int], classes: int) -> tuple[Tensor, Tensor]:
+    """Return images (m, C, P, 1) of some classes, 40 each, and their labels."""
+    points, labels = latent_like_classes(classes, m=40, n=shape[0] * shape[1], rank=2)
+    return torch.from_numpy(points).float().reshape(-1, *shape, 1), torch.from_numpy(labels)
+
+
+def small_latents(shape: tuple[int, int], classes: int) -> Latents:
+    """Return latents (m, C, P) to build heads on, behind the first layer of a small network."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        last = nn.Linear(shape[0] * shape[1], classes)
+    uncut = nn.Sequential(OrderedDict(first=nn.Identity(), flat=nn.Flatten(), last=last))
+    return collect(uncut, small_images(shape, classes), "first", reuse=True, progress=None)
+
+
 class HeadContract:
     """Tests of one head; a subclass says how it is made, or overrides the fixture ``head``.
 
@@ -64,10 +83,13 @@ class HeadContract:
         Channels and positions of the latents that the head takes.
     classes : int
         Logits that it returns.
+    options : HeadOptions or None
+        Options to build the head with; None takes the defaults.
     """
 
     shape: tuple[int, int] = (6, 4)
     classes: int = 3
+    options: HeadOptions | None = None
 
     def make(self) -> Head:
         """Make a new head; the generator of torch is seeded."""
@@ -143,6 +165,28 @@ class HeadContract:
         again = CutNetwork.from_pretrained(tmp_path, backbone=uncut)
         assert type(again) is type(network) and type(again.head) is type(head)
         assert torch.equal(again(images), network(images))
+
+    def test_it_is_built_from_latents_trained_and_saved(self, head: Head, tmp_path: Path) -> None:
+        kind = type(head)
+        if kind.build.__func__ is Head.build.__func__:  # type: ignore[attr-defined]
+            return  # a head that is not made from latents
+        latents, state = small_latents(self.shape, self.classes), torch.random.get_rng_state()
+        made, again = (kind.build(latents, self.options, seed) for seed in (1, 1))
+        assert torch.equal(torch.random.get_rng_state(), state)
+        assert all(torch.equal(t, again.state_dict()[k]) for k, t in made.state_dict().items())
+        facts = made.facts
+        assert facts is not None and facts.latent_shape == self.shape
+        network, _ = put_behind(latents, made, {})
+        assert network.folded().parts() == facts.parts
+        images = small_images(self.shape, self.classes)
+        half = {"epochs": 1, "batch_size": len(images[1]) // 2}  # two steps
+        steps = half | {"trained": "coefficients", "augment": False, "validation": 0.0}
+        fine_tune(network, images, teacher=latents.uncut, progress=None, **steps)
+        moved = network.head.state_dict()
+        assert any(not torch.equal(t, moved[k]) for k, t in again.state_dict().items())
+        network.save_pretrained(tmp_path)
+        loaded = CutNetwork.from_pretrained(tmp_path, backbone=latents.uncut)
+        assert torch.equal(loaded(images[0]), network(images[0]))
 
     def test_gradients_reach_all_that_is_trained_and_nothing_else(
         self, head: Head, latents: Tensor

@@ -84,6 +84,8 @@ def fine_tune(
         recipe = TrainingOptions(**network.head.training_defaults)
         if teacher is None and not options.get("distill"):
             recipe = replace(recipe, distill=None)
+        if _vanishing_part(network.head) is None or ranks.size() > 1:
+            recipe = replace(recipe, vanish=0.0)
     (recipe,) = gather(  # type: ignore[assignment]
         "fine_tune", {"recipe": TrainingOptions}, options, {"recipe": recipe}
     ).values()
@@ -246,9 +248,8 @@ def criterion_of(head: Head, recipe: TrainingOptions) -> Criterion | None:
     """The loss of a head; None is the usual one."""
     if not recipe.vanish:
         return head.criterion
-    watched: Any = head if isinstance(head, ProductsHead) else getattr(head, "polynomials", None)
-    # A VI-Net that 0.2 saved does not know the classes of its polynomials.
-    if not (head.from_ideals or watched is head) or watched.owners is None:
+    watched = _vanishing_part(head)
+    if watched is None:
         raise ValueError(
             f"vanish={recipe.vanish:g} is for polynomials that have a class to vanish on. Those of "
             f"a head of kind {head.kind!r} have none: leave it out."
@@ -262,6 +263,15 @@ def criterion_of(head: Head, recipe: TrainingOptions) -> Criterion | None:
         return usual + recipe.vanish * watched.vanishing_loss(labels)
 
     return both
+
+
+def _vanishing_part(head: Head) -> Any:
+    """Return the part of a head that knows the classes of its polynomials; None without any."""
+    if isinstance(head, ProductsHead):
+        return head
+    part: Any = getattr(head, "polynomials", None) if head.from_ideals else None
+    # A VI-Net that 0.2 saved does not know the classes.
+    return part if part is not None and part.owners is not None else None
 
 
 def _lay_out(module: Any, layout: torch.memory_format) -> Any:

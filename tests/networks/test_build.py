@@ -22,9 +22,9 @@ from vinets.runs import BuildFacts, build
 SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
 
 
-@pytest.mark.parametrize("placement", ["global", "local"])
-def test_the_report_tells_what_was_built(latents, placement):
-    net, report = build(latents, placement=placement, linear_path=3, **SMALL)
+@pytest.mark.parametrize("kind", ["vanishing", "local"])
+def test_the_report_tells_what_was_built(latents, kind):
+    net, report = build(latents, head=kind, linear_path=3, **SMALL)
     head, layer = net.head, net.head.polynomials
     assert isinstance(head, VanishingHead if placement == "global" else LocalHead)
     assert report.cut == "relu3" == net.record.cut and report.placement == placement
@@ -41,9 +41,9 @@ def test_the_report_tells_what_was_built(latents, placement):
     assert not net.training and head.path is not None
 
 
-@pytest.mark.parametrize("placement", ["global", "local"])
-def test_the_report_is_plain_json_and_readable(latents, placement):
-    report = build(latents, placement=placement, **SMALL)[1]
+@pytest.mark.parametrize("kind", ["vanishing", "local"])
+def test_the_report_is_plain_json_and_readable(latents, kind):
+    report = build(latents, head=kind, **SMALL)[1]
     told = json.loads(json.dumps(as_plain(report)))
     assert told["parts"] == report.parts and "pictures" not in told
     assert from_plain(BuildFacts, told) == report
@@ -77,7 +77,7 @@ def test_the_projection_is_the_pca_of_the_latents(latents, order):
 
 
 def test_the_local_projection_is_the_pca_of_one_position_an_example(latents):
-    net, report = build(latents, placement="local", seed=4, **SMALL)
+    net, report = build(latents, head="local", seed=4, **SMALL)
     values = latents.store.tensor()
     at = torch.randint(16, (len(values),), generator=torch.Generator().manual_seed(4))
     h = net.head.rescale(values)[torch.arange(len(values)), :, at].double().numpy()
@@ -102,10 +102,10 @@ def test_pictures_show_that_generators_vanish_on_their_class_alone(latents):
     assert sum(map(len, pictures.scores)) == report.generators_found
 
 
-@pytest.mark.parametrize("placement", ["global", "local"])
-def test_the_layer_starts_as_the_pruned_generators(latents, placement):
+@pytest.mark.parametrize("kind", ["vanishing", "local"])
+def test_the_layer_starts_as_the_pruned_generators(latents, kind):
     """Its means on the classes are those of the picture, up to a factor per generator."""
-    net, report = build(latents, placement=placement, **SMALL | {"monomials": None})
+    net, report = build(latents, head=kind, **SMALL | {"monomials": None})
     points, labels = report.pictures.points, report.pictures.labels
     layer = net.head.polynomials
     z = torch.from_numpy(points).float()
@@ -160,9 +160,9 @@ def test_sparse_coefficients_are_masked(latents):
 @pytest.mark.parametrize(
     "ideal", [ABM(0.05, max_degree=3), OAVI(0.1, max_degree=2), VCA(0.1, max_degree=2)]
 )
-@pytest.mark.parametrize("placement", ["global", "local"])
-def test_any_algorithm_will_do(latents, ideal, placement):
-    net, report = build(latents, ideal=ideal, placement=placement, **SMALL | {"components": 5})
+@pytest.mark.parametrize("kind", ["vanishing", "local"])
+def test_any_algorithm_will_do(latents, ideal, kind):
+    net, report = build(latents, ideal=ideal, head=kind, **SMALL | {"components": 5})
     assert report.generators_kept > 5
     assert max(report.degrees) <= ideal.max_degree
     assert net(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
@@ -171,7 +171,7 @@ def test_any_algorithm_will_do(latents, ideal, placement):
 def test_without_components_the_channels_are_the_variables(latents):
     ideal = ABM(0.3, max_degree=1)
     options = SMALL | {"components": None}
-    net, report = build(latents, ideal=ideal, placement="local", **options)
+    net, report = build(latents, ideal=ideal, head="local", **options)
     assert net.head.projection is None and report.explained_variance is None
     assert net.head.polynomials.monomials.terms.n_variables == 64
 
@@ -200,7 +200,7 @@ def test_equal_seeds_build_equal_networks(model, train):
     for outside in range(2):
         torch.manual_seed(outside)  # does not matter
         options = SMALL | {"per_class": 16}
-        nets.append(build(model, train, "relu2", placement="local", seed=3, **options)[0])
+        nets.append(build(model, train, "relu2", head="local", seed=3, **options)[0])
     states = [net.state_dict() for net in nets]
     assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
 

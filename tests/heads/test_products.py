@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vinets import ABM
+from vinets import ABM, build, collect
 from vinets.core.settings import Projecting, Pruning
 from vinets.heads.units import NormalizedForms
 from vinets.ideals.base import ScaleWarning
 from vinets.models import digits_cnn
-from vinets.runs import build, collect
 from vinets.runs.factored import factored_generators
 from vinets.training import train_classifier
 
@@ -47,9 +46,9 @@ def values_of(start, h):
 
 def test_products_are_generators_up_to_a_factor(vectors):
     start = made(vectors, keep=3)
-    options = {"placement": "products", "start": "ideal", "components": 6, "keep": 3}
+    options = {"head": "products", "start": "ideal", "components": 6, "keep": 3}
     with pytest.warns(ScaleWarning, match=r"psi is meant for data in \[-1, 1\]"):
-        net, report = build(vectors, head_parameters=9_000, ideal=IDEAL, progress=None, **options)
+        net, report = build(vectors, parameters=9_000, ideal=IDEAL, progress=None, **options)
     assert report.generators_found == start.found > report.generators_kept == 30
     h = torch.cat([values for values, _ in vectors.store.chunks()])[..., 0]
     head = net.head.train()  # so that forms are normalised by these very points
@@ -68,7 +67,7 @@ def test_a_line_is_a_product_with_a_constant(vectors):
     )
     small, large = start.gain.sort(0).values
     assert (small < 1e-4).all() and (large > 0.1).all()
-    head = build(vectors, placement="products", progress=None)[0].head.train()
+    head = build(vectors, head="products", progress=None)[0].head.train()
     head.start_from(start.weight, start.gain, start.bias, start.owners)
     assert all(torch.isfinite(p).all() for p in head.parameters())
     rows = head.forms.weight.unflatten(0, (2, 512))[:, : start.gain.shape[1]]
@@ -95,7 +94,7 @@ def test_fewer_are_taken_from_all_classes_and_the_best_of_each(vectors):
 
 
 def test_the_rest_starts_at_random(vectors):
-    options = {"placement": "products", "components": 6, "keep": 1, "progress": None}
+    options = {"head": "products", "components": 6, "keep": 1, "progress": None}
     ideal = build(vectors, start="ideal", ideal=IDEAL, **options)[0].head
     plain = build(vectors, **options)[0].head
     ours, theirs = (head.forms.weight.unflatten(0, (2, 512)) for head in (ideal, plain))
@@ -105,4 +104,4 @@ def test_the_rest_starts_at_random(vectors):
 
 def test_generators_of_two_factors_are_no_start_of_three(vectors):
     with pytest.raises(ValueError, match="2 with start='ideal'"):
-        build(vectors, placement="products", start="ideal", factors=3, progress=None)
+        build(vectors, head="products", start="ideal", factors=3, progress=None)
