@@ -26,47 +26,25 @@ TOLERANCE = 0.05  # of a limit on latency, which the last timing may exceed with
 
 @dataclass(frozen=True)
 class Attempt:
-    """A network of a search: what it costs, how it was trained and what was measured of it.
+    """A network of a search: what it costs, how it was trained and what was measured of it."""
 
-    Attributes
-    ----------
-    candidate : Candidate or None
-        The head and its cut; None for the uncut network.
-    accuracies : dict of int to float
-        Accuracies on the validation examples, in [0, 1], by the number of epochs of a training; the
-        uncut network has trained for 0 epochs here.
-    error : float or None
-        Standard error of the difference to the uncut network there, after the longest training: by
-        the examples that exactly one of the two gets wrong.
-    test : float or None
-        Accuracy on the test examples, of a network that was trained to the end.
-    interval : (float, float) or None
-        Interval of 95 % for the difference to the uncut network on the test examples, in points.
-    speed, latency, spread : float or None
-        Examples per second, seconds of a forward pass and their standard deviation over windows of
-        time, where the networks that were trained to the end took turns.
-    seconds : float
-        Duration of all its trainings.
-    command : tuple of str
-        Command that makes the network again, as it is after its longest training.
-    int8 : Attempt or None
-        The same network in int8, in a file of ONNX that onnxruntime runs on the CPU.
-    wrong : dict of int to tuple
-        Validation examples that it gets wrong, by the number of epochs; not part of the JSON.
-    """
-
-    candidate: Candidate | None
+    candidate: Candidate | None  # None for the uncut network
     cost: Cost
+    # On the validation examples, in [0, 1], by the epochs of a training; 0 for the uncut network.
     accuracies: Mapping[int, float]
+    # Standard error of the difference to the uncut network there, after the longest training, by
+    # the examples that exactly one of the two gets wrong.
     error: float | None = None
-    test: float | None = None
+    test: float | None = None  # accuracy on the test examples, after training to the end
+    # Interval of 95 % for the difference to the uncut network there, in points.
     interval: tuple[float, float] | None = None
-    speed: float | None = None
-    latency: float | None = None
-    spread: float | None = None
-    seconds: float = 0.0
-    command: tuple[str, ...] = ()
-    int8: Attempt | None = None
+    speed: float | None = None  # examples per second, where all that were tested took turns
+    latency: float | None = None  # seconds of a forward pass there
+    spread: float | None = None  # standard deviation of the latency over windows of time
+    seconds: float = 0.0  # duration of all its trainings
+    command: tuple[str, ...] = ()  # makes it again, as it is after its longest training
+    int8: Attempt | None = None  # the same in a file of ONNX, which onnxruntime runs on the CPU
+    # Validation examples that it gets wrong, by the epochs of a training; not part of the JSON.
     wrong: Mapping[int, tuple[int, ...]] = field(default_factory=dict, metadata={"plain": False})
 
     @property
