@@ -105,50 +105,25 @@ class SearchPlan:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Everything that came of a search; as text, its verdict.
-
-    Attributes
-    ----------
-    attempts : tuple of Attempt
-        Networks that were trained, for however few epochs.
-    chosen : str or None
-        Name of the candidate that was chosen; None if there is nothing smaller.
-    met : bool
-        Whether it is within the budget.
-    validation, tested : int
-        How many examples were used to choose, and how many were looked at once, at the end.
-    batch : int
-        Examples in a forward pass, where speed and latency were measured.
-    recorded : bool
-        Whether passes were recorded as CUDA graphs for that, as they are on a GPU if possible.
-    notes : tuple of str
-        What could not be measured or cannot be relied on, and why.
-    saved : str
-        The folder of the chosen network, as commands name it; empty if it was not saved.
-    verdict : str
-        Which network it is, what it gains and loses, whether polynomials earned their place, and
-        whether the uncut network in int8 would do better.
-    network : Module or None
-        The chosen network, folded, in eval mode; the uncut one where nothing is smaller. It is not
-        part of the JSON.
-    """
+    """Everything that came of a search; as text, its verdict."""
 
     data: str
     budget: Budget
     uncut: Attempt
-    attempts: tuple[Attempt, ...]
-    chosen: str | None
-    met: bool
-    validation: int
-    tested: int
-    batch: int = 0
-    recorded: bool = False
-    notes: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...]  # networks that were trained, for however few epochs
+    chosen: str | None  # name of the chosen candidate; None if there is nothing smaller
+    met: bool  # whether it is within the budget
+    validation: int  # examples that were used to choose
+    tested: int  # examples that were looked at once, at the end
+    batch: int = 0  # examples in a forward pass, where speed and latency were measured
+    recorded: bool = False  # whether passes were CUDA graphs there, as on a GPU if possible
+    notes: tuple[str, ...] = ()  # what could not be measured or cannot be relied on, and why
     seconds: float = 0.0
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # command that started the search
     machine: Mapping[str, object] = field(default_factory=dict)
-    saved: str = ""
-    verdict: str = ""
+    saved: str = ""  # folder of the chosen network, as commands name it; empty if not saved
+    verdict: str = ""  # made of the other fields if empty
+    # The chosen network, folded, in eval mode; the uncut one if nothing is smaller. Not in JSON.
     network: nn.Module | None = field(
         default=None, repr=False, compare=False, metadata={"plain": False}
     )
