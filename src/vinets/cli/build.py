@@ -119,7 +119,7 @@ def build(
     from vinets.networks.network import CutNetwork
     from vinets.report import print_table
     from vinets.runs.compare import compare_heads, head_trials
-    from vinets.runs.comparisons import comparison_table, remarks
+    from vinets.runs.comparison import comparison_table, remarks
     from vinets.runs.opening import open_uncut, require_weights
     from vinets.runs.setup import Origin
 

@@ -2,8 +2,13 @@ from __future__ import annotations
 
 from vinets.measure.vanishing import Vanishing
 from vinets.report.formats import cell
-from vinets.runs.comparison import Comparison, NetworkResult, Speed
-from vinets.runs.comparisons import comparison_table, remarks
+from vinets.runs.comparison import (
+    Comparison,
+    NetworkResult,
+    Speed,
+    comparison_table,
+    remarks,
+)
 from vinets.runs.report import BuildReport
 
 PARTS = {"backbone": 10, "projection": 4, "monomials": 3, "coefficients": 2, "linear": 1}
