@@ -22,7 +22,7 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO)) ## Repeat the paper on digits:
 	$(BIN)/vinets reproduce all --on digits --jobs 2 --out out/demo
 	$(BIN)/vinets report out/demo
 
-test: lint browser ## Check style, types and layers, then run every test and doctest
+test: lint ## Check style, types and layers, then run every test and doctest
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(STAMP) ## Check style, types, layers and what is installed only

@@ -107,7 +107,7 @@ def test_the_python_of_the_page_on_compressing_finds_a_network(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     names: dict = {}
     exec(compile(block, "compress.md", "exec"), names)
-    assert names["found"].net is not names["model"]
+    assert names["found"].network is not names["model"]
     assert "parameters" in capsys.readouterr().out
 
 

@@ -93,11 +93,11 @@ def test_what_is_known_is_not_measured_again(space):
 def test_latencies_are_measured_and_those_of_another_batch_anew(space, monkeypatch):
     inner, batches = cost.measure_speed, []
 
-    def compare(networks, example, *, batch_sizes, **options):
+    def measure_speed(networks, example, *, batch_sizes, **options):
         batches.append(batch_sizes)
         return inner(networks, example, batch_sizes=batch_sizes, **options)
 
-    monkeypatch.setattr(cost, "measure_speed", compare)
+    monkeypatch.setattr(cost, "measure_speed", measure_speed)
     table, counts = CostTable(), []
     for budget in ("latency=90%@cpu", "latency=90%@cpu", "latency=90%@cpu,batch=8"):
         table.measure(space, parse_budget(budget), SILENT)
@@ -172,13 +172,13 @@ def test_without_a_candidate_within_the_limits_the_nearest_are_taken():
 def test_passes_are_recorded_on_a_gpu_if_they_can_be(monkeypatch, device, recordable, ways):
     calls = []
 
-    def compare(networks, example, *, recorded=False, **options):
+    def measure_speed(networks, example, *, recorded=False, **options):
         calls.append(recorded)
         if recorded and not recordable:
             raise RecordingError("this network cannot be recorded")
         return {name: [SimpleNamespace(recorded=recorded)] for name in networks}
 
-    monkeypatch.setattr(cost, "measure_speed", compare)
+    monkeypatch.setattr(cost, "measure_speed", measure_speed)
     monkeypatch.setattr(cost, "resolve_device", lambda *_: torch.device(device))
     found = in_turns({"uncut": None}, torch.zeros(1), 1, device, SILENT)
     assert calls == ways and found["uncut"].recorded == ways[-1]

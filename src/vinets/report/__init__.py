@@ -1,4 +1,4 @@
-"""Results as tables, figures and pages, and three ways to show them: terminal, Markdown, HTML."""
+"""Show results as tables, figures and pages: on the terminal, in Markdown and in HTML."""
 
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html

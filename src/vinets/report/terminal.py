@@ -1,4 +1,4 @@
-"""Tables and pages as text: on the terminal, and as Markdown for documentation."""
+"""Print tables and pages on the terminal, and write tables as Markdown for documentation."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from vinets.report.values import (
     Table,
 )
 
-# rich is imported where something is printed: tables are made, and written as HTML and Markdown,
-# on machines that lack it
+# rich is imported when something is printed, because tables are also made on machines that lack it.
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as Grid
 
-WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
-TEXT_WIDTH = 100  # longer lines are hard to read
+PIPE_COLUMNS = 200  # so that a pipe, which nobody watches, gets whole rows
+TEXT_COLUMNS = 100  # longer lines are hard to read
 
 
 def print_table(table: Table) -> None:
@@ -59,7 +58,7 @@ def _console() -> Console:
     # Names of classes and files may hold square brackets, which are no markup here.
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
-        console.width = WIDE
+        console.width = PIPE_COLUMNS
     return console
 
 
@@ -69,7 +68,7 @@ def _show(block: Block, console: Console) -> None:
         case str():
             console.print()
             if console.is_terminal:
-                console.print(block, width=min(console.width, TEXT_WIDTH))
+                console.print(block, width=min(console.width, TEXT_COLUMNS))
             else:
                 console.print(block, soft_wrap=True)
         case Notice(text):
@@ -108,7 +107,7 @@ def _show_table(table: Table, console: Console) -> None:
 
 
 def _grid(table: Table, tight: bool) -> Grid:
-    """The table in columns; a tight one has short headings and little room between them."""
+    """Lay the table out in columns; a tight one has short headings and little room between them."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Grid
 
@@ -137,7 +136,7 @@ def _grid(table: Table, tight: bool) -> Grid:
 
 
 def markdown(table: Table) -> str:
-    r"""A table with numbers to the right and the paper's in brackets behind ours.
+    r"""Return a table with numbers to the right and the paper's in brackets behind ours.
 
     Examples
     --------

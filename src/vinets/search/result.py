@@ -26,47 +26,25 @@ TOLERANCE = 0.05  # of a limit on latency, which the last timing may exceed with
 
 @dataclass(frozen=True)
 class Attempt:
-    """A network of a search: what it costs, how it was trained and what was measured of it.
+    """A network of a search: what it costs, how it was trained and what was measured of it."""
 
-    Attributes
-    ----------
-    candidate : Candidate or None
-        The head and its cut; None for the uncut network.
-    accuracies : dict of int to float
-        Accuracies on the validation examples, in [0, 1], by the number of epochs of a training; the
-        uncut network has trained for 0 epochs here.
-    error : float or None
-        Standard error of the difference to the uncut network there, after the longest training: by
-        the examples that exactly one of the two gets wrong.
-    test : float or None
-        Accuracy on the test examples, of a network that was trained to the end.
-    interval : (float, float) or None
-        Interval of 95 % for the difference to the uncut network on the test examples, in points.
-    speed, latency, spread : float or None
-        Examples per second, seconds of a forward pass and their standard deviation over windows of
-        time, where the networks that were trained to the end took turns.
-    seconds : float
-        Duration of all its trainings.
-    command : tuple of str
-        Command that makes the network again, as it is after its longest training.
-    int8 : Attempt or None
-        The same network in int8, in a file of ONNX that onnxruntime runs on the CPU.
-    wrong : dict of int to tuple
-        Validation examples that it gets wrong, by the number of epochs; not part of the JSON.
-    """
-
-    candidate: Candidate | None
+    candidate: Candidate | None  # None for the uncut network
     cost: Cost
+    # On the validation examples, in [0, 1], by the epochs of a training; 0 for the uncut network.
     accuracies: Mapping[int, float]
+    # Standard error of the difference to the uncut network there, after the longest training, by
+    # the examples that exactly one of the two gets wrong.
     error: float | None = None
-    test: float | None = None
+    test: float | None = None  # accuracy on the test examples, after training to the end
+    # Interval of 95 % for the difference to the uncut network there, in points.
     interval: tuple[float, float] | None = None
-    speed: float | None = None
-    latency: float | None = None
-    spread: float | None = None
-    seconds: float = 0.0
-    command: tuple[str, ...] = ()
-    int8: Attempt | None = None
+    speed: float | None = None  # examples per second, where all that were tested took turns
+    latency: float | None = None  # seconds of a forward pass there
+    spread: float | None = None  # standard deviation of the latency over windows of time
+    seconds: float = 0.0  # duration of all its trainings
+    command: tuple[str, ...] = ()  # makes it again, as it is after its longest training
+    int8: Attempt | None = None  # the same in a file of ONNX, which onnxruntime runs on the CPU
+    # Validation examples that it gets wrong, by the epochs of a training; not part of the JSON.
     wrong: Mapping[int, tuple[int, ...]] = field(default_factory=dict, metadata={"plain": False})
 
     @property
@@ -127,50 +105,25 @@ class SearchPlan:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Everything that came of a search; as text, its verdict.
-
-    Attributes
-    ----------
-    attempts : tuple of Attempt
-        Networks that were trained, for however few epochs.
-    chosen : str or None
-        Name of the candidate that was chosen; None if there is nothing smaller.
-    met : bool
-        Whether it is within the budget.
-    validation, tested : int
-        How many examples were used to choose, and how many were looked at once, at the end.
-    batch : int
-        Examples in a forward pass, where speed and latency were measured.
-    recorded : bool
-        Whether passes were recorded as CUDA graphs for that, as they are on a GPU if possible.
-    notes : tuple of str
-        What could not be measured or cannot be relied on, and why.
-    saved : str
-        The folder of the chosen network, as commands name it; empty if it was not saved.
-    verdict : str
-        Which network it is, what it gains and loses, whether polynomials earned their place, and
-        whether the uncut network in int8 would do better.
-    network : Module or None
-        The chosen network, folded, in eval mode; the uncut one where nothing is smaller. It is not
-        part of the JSON.
-    """
+    """Everything that came of a search; as text, its verdict."""
 
     data: str
     budget: Budget
     uncut: Attempt
-    attempts: tuple[Attempt, ...]
-    chosen: str | None
-    met: bool
-    validation: int
-    tested: int
-    batch: int = 0
-    recorded: bool = False
-    notes: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...]  # networks that were trained, for however few epochs
+    chosen: str | None  # name of the chosen candidate; None if there is nothing smaller
+    met: bool  # whether it is within the budget
+    validation: int  # examples that were used to choose
+    tested: int  # examples that were looked at once, at the end
+    batch: int = 0  # examples in a forward pass, where speed and latency were measured
+    recorded: bool = False  # whether passes were CUDA graphs there, as on a GPU if possible
+    notes: tuple[str, ...] = ()  # what could not be measured or cannot be relied on, and why
     seconds: float = 0.0
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # command that started the search
     machine: Mapping[str, object] = field(default_factory=dict)
-    saved: str = ""
-    verdict: str = ""
+    saved: str = ""  # folder of the chosen network, as commands name it; empty if not saved
+    verdict: str = ""  # made of the other fields if empty
+    # The chosen network, folded, in eval mode; the uncut one if nothing is smaller. Not in JSON.
     network: nn.Module | None = field(
         default=None, repr=False, compare=False, metadata={"plain": False}
     )

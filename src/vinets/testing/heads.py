@@ -179,7 +179,7 @@ class HeadContract:
         network, _ = put_behind(latents, made, {})
         assert network.folded().parts() == facts.parts
         images = small_images(self.shape, self.classes)
-        half = {"epochs": 1, "batch_size": len(images[1]) // 2}  # two steps
+        half: dict[str, Any] = {"epochs": 1, "batch_size": len(images[1]) // 2}  # two steps
         steps = half | {"trained": "coefficients", "augment": False, "validation": 0.0}
         fine_tune(network, images, teacher=latents.uncut, progress=None, **steps)
         moved = network.head.state_dict()

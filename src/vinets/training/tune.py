@@ -84,7 +84,7 @@ def fine_tune(
         recipe = TrainingOptions(**network.head.training_defaults)
         if teacher is None and not options.get("distill"):
             recipe = replace(recipe, distill=None)
-        if _vanishing_part(network.head) is None or ranks.size() > 1:
+        if _vanishing_part(network.head) is None:
             recipe = replace(recipe, vanish=0.0)
     (recipe,) = gather(  # type: ignore[assignment]
         "fine_tune", {"recipe": TrainingOptions}, options, {"recipe": recipe}
