@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from vinets import build, collect
 from vinets.core.options import flat
@@ -16,9 +15,7 @@ from vinets.core.settings import (
     SpeedOptions,
     TrainingOptions,
 )
-from vinets.data import digits
 from vinets.heads import MLPHead, VanishingOptions
-from vinets.models import digits_cnn
 from vinets.training import fine_tune, train_classifier
 
 
@@ -50,17 +47,6 @@ def test_an_unknown_keyword_is_named_with_the_nearest():
         taken(epoch=3)
     with pytest.raises(TypeError, match=r"^taken has no option 'zzz'\.$"):
         taken(zzz=3)
-
-
-def test_a_misspelt_option_is_found_out_on_collected_latents_too():
-    train = digits().train.subset(torch.arange(60))
-    latents = collect(digits_cnn(), train, "relu3", per_class=5, progress=None)
-    with pytest.raises(TypeError, match=r"^build has no option 'monomial'\. Did .* 'monomials'\?$"):
-        build(latents, monomial=16)
-    with pytest.raises(
-        TypeError, match=r"^build has no option 'per_klass'\. Did .* 'per_class'\?$"
-    ):
-        build(latents, per_klass="nonsense")
 
 
 def test_a_value_outside_its_domain_is_named_as_that_of_the_call():

@@ -5,11 +5,8 @@ import torch
 
 from vinets import CutNetwork, attach_distances, build, collect, train_classifier
 from vinets.data import digits
-from vinets.heads import DistanceHead
+from vinets.heads import HEADS, DistanceHead, LinearHead, PooledHead, closed
 from vinets.models import digits_cnn
-from vinets.runs import closed_form
-from vinets.runs.compare import head_trials
-from vinets.runs.trial import Trial
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +25,12 @@ def accuracy(network, data) -> float:
 
 def test_a_network_without_training_is_near_the_uncut_one_and_is_saved(trained, tmp_path):
     model, data = trained
-    net, report = build(model, data.train, "pool", epochs=0, progress=None)
+    net, report = build(model, data.train, "pool", head="closed", progress=None)
     assert accuracy(net, data) > accuracy(model, data) - 0.02
     assert report.closed is not None and set(report.closed.accuracies) == {
         *("ridge", "ridge, flat", "LDA", "distances", "ridge on generators")
     }
-    assert net.record.notes["head"] == report.closed.taken
+    assert net.record.notes["head"] == "closed" and report.head == net.head.kind
     assert f"closed form: {report.closed.taken}, the smallest" in str(report)
     net.save_pretrained(tmp_path)
     x = data.test.example(8)
@@ -47,17 +44,13 @@ def test_held_out_accuracy_is_that_of_heads_which_did_not_see_the_examples(train
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(latents.store), generator=generator)
     monkeypatch.setattr(latents.store, "labels", latents.store.labels[order])
-    _, report = closed_form.build_closed_form(latents)
+    _, report = build(latents, head="closed", progress=None)
     assert max(report.closed.accuracies.values()) < 0.3
 
 
-def test_distances_win_where_they_are_best(trained, monkeypatch, tmp_path):
+def test_distances_tell_how_far_the_classes_are_and_are_saved(trained, tmp_path):
     model, data = trained
-    kinds = closed_form._kinds
-    monkeypatch.setattr(
-        closed_form, "_kinds", lambda *a: {k: v for k, v in kinds(*a).items() if k == "distances"}
-    )
-    net, _ = build(model, data.train, "pool", epochs=0, progress=None)
+    net, _ = build(model, data.train, "pool", head="distance", progress=None)
     assert isinstance(net.head, DistanceHead) and accuracy(net, data) > 0.9
     x = data.test.example(8)
     k = net.distance(x)
@@ -66,11 +59,26 @@ def test_distances_win_where_they_are_best(trained, monkeypatch, tmp_path):
     assert torch.equal(CutNetwork.from_pretrained(tmp_path).distance(x), k)
 
 
-def test_epochs_other_than_zero_are_refused(trained):
-    with pytest.raises(ValueError, match="'epochs' parameter of build must be 0 or None"):
-        build(trained[0], trained[1].train, "pool", epochs=3)
-    with pytest.raises(ValueError, match="Without training there is one head"):
-        head_trials(Trial(cut="pool").change(epochs=0), baselines=True)
+@pytest.mark.parametrize(
+    ("kind", "options", "made"),
+    [("ridge", {}, PooledHead), ("ridge", {"flat": True}, LinearHead), ("lda", {}, PooledHead)],
+)
+def test_a_linear_layer_is_solved_for_and_folded(trained, kind, options, made):
+    model, data = trained
+    net, report = build(model, data.train, "pool", head=kind, progress=None, **options)
+    assert type(net.head) is made and net.head.norm is None
+    assert accuracy(net, data) > 0.85
+    assert report.parts["linear"] == sum(p.numel() for p in net.head.parameters())
+
+
+def test_the_best_of_a_single_way_is_that_way(trained, monkeypatch):
+    model, data = trained
+    ways = closed._ways
+    only = lambda *a: {"distances": ways(*a)["distances"]}  # noqa: E731
+    monkeypatch.setattr(closed, "_ways", only)
+    latents = collect(model, data.train, "pool", per_class=40, progress=None)
+    chosen, same = (HEADS[kind].build(latents) for kind in ("closed", "distance"))
+    assert all(torch.equal(t, same.state_dict()[k]) for k, t in chosen.state_dict().items())
 
 
 def test_any_network_can_be_given_distances_that_are_saved_with_it(trained, tmp_path):

@@ -1,3 +1,3 @@
-"""The heads of :mod:`head_fixtures`, by fixtures."""
+"""The network and the latents of :mod:`digit_fixtures`, by fixtures."""
 
-from head_fixtures import heads, ideals, latents, points, shared  # noqa: F401
+from digit_fixtures import latents, model, train  # noqa: F401

@@ -1,23 +1,21 @@
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from vinets import ABM, OAVI, VCA, cut_points
+from vinets import BuildFacts, baselines, build, collect, cut_points
 from vinets.core.plain import as_plain, from_plain
-from vinets.core.settings import Pruning
-from vinets.heads import LocalHead, VanishingHead
+from vinets.core.settings import LatentOptions
+from vinets.heads import HEADS, LocalOptions, ProductsOptions, VanishingOptions, vanishing
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.ideals.base import ScaleWarning
-from vinets.runs import BuildFacts, build
+from vinets.networks.build import options_of, rival_options
 
 SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
 
@@ -26,11 +24,11 @@ SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
 def test_the_report_tells_what_was_built(latents, kind):
     net, report = build(latents, head=kind, linear_path=3, **SMALL)
     head, layer = net.head, net.head.polynomials
-    assert isinstance(head, VanishingHead if placement == "global" else LocalHead)
-    assert report.cut == "relu3" == net.record.cut and report.placement == placement
+    assert isinstance(head, HEADS[kind])
+    assert report.cut == "relu3" == net.record.cut and report.head == kind
     assert report.latent_shape == (64, 16) and report.examples == 10 * (48 + 12)
     assert report.generators_kept == len(layer.bias) == 40
-    own = len(layer.monomials.terms) - (64 if placement == "local" else 0)  # channels beside them
+    own = len(layer.monomials.terms) - (64 if kind == "local" else 0)  # channels beside them
     assert report.monomials_kept == own == sum(report.degrees.values()) <= 32
     assert report.coefficients_kept == 40 * own
     assert report.coefficients_found == report.generators_found * report.monomials_found
@@ -109,7 +107,7 @@ def test_the_layer_starts_as_the_pruned_generators(latents, kind):
     points, labels = report.pictures.points, report.pictures.labels
     layer = net.head.polynomials
     z = torch.from_numpy(points).float()
-    if placement == "local":  # without the linear forms in the channels
+    if kind == "local":  # without the linear forms in the channels
         with torch.no_grad():
             layer.weight[:, :64] = 0
         z = torch.cat([torch.zeros(len(z), 64), z], 1)
@@ -151,27 +149,26 @@ def test_no_more_monomials_than_allowed(latents, cap):
 
 
 def test_sparse_coefficients_are_masked(latents):
-    net = build(latents, ideal=OAVI(0.1, max_degree=2), sparse=True, **SMALL)[0]
+    net = build(latents, algorithm="oavi", max_degree=2, sparse=True, **SMALL)[0]
     layer = net.head.polynomials
     assert layer.mask is not None and 0 < layer.mask.float().mean() < 1
     assert (layer.coefficients[~layer.mask] == 0).all()
 
 
 @pytest.mark.parametrize(
-    "ideal", [ABM(0.05, max_degree=3), OAVI(0.1, max_degree=2), VCA(0.1, max_degree=2)]
+    ("algorithm", "psi", "degree"), [("abm", 0.05, 3), ("oavi", 0.1, 2), ("vca", 0.1, 2)]
 )
 @pytest.mark.parametrize("kind", ["vanishing", "local"])
-def test_any_algorithm_will_do(latents, ideal, kind):
-    net, report = build(latents, ideal=ideal, head=kind, **SMALL | {"components": 5})
-    assert report.generators_kept > 5
-    assert max(report.degrees) <= ideal.max_degree
+def test_any_algorithm_will_do(latents, algorithm, psi, degree, kind):
+    options = {"algorithm": algorithm, "psi": psi, "max_degree": degree, "components": 5}
+    net, report = build(latents, head=kind, **SMALL | options)
+    assert report.generators_kept > 5 and max(report.degrees) <= degree
     assert net(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+    assert net.record.notes["options"]["psi" if psi != 0.1 else "algorithm"] in (psi, algorithm)
 
 
 def test_without_components_the_channels_are_the_variables(latents):
-    ideal = ABM(0.3, max_degree=1)
-    options = SMALL | {"components": None}
-    net, report = build(latents, ideal=ideal, head="local", **options)
+    net, report = build(latents, head="local", psi=0.3, **SMALL | {"components": None})
     assert net.head.projection is None and report.explained_variance is None
     assert net.head.polynomials.monomials.terms.n_variables == 64
 
@@ -208,18 +205,17 @@ def test_equal_seeds_build_equal_networks(model, train):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"placement": "middle"},
-            r"'placement' parameter of build.*'global', 'local' or 'products'",
-        ),
+        ({"head": "middle"}, r"no head 'middle'"),
         ({"order": "tanh"}, r"'order' parameter of build"),
+        ({"scale": "bound"}, r"'scale' parameter of build.*'unit'"),
         ({"score": "best"}, r"'score' parameter of build.*'separation'"),
         ({"components": 0}, r"'components' parameter of build"),
         ({"monomials": -1}, r"'monomials' parameter of build"),
         ({"keep": 0}, r"'keep' parameter of build"),
         ({"keep": 1.5}, r"'keep' parameter of build"),
         ({"keep": True}, r"'keep' parameter of build"),
-        ({"ideal": ABM(1e-12, max_degree=1)}, r"ABM found no generators.*raise psi or max_degree"),
+        ({"tau": 5.0}, r"tau is no option of abm"),
+        ({"psi": 1e-12, "max_degree": 1}, r"ABM found no generators.*raise psi or max_degree"),
     ],
 )
 def test_bad_input_is_named(latents, options, message):
@@ -248,39 +244,179 @@ def test_components_have_unit_variance_or_their_own(latents, order):
     assert not torch.allclose(plain.norm(dim=1), unit.norm(dim=1), rtol=0.1)
 
 
-def test_an_unknown_scale_is_refused(latents):
-    with pytest.raises(ValueError, match="unit"):
-        build(latents, scale="bound", **SMALL)
-
-
 @pytest.mark.parametrize(
-    ("misspelt", "meant"),
-    [("monomial", "monomials"), ("per_klass", "per_class"), ("placment", "placement")],
+    ("misspelt", "meant"), [("monomial", "monomials"), ("per_klass", "per_class")]
 )
 def test_a_misspelt_option_is_named_with_the_nearest(latents, misspelt, meant):
-    with pytest.raises(
-        TypeError, match=f"build has no option '{misspelt}'. Did you mean '{meant}'"
-    ):
+    message = f"^build has no option '{misspelt}' with head='vanishing'. Did you mean '{meant}'"
+    with pytest.raises(TypeError, match=message):
         build(latents, **{misspelt: 16})
 
 
+@pytest.mark.parametrize(
+    ("head", "option", "owners"),
+    [
+        ("vanishing", "factors", "products"),
+        ("products", "order", "vanishing"),
+        ("linear", "spatial_rank", "products, relu-units"),
+        ("pooled", "flat", "ridge"),
+    ],
+)
+def test_an_option_of_another_head_is_refused_with_the_heads_that_have_it(
+    latents, head, option, owners
+):
+    message = f"^build has no option '{option}' with head='{head}'. It is one of {owners}.$"
+    with pytest.raises(TypeError, match=message):
+        build(latents, head=head, **{option: 3})
+
+
 def test_options_are_refused_before_any_work(model, train, monkeypatch):
-    module = sys.modules["vinets.runs.build"]
+    module = sys.modules["vinets.networks.build"]
     monkeypatch.setattr(module, "collect", lambda *_, **__: pytest.fail("it began"))
     with pytest.raises(ValueError, match="'keep' parameter of build"):
         build(model, train, "relu3", keep=-1)
+    with pytest.raises(TypeError, match="no option 'sausage'"):
+        build(model, train, "relu3", sausage=1)
 
 
-def test_settings_may_be_given_as_objects_and_changed_by_keywords(latents):
-    pruning = Pruning(keep=4, monomials=32)
-    whole = build(latents, pruning=pruning, components=8, progress=None)[1]
-    flat = build(latents, **SMALL)[1]
-    assert replace(whole, seconds={}) == replace(flat, seconds={})
-    fewer = build(latents, pruning=pruning, keep=2, components=8, progress=None)[1]
-    assert fewer.generators_kept == 20
+@pytest.mark.parametrize(
+    ("head", "given", "expected"),
+    [
+        ("vanishing", {}, LatentOptions(reuse=True)),
+        ("local", {}, LatentOptions()),
+        ("products", {}, LatentOptions(reuse=True, read="map", per_class=8)),
+        ("products", {"start": "ideal"}, LatentOptions(reuse=True, read="map")),
+        ("products", {"per_class": 9, "read": "auto"}, LatentOptions(per_class=9, reuse=True)),
+        ("simkd", {}, LatentOptions(reuse=True, read="map", per_class=8)),
+    ],
+)
+def test_a_head_is_built_on_the_latents_that_suit_it(head, given, expected):
+    assert options_of("build", head, given)[1] == expected
 
 
-def test_the_signature_that_people_see_has_every_option():
-    names = inspect.signature(build).parameters
-    assert {"keep", "per_class", "components", "placement", "ideal", "seed"} <= names.keys()
-    assert names["keep"].default == "auto" and "pruning" not in names
+def test_a_baseline_takes_the_options_of_the_head_that_it_is_compared_with(latents):
+    like = VanishingOptions(components=8, keep=4, monomials=32)
+    net, _ = build(latents, head="components", like=like, progress=None)
+    assert net.head.linear.in_features == 8
+    assert torch.equal(
+        net.head.linear.weight,
+        baselines(latents, options=like)["linear, components"].head.linear.weight,
+    )
+
+
+def test_the_paper_is_the_default():
+    options, _ = options_of("build", "vanishing", {})
+    assert options == VanishingOptions(
+        **{"components": 128, "order": "pca-tanh", "scale": "unit", "score": "separation"},
+        **{"algorithm": "abm", "normalization": "leading", "psi": 0.1, "max_degree": 5},
+        **{"keep": 128, "monomials": 512},
+    )
+
+
+def test_the_record_tells_the_head_and_its_options(latents):
+    net, _ = build(latents, seed=3, **SMALL)
+    options = {"components": 8, "keep": 4, "monomials": 32}
+    assert net.record.notes == {"head": "vanishing", "options": options, "seed": 3}
+
+
+@pytest.mark.parametrize("kind", ["vanishing", "local"])
+def test_heads_that_differ_in_pruning_alone_share_their_ideals(model, train, kind, monkeypatch):
+    latents = collect(model, train, "relu3", per_class=16, progress=None)
+    fits, inner = [], vanishing.fit_class_ideals
+    monkeypatch.setattr(
+        vanishing, "fit_class_ideals", lambda *a, **b: fits.append(1) or inner(*a, **b)
+    )
+    pruned = {"keep": 2}, {"monomials": 9}, {"sparse": True}, {"linear_path": 2}
+    for changed in ({}, *pruned, {"train_projection": True}):
+        build(latents, head=kind, **SMALL | changed)
+    assert len(fits) == 1
+    alone = build(model, train, "relu3", head=kind, per_class=16, **SMALL | {"keep": 2})[0]
+    shared = build(latents, head=kind, **SMALL | {"keep": 2})[0].state_dict()
+    assert all(torch.equal(t, shared[k]) for k, t in alone.state_dict().items())
+    assert len(fits) == 2  # those of its own latents
+    for others in ({"psi": 0.2}, {"components": 7}, {"max_degree": 1}, {"seed": 1}):
+        build(latents, head=kind, **SMALL | others)
+    assert len(fits) == 6
+
+
+# --- baselines --------------------------------------------------------------------------------
+
+OPTIONS = {
+    "vanishing": VanishingOptions(components=8, keep=4, monomials=32, linear_path=2),
+    "local": LocalOptions(components=8, keep=4, monomials=32, linear_path=2),
+    "products": ProductsOptions(parameters=60_000, factors=3),
+}
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_baselines_stand_behind_the_same_cut(latents, kind):
+    others = baselines(latents, kind, OPTIONS[kind], seed=1)
+    assert [network.head.kind for network in others.values()] == [*HEADS[kind].rivals]
+    images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    for name, network in others.items():
+        assert HEADS[network.head.kind].label == name and network.record.cut == "relu3"
+        with torch.no_grad():
+            expected = latents.reader(latents.backbone(images))
+        assert torch.equal(network.latents(images), expected)
+        assert network(images).shape == (3, 10)
+        ours, theirs = latents.backbone.parameters(), network.backbone.parameters()
+        assert all(p.data_ptr() == q.data_ptr() for p, q in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["vanishing", "local"])
+def test_sizes_are_comparable(latents, kind):
+    head = HEADS[kind].build(latents, OPTIONS[kind])
+    others = baselines(latents, kind, OPTIONS[kind])
+    numbers = sum(head.folded().parts().values())
+    sizes = {name: sum(n.head.folded().parts().values()) for name, n in others.items()}
+    width = 64 * 16 + 1 + 10  # what one more unit would take
+    assert numbers - width < sizes["MLP"] <= numbers
+    # generators have a leading term each, and what is drawn has none
+    assert sizes["random, same degrees"] == numbers - len(head.polynomials.leading)
+    assert sizes["linear, flat"] == 10 * (64 * 16 + 1) and sizes["linear, pooled"] == 650
+
+
+def test_products_have_baselines_of_their_size(latents):
+    head = HEADS["products"].build(latents, OPTIONS["products"])
+    numbers = sum(head.folded().parts().values())
+    assert 58_000 < numbers <= 60_000
+    others = baselines(latents, "products", OPTIONS["products"])
+    for name in ("local ReLU units", "SimKD", "MLP"):
+        size = sum(others[name].head.folded().parts().values())
+        assert 0.95 * numbers < size <= 60_000, name
+
+
+def test_seeds_make_the_baselines_and_leave_the_state_outside_alone(latents):
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    options = {"options": OPTIONS["vanishing"]}
+    first = baselines(latents, seed=1, **options)
+    assert torch.equal(torch.rand(1), expected)
+    again, other = baselines(latents, seed=1, **options), baselines(latents, seed=2, **options)
+    for name in first:
+        states = [n[name].head.state_dict() for n in (first, again, other)]
+        assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
+        assert not all(
+            states[2][k].shape == t.shape and torch.equal(t, states[2][k])
+            for k, t in states[0].items()
+        )
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_one_baseline_is_drawn_as_among_all(model, train, latents, kind):
+    every = baselines(latents, kind, OPTIONS[kind], seed=2)
+    for name, network in every.items():
+        rival = network.head.kind
+        fresh = collect(model, train, "relu3", per_class=48, progress=None)
+        alone = HEADS[rival].build(fresh, rival_options(rival, kind, OPTIONS[kind]), seed=2)
+        state = alone.state_dict()
+        assert all(torch.equal(t, state[k]) for k, t in network.head.state_dict().items()), name
+
+
+def test_baselines_of_given_size_do_without_the_head_that_they_are_compared_with(
+    latents, monkeypatch
+):
+    monkeypatch.setattr(HEADS["products"], "build", lambda *_: pytest.fail("it was built"))
+    others = baselines(latents, "products", OPTIONS["products"])
+    assert list(others) == ["linear, flat", "linear, pooled", "MLP", "local ReLU units", "SimKD"]

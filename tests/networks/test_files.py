@@ -16,6 +16,7 @@ from torch import nn
 
 from vinets import baselines, build, collect
 from vinets.data import digits
+from vinets.heads import HEADS
 from vinets.models import digits_cnn, resnet18
 from vinets.networks import CutNetwork, VINet
 from vinets.training import fine_tune
@@ -109,10 +110,9 @@ def test_a_loaded_network_can_be_trained_on(folder):
 @pytest.mark.parametrize("kind", ["vanishing", "local"])
 def test_baselines_are_saved_and_are_no_vi_nets(tmp_path, kind):
     latents = collect(digits_cnn(), DIGITS.train, "relu3", per_class=20, progress=None)
-    small = {k: v for k, v in SMALL.items() if k != "per_class"}
-    net = build(latents, head=kind, **small)[0]
+    options = HEADS[kind].Options(components=8, keep=4, monomials=32)
     images = DIGITS.test.example(6)
-    for name, baseline in baselines(net, latents).items():
+    for name, baseline in baselines(latents, kind, options).items():
         baseline.eval().save_pretrained(tmp_path / name)
         again = CutNetwork.from_pretrained(tmp_path / name)
         assert torch.equal(again(images), baseline(images))

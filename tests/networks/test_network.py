@@ -6,7 +6,7 @@ from torch import nn
 
 from vinets import baselines, build, collect
 from vinets.data import digits
-from vinets.heads import PooledHead
+from vinets.heads import PooledHead, VanishingOptions
 from vinets.latent import LatentReader, truncate
 from vinets.models import digits_cnn, resnet18
 from vinets.models.facts import Record, example_inputs, input_fields
@@ -109,8 +109,7 @@ def test_a_network_compiles_without_graph_breaks():
 
 def test_baselines_are_no_vi_nets():
     latents = collect(digits_cnn(), FEW, "relu3", per_class=20, progress=None)
-    net = build(latents, components=8, keep=4, monomials=32, progress=None)[0]
-    others = baselines(net, latents)
+    others = baselines(latents, options=VanishingOptions(components=8, keep=4, monomials=32))
     assert others and not any(isinstance(baseline, VINet) for baseline in others.values())
     assert all(type(baseline) is CutNetwork for baseline in others.values())
 

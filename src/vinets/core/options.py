@@ -245,7 +245,8 @@ def gather(
     for group, mine in every.items():  # fields of one name, such as batch_size, change together
         changed = {one.name: one for one in mine if one.name in given}
         for name, one in changed.items():  # here, so that a complaint has the owner's name
-            check_value(owner, name, one.metadata["domain"], given[name])
+            if "domain" in one.metadata:
+                check_value(owner, name, one.metadata["domain"], given[name])
         made[group] = replace(objects[group], **{name: given[name] for name in changed})
     return made
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from vinets.core.options import gather
+from vinets.core.options import Options, gather
 from vinets.core.plain import changes, nearest
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import LatentOptions
 from vinets.heads import HEADS, BuildFacts, Head, HeadOptions
 from vinets.latent.collect import Latents, collect
 from vinets.networks.network import CutNetwork, network_of
+
+T = TypeVar("T", bound=Options)
 
 
 def build(
@@ -110,18 +112,21 @@ def options_of(owner: str, head: str, given: dict[str, Any]) -> tuple[HeadOption
     An option of another head is refused with the heads that have it.
     """
     kind = HEADS[head]
-    groups = {"head": kind.Options, "latents": LatentOptions}
-    names = [one.name for group in groups.values() for one in fields(group)]
+    names = [one.name for group in (kind.Options, LatentOptions) for one in fields(group)]
     for name in given:
         if name not in names:
             others = [k for k, h in HEADS.items() if name in {f.name for f in fields(h.Options)}]
             hint = f" It is one of {', '.join(others)}." if others else nearest(name, names)
             raise TypeError(f"{owner} has no option {name!r} with head={head!r}.{hint}")
-    own = {one.name for one in fields(kind.Options)}
-    options = kind.Options(**{k: v for k, v in given.items() if k in own})
-    starts = {"head": options, "latents": LatentOptions(**kind.latent_defaults(options))}
-    made = gather(owner, groups, given, starts)
-    return made["head"], made["latents"]  # type: ignore[return-value]
+
+    def changed(start: T) -> T:
+        own = {one.name for one in fields(start)}  # type: ignore[arg-type]
+        mine = {name: value for name, value in given.items() if name in own}
+        (made,) = gather(owner, {"": type(start)}, mine, {"": start}).values()
+        return made  # type: ignore[return-value]
+
+    options = changed(kind.Options())
+    return options, changed(LatentOptions(**kind.latent_defaults(options)))
 
 
 def baselines(

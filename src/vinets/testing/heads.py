@@ -179,9 +179,17 @@ class HeadContract:
         network, _ = put_behind(latents, made, {})
         assert network.folded().parts() == facts.parts
         images = small_images(self.shape, self.classes)
-        half: dict[str, Any] = {"epochs": 1, "batch_size": len(images[1]) // 2}  # two steps
-        steps = half | {"trained": "coefficients", "augment": False, "validation": 0.0}
-        fine_tune(network, images, teacher=latents.uncut, progress=None, **steps)
+        fine_tune(
+            network,
+            images,
+            teacher=latents.uncut,
+            progress=None,
+            epochs=1,
+            batch_size=len(images[1]) // 2,  # two steps
+            trained="coefficients",
+            augment=False,
+            validation=0.0,
+        )
         moved = network.head.state_dict()
         assert any(not torch.equal(t, moved[k]) for k, t in again.state_dict().items())
         network.save_pretrained(tmp_path)

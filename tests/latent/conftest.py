@@ -1,0 +1,3 @@
+"""The network and the latents of :mod:`digit_fixtures`, by fixtures."""
+
+from digit_fixtures import latents, model, train  # noqa: F401
