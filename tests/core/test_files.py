@@ -321,10 +321,10 @@ def test_whatever_writes_checkpoints_from_python_has_its_folder_to_itself(tmp_pa
     model, data = digits_cnn(), digits()
     short = {"epochs": 1, "directory": tmp_path, "progress": None}
     refused(lambda: train_classifier(model, data.train, **short), tmp_path)
-    options = {"placement": "products", "head_parameters": 2000, "per_class": 8, "reuse": True}
+    options = {"head": "products", "parameters": 2000}
     net, _ = build(model, data.train, "relu2", progress=None, **options)
-    for tune in ("head", "all"):
-        refused(lambda tune=tune: fine_tune(net, data.train, tune=tune, **short), tmp_path)
+    for part in ("coefficients", "backbone"):
+        refused(lambda part=part: fine_tune(net, data.train, trained=part, **short), tmp_path)
     refused(
         lambda: compress(model, data, "drop=1", out=tmp_path, device="cpu", progress=None), tmp_path
     )
@@ -333,7 +333,7 @@ def test_whatever_writes_checkpoints_from_python_has_its_folder_to_itself(tmp_pa
 def test_two_that_save_one_folder_leave_one_network(tmp_path):
     """Both files are of the same writer."""
     torch.manual_seed(0)
-    options = {"placement": "products", "head_parameters": 2000, "per_class": 8, "reuse": True}
+    options = {"head": "products", "parameters": 2000}
     nets = [
         build(digits_cnn(), digits().train, "relu2", progress=None, seed=seed, **options)[0]
         for seed in range(2)

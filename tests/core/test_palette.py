@@ -31,7 +31,7 @@ def test_looks_differ_until_the_colours_are_used_up():
     assert len({marker_of(look) for look in range(8)}) == 8
 
 
-@pytest.mark.parametrize("label", sorted({h.label for h in HEADS.values() if h.placement}))
+@pytest.mark.parametrize("label", sorted({h.label for h in HEADS.values() if h.rivals}))
 def test_polynomials_stand_out_by_the_label_of_their_head(label):
     assert looks(["MLP", label]) == [1, 0]
 

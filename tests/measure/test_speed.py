@@ -67,7 +67,7 @@ class Work(nn.Module):
 @pytest.fixture
 def clock(monkeypatch):
     fake = FakeTime()
-    monkeypatch.setattr("vinets.measure.speed.time", fake)
+    monkeypatch.setattr("vinets.core.device.time", fake)
     return fake
 
 

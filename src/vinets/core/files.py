@@ -6,6 +6,7 @@ holds a program up or fills its memory, and what they may hold has bounds.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -229,14 +230,22 @@ def append_line(path: str | Path, line: str) -> Path:
     """
     check_name(path)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab+") as file:
+    with open(path, "ab+", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         if end:
             file.seek(end - 1)
             line = line if file.read(1) == b"\n" else f"\n{line}"
-        file.write(f"{line}\n".encode())
-        file.flush()
-        os.fsync(file.fileno())
+        text = f"{line}\n".encode()
+        try:
+            if file.write(text) != len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError as error:
+            file.truncate(end)
+            raise OSError(
+                f"{path} could not be written, and is as it was: {error.strerror}. Make room, "
+                "check the permissions, or choose another place."
+            ) from None
     return Path(path)
 
 
