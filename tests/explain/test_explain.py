@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from vinets import build, explain, fine_tune
+from vinets import build, fine_tune
 from vinets.data import digits
+from vinets.explain.explain import explain
 from vinets.heads.gradients import integrated_gradients
 from vinets.models import digits_cnn
 from vinets.networks.network import CutNetwork
