@@ -90,8 +90,8 @@ def render_findings(name: str) -> str:
 
 def results_in(store: Path) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield what every trial of a store changes, and its result."""
-    for path in (store / "trials").iterdir():
-        record = json.loads(path.read_text())
+    for line in (store / "trials.jsonl").read_text().splitlines():
+        record = json.loads(line)
         yield record["trial"], record["result"]
 
 
@@ -112,7 +112,7 @@ def render_stores() -> str:
     lines = []
     for path in sorted(RESULTS.glob("**/store.json")):
         store, rows = path.parent, []
-        if not (store / "trials").is_dir():
+        if not (store / "trials.jsonl").is_file():
             continue
         for trial, result in results_in(store):
             numbers = list(numbers_in(result))
