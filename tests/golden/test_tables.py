@@ -33,7 +33,14 @@ LABELS = {
     "VI-Net": "product head",
     "**products**": "**product head**",
     "| vi |": "| product head |",
-    "| network | preset |": "| in place of | preset |",
+    "| network | preset |": "| in place of | size |",
+    **{f"| best-{size} |": f"| {size} |" for size in ("tiny", "small", "medium", "large")},
+    # The oracle of these series took no step: it started at least squares, where it could stop.
+    "| OAVI-CG |": "| OAVI-CG from least squares |",
+    "| OAVI-AGD |": "| OAVI-AGD from least squares |",
+    "OAVI-CG 1.46, OAVI-AGD 1.71": (
+        "OAVI-CG from least squares 1.46, OAVI-AGD from least squares 1.71"
+    ),
     **pretrained.RENAMED,
 }
 NEW = ("| `vinets/digits-cnn-vinet` |",)  # how rows begin that 0.2 had not
