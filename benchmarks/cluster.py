@@ -42,14 +42,14 @@ def latents(data: str | None, weights: str | None, per_class: int, components: i
     if data is None or weights is None:
         parts = [latent_like(per_class, components, 16, 0.15, seed=k) for k in range(100)]
         return np.concatenate(parts), np.repeat(np.arange(100), per_class), "synthetic"
-    from vinets.core.settings import Placing, Projecting
+    from vinets.heads import VanishingOptions
+    from vinets.heads.vanishing import find_components
     from vinets.latent.collect import collect
     from vinets.runs.setup import SetupFiles
-    from vinets.runs.variables import find_variables
 
     setup = SetupFiles("resnet34", weights, data).open("uncut", torch.device("cpu"))
     made = collect(setup.model, setup.train, CUT, per_class=per_class, progress=None)
-    found = find_variables(made, Placing(), Projecting(components=components))
+    found = find_components(made, VanishingOptions(order="tanh-pca", components=components))
     points = found.points[made.fit].double().numpy()
     return points, found.labels[made.fit].numpy(), f"resnet34 cut at {CUT}"
 

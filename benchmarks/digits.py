@@ -19,18 +19,11 @@ import torch
 from torch import nn
 
 from benchmarks.record import keep
-from vinets.core.settings import (
-    Caching,
-    IdealOptions,
-    Placing,
-    Projecting,
-    Pruning,
-    SpeedOptions,
-    TrainingOptions,
-)
+from vinets.core.settings import SpeedOptions, TrainingOptions
 from vinets.data import DataSplit, digits
+from vinets.heads import VanishingHead, VanishingOptions
 from vinets.models import digits_cnn
-from vinets.runs.compare import OURS, compare_heads
+from vinets.runs.compare import compare_heads
 from vinets.runs.comparison import Comparison, NetworkResult
 from vinets.runs.trial import Trial
 from vinets.training import train_classifier
@@ -41,14 +34,19 @@ BACKBONE = TrainingOptions(
     epochs=15, batch_size=64, learning_rate=0.1, schedule="one-cycle", validation=0.0
 )
 START = Trial(
-    finding=IdealOptions(psi=0.03, max_degree=3),
-    projecting=Projecting(components=32, train_projection=True),
-    pruning=Pruning(keep=16),
-    placing=Placing(linear_path=8),
-    recipe=TrainingOptions(epochs=40, batch_size=64, weight_decay=0.01),  # the digits are few
-    caching=Caching(views=8),
+    options=VanishingOptions(
+        psi=0.03,
+        max_degree=3,
+        normalization="unit",
+        components=32,
+        train_projection=True,
+        order="tanh-pca",
+        keep=16,
+        linear_path=8,
+    ),
+    # Much decay, because the digits are few.
+    recipe=TrainingOptions(epochs=40, batch_size=64, weight_decay=0.01, views=8),
     timing=SpeedOptions(batch=256, repeats=5, seconds=0.15, where="cpu"),
-    baseline_degree=3,
 )
 
 
@@ -68,7 +66,7 @@ def compared(seed: int, folder: Path) -> list[Comparison]:
     trials = [replace(START, cut=cut, seed=seed) for cut in CUTS]
     return [
         compare_heads(
-            model, data, one, folder / one.cut, baselines=True, device="cpu", progress=None
+            model, data, one, folder / str(one.cut), baselines=True, device="cpu", progress=None
         ).comparison
         for one in trials
     ]
@@ -83,7 +81,7 @@ def gathered(runs: list[list[Comparison]]) -> list[dict[str, Any]]:
                 found[comparison.cut, network.name].append(network)
     rows = []
     for (cut, name), each in found.items():
-        ours = [network.accuracy for network in found[cut, OURS]]
+        ours = [network.accuracy for network in found[cut, VanishingHead.label]]
         theirs = [network.accuracy for network in each]
         gaps = [100 * (a - b) for a, b in zip(ours, theirs, strict=True)]
         rows.append(
@@ -92,7 +90,7 @@ def gathered(runs: list[list[Comparison]]) -> list[dict[str, Any]]:
                 "head": name,
                 "accuracy_points": 100 * mean(theirs),
                 "std_points": 100 * stdev(theirs),
-                "ours_ahead_points": None if name == OURS else mean(gaps),
+                "ours_ahead_points": None if name == VanishingHead.label else mean(gaps),
                 "head_numbers": round(mean(network.parameters_head for network in each)),
                 "accuracies": theirs,
             }

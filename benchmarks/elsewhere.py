@@ -41,18 +41,18 @@ from torch.nn import functional as F
 
 from benchmarks import tuning
 from vinets.core.progress import Lines
-from vinets.core.settings import BACKBONE, LatentOptions, Placing, TrainingOptions, Tuning
+from vinets.core.settings import BACKBONE, TrainingOptions
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.source import choose_per_class, split_positions
 from vinets.heads import ProductsHead
 from vinets.models import channel_options, create_model, save_weights
 from vinets.runs.setup import SetupFiles, wrong_answers
-from vinets.runs.store import FOLDER, Store
+from vinets.runs.store import Store
 from vinets.runs.trial import TrainingFacts, Trial
 from vinets.training import train_classifier
 from vinets.training.feed import InputFeed
 
-HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")  # vi: products of forms
+HEADS = tuning.HEADS
 HELD = 0.1  # of the training examples
 NEWSGROUPS = "orangecontrib/text/datasets/20newsgroups-{}.tab"
 
@@ -70,16 +70,8 @@ class Place:
     rates: Mapping[str, float] = field(default_factory=dict)  # of heads that want another
 
 
-# Tokens are positions: their mean would leave nothing local to look at.
-_TOKENS = LatentOptions(per_class=8, reuse=True, read="map")
 # The largest gradients of a transformer are far above the usual ones.
-_START = Trial(
-    recipe=replace(tuning.JOINT, clip=1.0),
-    tuning=Tuning(tune="all"),
-    collecting=_TOKENS,
-    placing=Placing(placement="products"),
-    checkpoints=False,
-)
+_START = Trial.of("products", precision="bfloat16", clip=1.0, checkpoints=False)
 PLACES = {
     "fashion": Place(
         "resnet18",
@@ -212,7 +204,7 @@ def with_adam(
     matrices = [p for p in network.parameters() if p.ndim > 1]
     vectors = [p for p in network.parameters() if p.ndim <= 1]
     groups = [
-        {"params": matrices, "weight_decay": recipe.decay},
+        {"params": matrices, "weight_decay": recipe.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.98))
@@ -248,11 +240,11 @@ def trials(place: str, seeds: int, heads: Sequence[str] = HEADS, **changes: Any)
     for seed in range(seeds):
         for cut, budget in here.cuts:
             for head in heads:
-                own: dict[str, Any] = {"factors": here.factors} if head == "vi" else {}
+                own: dict[str, Any] = {"factors": here.factors} if head == "products" else {}
                 if head in here.rates:
                     own["learning_rate"] = here.rates[head]
-                trial = here.start.change(network=place, cut=cut, head=head, head_parameters=budget)
-                made.append(trial.change(seed=seed, **(own | changes)))
+                trial = here.start.change(network=place, cut=cut, seed=seed)
+                made.append(tuning.head_trial(trial, head, budget, **(own | changes)))
     return made
 
 
@@ -260,8 +252,7 @@ def table(folders: list[Path]) -> str:
     """Accuracy of every head behind every cut: mean and deviation over seeds, as Markdown."""
     found: dict[Trial, list[TrainingFacts]] = {}
     for folder in folders:
-        for path in sorted((folder / FOLDER).glob("*.json")):
-            record = Store(folder).load(path)
+        for record in Store(folder).records():
             found.setdefault(record.trial.change(seed=0), []).append(record.result.trained)
     lines = [
         "| network | cut | head | epochs | learning rate | head parameters | total parameters "
@@ -270,7 +261,7 @@ def table(folders: list[Path]) -> str:
     ]
     for trial in sorted(found, key=_place):
         facts, recipe = found[trial], trial.recipe
-        label = ProductsHead.label if trial.head == "vi" else trial.head
+        label = ProductsHead.label if trial.head == "products" else trial.head
         percent = [100 * one.accuracy for one in facts]
         spread = f" ± {statistics.stdev(percent):.2f}" if len(percent) > 1 else ""
         cells = (

@@ -30,9 +30,10 @@ from torch.nn import functional as F
 from benchmarks.record import keep
 from vinets import build, fine_tune, train_classifier
 from vinets.core.device import evaluating
-from vinets.core.settings import BEST
+from vinets.core.settings import TrainingOptions
 from vinets.data import choose_per_class
 from vinets.explain.sums import HeadSum, head_sum
+from vinets.heads import ProductsHead
 from vinets.heads.gradients import integrated_gradients, margin_gradient
 from vinets.networks import CutNetwork
 from vinets.runs.opening import open_with_data
@@ -49,13 +50,15 @@ def trained(args: argparse.Namespace, seed: int) -> tuple[CutNetwork, Any]:
         train_classifier(model, train, epochs=args.epochs, progress=None)
     if args.train is not None:
         train = train.subset(choose_per_class(train.labels, args.train, seed))
-    placing = replace(BEST.placing, placement=args.placement)
-    options: dict[str, Any] = {"placing": placing, "seed": seed, "progress": None}
-    if args.placement == "products":
-        options["collecting"] = BEST.collecting
-    net, _ = build(model, train, args.cut, **options)
-    recipe = replace(BEST.recipe, epochs=args.epochs, batch_size=args.batch_size)
-    fine_tune(net, train, recipe=recipe, teacher=model, views=args.views, progress=None)
+    net, _ = build(model, train, args.cut, head=args.head, seed=seed, progress=None)
+    recipe = replace(
+        TrainingOptions(**ProductsHead.training_defaults),
+        epochs=args.epochs,
+        batch_size=args.batch_size,
+        trained="coefficients",
+        views=args.views,
+    )
+    fine_tune(net, train, recipe=recipe, teacher=model, progress=None)
     return net.folded(), replace(data, train=train)
 
 
@@ -235,7 +238,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--data", default="digits")
     parser.add_argument("--cut", default="pool")
-    parser.add_argument("--placement", default="products", choices=("products", "local"))
+    parser.add_argument("--head", default="products", choices=("products", "local"))
     parser.add_argument("--train", type=int, help="training examples of every class")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch_size", type=int, default=256)
@@ -259,7 +262,7 @@ def main() -> None:
     given = [a for a in vars(args) if getattr(args, a) != parser.get_default(a) and a != "out"]
     words = [w for a in given for w in (f"--{a}", without_folders(str(getattr(args, a))))]
     command = " ".join(["python -m benchmarks.faithful", *words])
-    facts = {"model": args.model, "data": data, "cut": args.cut, "placement": args.placement}
+    facts = {"model": args.model, "data": data, "cut": args.cut, "head": args.head}
     counts = {"images": args.images, "networks": args.seeds, "epochs": args.epochs}
     keep(
         args.name,

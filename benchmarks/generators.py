@@ -21,7 +21,8 @@ import torch
 from benchmarks.record import RESULTS, keep
 from vinets.algebra.shared import count_monomials
 from vinets.core.progress import Silent
-from vinets.ideals.choose import choose_ideal
+from vinets.heads import VanishingOptions
+from vinets.heads.vanishing import find_components, timed_ideals
 from vinets.ideals.pruning import as_polynomials
 from vinets.paper.backbones import BACKBONES, Backbone
 from vinets.paper.paper import GENERATORS
@@ -29,7 +30,6 @@ from vinets.paper.plan import Plan
 from vinets.paper.reproduce import Folders
 from vinets.runs.context import CutContext
 from vinets.runs.setup import Setup
-from vinets.runs.vanish import timed_ideals
 
 NAME = "generators_cpu"
 REPEATS = 5
@@ -58,10 +58,11 @@ def main() -> None:
 def measure(setup: Setup, backbone: Backbone, cut: str, printed: float) -> dict[str, Any]:
     trial = Plan().trial(backbone, cut, "ideals")
     context = CutContext(setup, trial, Silent())
-    variables, fit = context.variables(trial), context.latents.fit
+    options, latents = trial.options, context.latents
+    assert isinstance(options, VanishingOptions)  # the paper's head
+    variables, fit = find_components(latents, options, trial.seed), latents.fit
     points, labels = variables.points[fit], variables.labels[fit]
-    algorithm = choose_ideal(trial.finding, trial.placing, trial.projecting)
-    fits = [timed_ideals(points, labels, algorithm) for _ in range(REPEATS)]
+    fits = [timed_ideals(points, labels, options.ideal()) for _ in range(REPEATS)]
     found, ours = fits[0][0], median(seconds for _, seconds in fits)
     theirs = GENERATORS[backbone.name][printed]["seconds"]
     return {

@@ -7,7 +7,7 @@
 ``of_pooled`` is the ratio of networks as they run in use, ``of_pooled_plain`` that of the same
 ones with the operations of training. ``of_pooled_floor`` is that of a pooled network which, beside
 its own work, multiplies matrices as large as those of the head, and does nothing with the
-results: no head that multiplies them in this precision is faster. WindowOptions of all networks behind a
+results: no head that multiplies them in this precision is faster. Windows of all networks behind a
 cut take turns. On the CPU one thread runs, and only the time in which it ran counts. Speed does not
 depend on the values, so weights are random.
 """
@@ -28,11 +28,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.layer import local_head, vanishing_head
+from benchmarks.layer import local_head, products_head, vanishing_head
 from benchmarks.record import RESULTS, keep
 from benchmarks.rivals.speed import CLASSES, thread_rates
-from vinets.core.settings import Shaping
-from vinets.heads import Head, PooledHead, ProductsHead, local, units
+from benchmarks.tuning import VARIANT_PARAMETERS
+from vinets.heads import Head, PooledHead, local, units
 from vinets.heads.pieces import traced
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.units import UnitsHead
@@ -40,7 +40,6 @@ from vinets.latent import LatentReader, truncate
 from vinets.measure import flops, measure_speed
 from vinets.models import PRESETS, create_model
 from vinets.networks import CutNetwork, Record
-from vinets.runs.presets import HEAD_PARAMETERS
 
 CUTS = (
     ("resnet18", "layer1.1.bn2"),
@@ -51,10 +50,8 @@ CUTS = (
     ("resnet34", "layer3.5.bn2"),
 )
 HEADS: dict[str, Callable[[tuple[int, int], int], Head]] = {
-    "best": lambda shape, k: ProductsHead.made_for(shape, k, Shaping()),
-    "best, sizes": lambda shape, k: ProductsHead.made_for(
-        shape, k, Shaping(head_parameters=HEAD_PARAMETERS)
-    ),
+    "best": products_head,
+    "best, sizes": lambda shape, k: products_head(shape, k, VARIANT_PARAMETERS),
     "paper": lambda shape, k: vanishing_head(shape, k, PRESETS["VI-Net18-Tiny"]),
     "paper, local": lambda shape, k: local_head(shape, k),
 }

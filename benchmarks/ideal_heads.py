@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vinets.core.settings import Pruning
-from vinets.heads import Head, HeadMaps, ProductsHead
+from vinets import ABM
+from vinets.heads import Head, HeadMaps, LocalOptions, ProductsHead, ProductsOptions
 from vinets.heads.base import seeded
+from vinets.heads.local import descriptors
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.units import NormalizedForms, SpatialPatterns, rank_of
-from vinets.ideals.choose import make_ideal
+from vinets.heads.vanishing import Variables, make_layer, project, score_generators
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.runs.trial import Trial
-from vinets.runs.vanish import find_generators, make_layer
-from vinets.runs.variables import Variables, descriptors, project
 
 
 class Mixed(Head):
@@ -85,28 +83,27 @@ class Mixed(Head):
 def mixed(latents: Latents, trial: Trial, components: int, *, drawn: bool) -> Mixed:
     """Half of the numbers for polynomials of the ideals, or of drawn coefficients."""
     (channels, positions), classes = latents.shape, latents.n_classes
+    options = trial.options
+    assert isinstance(options, ProductsOptions) and options.parameters is not None
     rescale = Rescale.fit(latents.store, "channel", squash=False)
     h = descriptors(latents, rescale, trial.seed)
-    projecting = replace(trial.projecting, train_projection=True)
-    projection, explained = project(lambda: [h], components, projecting, "unit", trial.seed)
+    projection, explained = project(lambda: [h], components, "auto", "unit", trial.seed)
+    projection.requires_grad_(True)
     points = projection(h).detach()
     labels = latents.store.labels.to(h.device)
-    ideal = make_ideal(trial.finding, max_degree=2)
-    found = find_generators(
+    found = score_generators(
         Variables(rescale, projection, points, labels, explained, 0.0),
         latents.fit,
         latents.check,
-        ideal,
+        ABM(options.psi, max_degree=2),
     )
-    rank = rank_of(latents.shape, trial.shaping)
-    budget = trial.shaping.head_parameters
-    assert budget is not None
-    left = budget - rank * positions - classes  # what units cost
+    rank = rank_of(latents.shape, options.spatial_rank)
+    left = options.parameters - rank * positions - classes  # what units cost
     own = components * (channels + 1)
     # as if all monomials occurred: they nearly do
     each = math.comb(components + 2, 2) + rank + classes
     keep = max(1, int((left / 2 - own) // (each * classes)))
-    layer = make_layer(found, points, Pruning(keep=keep, monomials=None), local=True).layer
+    layer = make_layer(found, points, LocalOptions(keep=keep), local=True).layer
     assert isinstance(layer, PolynomialLayer)
     if drawn:
         draw(layer, trial.seed)

@@ -44,15 +44,15 @@ from benchmarks.ideal_heads import draw, hold, mixed
 from vinets.core.files import read_json, slug, write_json
 from vinets.core.plain import as_plain
 from vinets.core.progress import progress_of
-from vinets.heads import ProductsHead
+from vinets.heads import HEADS as KINDS
+from vinets.heads import ProductsHead, ProductsOptions
 from vinets.heads.polynomial_layer import PolynomialLayer
-from vinets.ideals.choose import choose_ideal
+from vinets.heads.products import factored_generators
 from vinets.latent.collect import Latents, collect
 from vinets.measure import machine
+from vinets.networks.build import put_behind, rival_options
 from vinets.networks.network import CutNetwork
-from vinets.runs.build import build
 from vinets.runs.context import CutContext
-from vinets.runs.factored import factored_generators
 from vinets.runs.setup import Setup, SetupFiles, wrong_answers
 from vinets.runs.trial import Trial
 from vinets.training import History, fine_tune
@@ -73,7 +73,7 @@ class Place:
 
 def _cifar(network: str, cut: str, keep: int) -> Place:
     budget = tuning.EARLY[network, cut]
-    trial = tuning.START.change(network=network, cut=cut, head_parameters=budget)
+    trial = tuning.START.change(network=network, cut=cut, parameters=budget)
     return Place(trial, 3, keep, 16)
 
 
@@ -87,9 +87,9 @@ PLACES = {
 
 GOING_ON, NEW, REFITTED = "the same products", "new random products", "refitted generators"
 SECOND: dict[str, tuple[float, str]] = {  # epochs of a second tuning as a share of the first's
-    "a quarter of the epochs": (0.25, "all"),
-    "a quarter of the epochs, backbone frozen": (0.25, "head"),
-    "as many epochs again": (1.0, "all"),
+    "a quarter of the epochs": (0.25, "backbone"),
+    "a quarter of the epochs, backbone frozen": (0.25, "coefficients"),
+    "as many epochs again": (1.0, "backbone"),
 }
 ALONE, HALF, FIXED = "products alone", "half generators", "half generators, held fixed"
 HALF_IDEAL, HALF_RANDOM = "half polynomials of the ideal", "half random polynomials"
@@ -97,8 +97,11 @@ IDEAL, COEFFICIENTS = "generators", "their monomials, random coefficients"
 DEGREES, ANY = "random monomials of these degrees", "any random monomials"
 RELU, PRODUCTS = "their monomials, ReLU", "products"
 PLACEMENTS: dict[str, dict[str, Any]] = {
-    "local": {"placement": "local", "components": 16, "monomials": 64},
-    "global": {"placement": "global", "components": 32, "monomials": 128, "keep": 16},
+    "local": {"head": "local", "components": 16, "monomials": 64},
+    "global": {
+        **{"head": "vanishing", "order": "tanh-pca", "normalization": "unit"},
+        **{"components": 32, "monomials": 128, "keep": 16},
+    },
 }
 STUDIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # rows, and what is compared
     "refit": (tuple(SECOND), (GOING_ON, NEW, REFITTED)),
@@ -121,7 +124,7 @@ CONTRASTS: dict[str, tuple[tuple[str, str], ...]] = {  # with the ideal, and wit
         (IDEAL, PRODUCTS),
     ),
 }
-HEADS = {IDEAL: "vi", DEGREES: "{}same-degrees", ANY: "{}random", RELU: "local-relu"}
+HEADS = {DEGREES: "{}same-degrees", ANY: "{}random", RELU: "local-relu"}
 
 
 def ways(study: str, row: str) -> tuple[str, ...]:
@@ -161,8 +164,7 @@ class Bench:
             network,
             context.setup.train,
             recipe=context.recipe(trial),
-            tuning=trial.tuning,
-            teacher=context.lessons if trial.tuning.tune != "head" else context.setup.model,
+            teacher=context.lessons if trial.recipe.layers != 0 else context.setup.model,
             directory=folder,
             progress=None,
         )
@@ -176,7 +178,7 @@ class Bench:
         """Backbone and products after the first tuning; kept, for a GPU never repeats itself."""
         folder = self.work / "tuned"
         if not (folder / "config.json").is_file():
-            network, _ = self.context(self.trial).polynomials(self.trial)
+            network, _ = self.context(self.trial).network(self.trial)
             self.train(network, self.trial, "first")
             network.save_pretrained(folder)
         whole = copy.deepcopy(self.setup.model).cpu()
@@ -190,7 +192,7 @@ class Bench:
             self.tuned,
             self.context(self.trial).setup.train,
             f"backbone.{before.record.cut}",
-            collecting=self.trial.collecting,
+            options=self.trial.latents,
             device=self.setup.device,
             seed=self.trial.seed,
             progress=None,
@@ -198,10 +200,10 @@ class Bench:
         return replace(found, backbone=self.tuned.backbone, record=before.record)
 
     def refit(self, row: str, way: str) -> tuple[CutNetwork, Trial]:
-        share, tune = SECOND[row]
+        share, trained = SECOND[row]
         epochs = max(1, round(share * self.trial.recipe.epochs))
         # another seed, so that neither draws nor batches are those of the first tuning
-        trial = self.trial.change(epochs=epochs, tune=tune, seed=self.trial.seed + 100)
+        trial = self.trial.change(epochs=epochs, trained=trained, seed=self.trial.seed + 100)
         if way == GOING_ON:
             return copy.deepcopy(self.tuned), trial
         start = "ideal" if way == REFITTED else "random"
@@ -211,16 +213,8 @@ class Bench:
 
     def products(self, latents: Latents, trial: Trial) -> CutNetwork:
         """Untrained products."""
-        network, _ = build(
-            latents,
-            placing=trial.placing,
-            projecting=trial.projecting,
-            pruning=trial.pruning,
-            shaping=trial.shaping,
-            seed=trial.seed,
-            progress=None,
-        )
-        return network
+        head = KINDS[trial.head].build(latents, trial.options, trial.seed)
+        return put_behind(latents, head, {})[0]
 
     def beside(self, row: str, way: str) -> tuple[CutNetwork, Trial]:
         trial = tuning.start(self.trial, row, "random", self.trial.seed)
@@ -235,10 +229,9 @@ class Bench:
             made = CutNetwork(latents.backbone, latents.reader, both, latents.record)
             return made.to(self.setup.device), trial
         if way != ALONE:
-            ideal = choose_ideal(trial.finding, trial.placing, trial.projecting)
-            found = factored_generators(latents, trial.projecting, trial.pruning, ideal, trial.seed)
-            head = network.head
-            assert isinstance(head, ProductsHead)
+            head, options = network.head, trial.options
+            assert isinstance(head, ProductsHead) and isinstance(options, ProductsOptions)
+            found = factored_generators(latents, options, trial.seed)
             half = found.first(head.count // 2)
             head.start_from(half.weight, half.gain, half.bias, half.owners)
             if way == FIXED:
@@ -248,16 +241,17 @@ class Bench:
     # --- monomials ---
 
     def monomials(self, row: str, way: str) -> tuple[CutNetwork, Trial]:
-        changes = {"keep": self.place.keep} | PLACEMENTS[row]
-        trial = self.trial.change(**changes, head_parameters=None)
+        trial = self.trial.change(**({"keep": self.place.keep} | PLACEMENTS[row]))
         context = self.context(trial)
         if way == PRODUCTS:
-            parts = context.polynomials(trial)[0].folded().head.parts()
-            trial = self.trial.change(head_parameters=sum(parts.values()))
+            parts = context.network(trial)[0].folded().head.parts()
+            trial = self.trial.change(parameters=sum(parts.values()))
             return self.products(context.latents, trial), trial
-        prefix = "local-" if row == "local" else ""
-        kind = HEADS["generators" if way == COEFFICIENTS else way].format(prefix)
-        network, _ = context.network(trial.change(head=kind))
+        if way in HEADS:
+            kind = HEADS[way].format("local-" if row == "local" else "")
+            options = rival_options(kind, trial.head, trial.options)
+            trial = replace(trial, head=kind, options=options)
+        network, _ = context.network(trial)
         network = copy.deepcopy(network)
         if way == COEFFICIENTS:
             layer = network.head.polynomials

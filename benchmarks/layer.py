@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from benchmarks.record import keep
 from vinets.algebra.terms import TermSet
 from vinets.core.device import evaluating
-from vinets.heads import LocalHead, VanishingHead
+from vinets.heads import LocalHead, ProductsHead, ProductsOptions, VanishingHead
 from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.products import MAX_PRODUCTS
 from vinets.heads.random import random_terms
+from vinets.heads.units import fitting, rank_of
 from vinets.latent import LatentReader, truncate
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
@@ -71,6 +73,16 @@ def local_head(shape: tuple[int, int], classes: int) -> LocalHead:
         classes,
         positions=positions,
     )
+
+
+def products_head(
+    shape: tuple[int, int], classes: int, parameters: int | None = None, factors: int = 2
+) -> ProductsHead:
+    """A product head of so many parameters, or of as many products as it has by default."""
+    rank, count = rank_of(shape, ProductsOptions().spatial_rank), MAX_PRODUCTS
+    if parameters is not None:
+        count = fitting(shape, classes, rank, factors, parameters)
+    return ProductsHead(*shape, classes, count=count, rank=rank, factors=factors)
 
 
 def time_share(

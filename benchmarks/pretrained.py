@@ -47,14 +47,15 @@ from vinets.core.settings import RECIPES
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.heads import HEADS, PolynomialHead
 from vinets.heads.class_sizes import measure_vanishing
+from vinets.heads.vanishing import GeneratorOptions
 from vinets.measure import evaluate, flops, machine, measure_speed, sizes
 from vinets.models import PRESETS
+from vinets.models.presets import SIZES
 from vinets.networks.files import CONFIG
 from vinets.networks.files import WEIGHTS as MODEL
 from vinets.networks.network import CutNetwork
 from vinets.networks.uncut import WEIGHTS, read_uncut
 from vinets.runs.compare import UNCUT, compare_heads, head_trials
-from vinets.runs.presets import paper_settings
 from vinets.runs.scratch import expectation, train_into
 from vinets.runs.setup import Origin, Setup, SetupFiles
 from vinets.runs.store import Store
@@ -74,7 +75,7 @@ class Made:
 
 
 def _early(network: str, cut: str) -> Trial:
-    return next(t for t in early(1) if (t.network, t.cut, t.head) == (network, cut, "vi"))
+    return next(t for t in early(1) if (t.network, t.cut, t.head) == (network, cut, "products"))
 
 
 POLYNOMIALS = {
@@ -88,7 +89,7 @@ NETWORKS = {
     "digits-cnn-products": Made("digits-cnn", DIGITS["relu1"], UCI),
     "digits-cnn-vinet": Made(
         "digits-cnn",
-        Trial(**vars(paper_settings("digits_cnn")), network="digits_cnn", cut="pool"),
+        Trial.of("vanishing", network="digits_cnn", cut="pool", **SIZES["digits_cnn"]),
         UCI,
     ),
     "resnet18-cifar10-vinet": Made("cifar10-resnet18", vinet()[0], CIFAR),
@@ -246,7 +247,7 @@ def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
         "recipe": made.recipe,
         "cut": str(made.trial.cut),
         "head": network.head.kind,
-        "trained": made.trial.vanishing.trained,
+        "trained": made.trial.recipe.trained,
         "vanishing": _vanishing(network, setup, made),
         "tuned": network.record.notes.get("tuned", "head"),
         "distill": made.trial.recipe.distill,
@@ -276,13 +277,14 @@ def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
 def _vanishing(network: CutNetwork, setup: Setup, made: Made) -> dict[str, Any] | None:
     """How the polynomials of a VI-Net vanish on the test images; None of other networks."""
     head = network.head
-    if not (isinstance(head, PolynomialHead) and head.from_ideals):
+    options = made.trial.options
+    if not (isinstance(head, PolynomialHead) and isinstance(options, GeneratorOptions)):
         return None
     with evaluating(network):
         batches = setup.test.batches(512, device=setup.device)
         seen = [(head.variables(network.latents(x)), y) for x, y in batches]
-    found = measure_vanishing(head.polynomials, seen, made.trial.finding.psi)
-    return as_plain(found) | {"said": str(found), "psi": made.trial.finding.psi}
+    found = measure_vanishing(head.polynomials, seen, options.psi)
+    return as_plain(found) | {"said": str(found), "psi": options.psi}
 
 
 def card(name: str, facts: Mapping[str, Any]) -> str:

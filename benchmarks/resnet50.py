@@ -21,8 +21,7 @@ import torch
 
 from benchmarks.record import keep
 from benchmarks.stages import Stages
-from vinets import ABM, VINet, build, collect, evaluate, fine_tune
-from vinets.core.settings import BEST
+from vinets import VINet, build, collect, evaluate, fine_tune
 from vinets.data.formats import load_data
 from vinets.export import export_network
 from vinets.models import create_model, save_weights
@@ -76,16 +75,16 @@ def run(model: str, cut: str, size: int, folder: Path) -> list[dict[str, Any]]:
     split = load_data(data)
     latents = collect(network, split.train, cut, progress=None)
     stages.end("collect", shape=list(latents.shape))
-    net, report = build(latents, ideal=ABM(0.1, max_degree=2), components=8, keep=4, monomials=64)
+    net, report = build(latents, max_degree=2, components=8, keep=4, monomials=64)
     stages.end("PCA, ideals, pruning, VI layer", generators=report.generators_found)
 
-    one = {"epochs": 1, "batch_size": TRAIN, "validation": 0.0, "progress": None}
+    one: dict[str, Any] = {"epochs": 1, "batch_size": TRAIN, "validation": 0.0, "progress": None}
     fine_tune(net, split.train, **one)
     stages.end("step of the head")
-    fine_tune(net, split.train, tune="all", teacher=network, **one)
+    fine_tune(net, split.train, trained="backbone", teacher=network, **one)
     stages.end("step of backbone and head, distilled")
-    products, _ = build(latents, placing=BEST.placing)
-    fine_tune(products, split.train, tune="all", teacher=network, **one)
+    products, _ = build(latents, head="products")
+    fine_tune(products, split.train, teacher=network, **one)
     stages.end("step with products of forms")
 
     accuracy = evaluate(net, split.test, batch_size=TEST).accuracy

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from benchmarks.manifolds import sphere_points, swiss_roll, torus_points
 from benchmarks.record import keep
 from vinets import VINet, build, fine_tune
+from vinets.core.settings import TrainingOptions
 from vinets.data import load_data
 from vinets.data.source import Source
 from vinets.heads import VanishingHead
@@ -79,17 +80,19 @@ def trained(model: nn.Module, name: str, data: Source, per_class: int) -> tuple[
         model,
         data,
         preset.cut,
-        order="pca-tanh",
+        normalization="unit",
         components=preset.components,
         keep=preset.generators_per_class,
         monomials=preset.monomials,
         per_class=per_class,
+        reuse=False,
         progress=None,
     )
     head = net.folded().head
     assert isinstance(head, VanishingHead)
     tau = polynomial_bounds(head.polynomials).size.tau
-    fine_tune(net, part(data, TUNED), views=1, epochs=EPOCHS, augment=False, progress=None)
+    recipe = TrainingOptions(epochs=EPOCHS, views=1, augment=False)
+    fine_tune(net, part(data, TUNED), recipe=recipe, progress=None)
     return net, tau
 
 

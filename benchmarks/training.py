@@ -8,9 +8,9 @@ products that its training cannot do without: every linear map, the gradients of
 its inputs where something trained stands in front; on a CPU a few images at a time, which is
 faster, on tensors that lie in the cache.
 
-*Joint* is ``fine_tune(tune="all")`` of a truncated ResNet-18 with products of two forms, against a
-hand-written SGD loop on a copy of the same network; both read the same batches, cropped and
-flipped. On a GPU both run in bfloat16, channels last, and tuning once more with recorded steps.
+*Joint* is ``fine_tune(trained="backbone")`` of a truncated ResNet-18 with products of two forms,
+against a hand-written SGD loop on a copy of the same network; both read the same batches, cropped
+and flipped. On a GPU both run in bfloat16, channels last, and tuning once more with recorded steps.
 Time is that of the epochs themselves.
 
 Rounds of everything take turns, ratios are medians over rounds. Time does not depend on the values,
@@ -28,29 +28,24 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.layer import LOCAL, local_head, products_head
 from benchmarks.record import keep
-from vinets.algebra.terms import TermSet
-from vinets.core.settings import Shaping, TrainingOptions
+from vinets.core.settings import TrainingOptions
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
 from vinets.heads import (
     Head,
     LinearHead,
-    LocalHead,
     LocalReLUHead,
     PooledHead,
-    ProductsHead,
-    Reference,
     ReLUUnits,
 )
 from vinets.heads.polynomial_layer import PolynomialLayer
-from vinets.heads.units import UnitsHead
+from vinets.heads.units import UnitsHead, fitting
 from vinets.latent import LatentReader, truncate
-from vinets.latent.rescale import Rescale
 from vinets.models import create_model
 from vinets.networks import CutNetwork, Record
 from vinets.training import fine_tune
@@ -58,7 +53,6 @@ from vinets.training.feed import LatentViews
 
 CHANNELS, POSITIONS, CLASSES = 128, 64, 10  # of ResNet-18 at layer2.1.bn2
 CUT = "layer2.1.bn2"
-LOCAL = 510  # polynomials of the local heads
 BATCH = 256
 STEPS = 5  # of an epoch
 EPOCHS = 4  # of a round: 12 epochs on three views take each view four times
@@ -92,28 +86,18 @@ def clock(device: torch.device) -> float:
 def heads() -> dict[str, Head]:
     """All heads on maps of 128 channels at 64 positions."""
     shape = CHANNELS, POSITIONS
-    terms = TermSet(CHANNELS, (np.zeros((0, 0), np.int64), np.arange(CHANNELS)[:, None]))
-    local = LocalHead(
-        Rescale(torch.zeros(shape), torch.ones(shape)),
-        None,
-        PolynomialLayer(terms, LOCAL, normalized=True),
-        CLASSES,
-        positions=POSITIONS,
-    )
+    local = local_head(shape, CLASSES)
+    terms = local.polynomials.monomials.terms
+    relu = PolynomialLayer(terms, LOCAL, normalized=True, activation="relu")
     size = sum(local.folded().parts().values())
-    beside = Reference(shape, CLASSES, lambda: local, lambda: torch.zeros(0))
-    relu = LocalReLUHead.beside(beside)
-    assert relu is not None
+    products = {f"products of {d}": products_head(shape, CLASSES, size, d) for d in (2, 3)}
+    rank = len(products["products of 2"].spatial.weight)
+    count = fitting(shape, CLASSES, rank, 1, size)
     return {
         "local VI": local,
-        "local ReLU": relu,
-        **{
-            f"products of {factors}": ProductsHead.made_for(
-                shape, CLASSES, Shaping(head_parameters=size, factors=factors)
-            )
-            for factors in (2, 3)
-        },
-        "ReLU units": ReLUUnits.beside(beside),
+        "local ReLU": LocalReLUHead.like(local, relu),
+        **products,
+        "ReLU units": ReLUUnits(*shape, CLASSES, count=count, rank=rank),
         "linear, flat": LinearHead(CHANNELS * POSITIONS, CLASSES),
         "linear, pooled": PooledHead(CHANNELS, CLASSES),
     }
@@ -218,7 +202,7 @@ def joint_rows(images: int, batch: int, count: int, device: torch.device) -> lis
     )
     model = create_model("resnet18", CLASSES).to(device)
     example = torch.zeros(1, 3, 32, 32, device=device)
-    head = ProductsHead.made_for((CHANNELS, POSITIONS), CLASSES, Shaping(head_parameters=180_000))
+    head = products_head((CHANNELS, POSITIONS), CLASSES, 180_000)
     record = Record(CUT, {"": {"shape": [3, 32, 32], "dtype": "float32"}})
     network = CutNetwork(truncate(model, CUT, example), LatentReader(), head, record).to(device)
     half = device.type == "cuda"
@@ -235,7 +219,7 @@ def joint_rows(images: int, batch: int, count: int, device: torch.device) -> lis
         own = copy.deepcopy(network)
         # a step is recorded in the first epoch
         longer = replace(recipe, epochs=2 if recorded else 1)
-        options: dict[str, Any] = {"tune": "all", "teacher": teacher, "recorded": recorded}
+        options: dict[str, Any] = {"trained": "backbone", "teacher": teacher, "recorded": recorded}
 
         def run() -> float:
             history = fine_tune(own, source, recipe=longer, progress=None, **options)

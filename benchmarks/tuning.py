@@ -16,7 +16,7 @@ Where products start, on a network that a CPU trains:
     python -m benchmarks.tuning train digits_cnn --data digits --out weights
     python -m benchmarks.tuning run digits --weights weights --device cpu
 
-Results are kept in a store below ``benchmarks/results/tuning``, or in ``--out``, one file for each
+Results are kept in a store below ``benchmarks/results/tuning``, or in ``--out``, one line for each
 trial, and the same call goes on where it was stopped.
 """
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -35,11 +35,11 @@ import torch
 from vinets.core.device import resolve_device
 from vinets.core.executors import open_executor
 from vinets.core.progress import Lines
-from vinets.core.settings import BACKBONE, BEST, SMALL, LatentOptions, TrainingOptions
+from vinets.core.settings import BACKBONE, SMALL, LatentOptions, TrainingOptions
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.sources import split_source
+from vinets.heads import HEADS as KINDS
 from vinets.models import PRESETS, Preset, create_model, save_weights
-from vinets.runs.presets import start_of
 from vinets.runs.run import run_trials
 from vinets.runs.setup import SetupFiles, wrong_answers
 from vinets.runs.store import Store
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 NETWORKS = {"resnet18": "cifar10", "resnet34": "cifar100", "digits_cnn": "digits"}
 HELD = 0.1  # of the training images
 
-JOINT = replace(BEST.recipe, precision="bfloat16")
-START = replace(Trial(**vars(BEST)), recipe=JOINT, checkpoints=False)
-START = START.change(read="auto")  # the same for maps; results were stored by this name
+# What is read from a map is the map, and results are stored by the name "auto" of that.
+START = Trial.of("products", read="auto", precision="bfloat16", checkpoints=False)
+JOINT = START.recipe
 
 EARLY = {  # cut: numbers that a head may store
     ("resnet18", "layer1.1.bn2"): 250_000,
@@ -65,15 +65,22 @@ EARLY = {  # cut: numbers that a head may store
 EARLIEST = (("resnet18", "layer1.1.bn2"), ("resnet34", "layer2.1.bn2"))
 
 
-BOTH = ("vi", "relu-units")
+def head_trial(start: Trial, head: str, parameters: int, **changes: Any) -> Trial:
+    """Return the trial with another head, of that size where the size can be chosen."""
+    names = {one.name for one in fields(KINDS[head].Options)}
+    size = {"parameters": parameters} if "parameters" in names else {}
+    return start.change(head=head, **size, **changes)
+
+
+BOTH = ("products", "relu-units")
 CHOICES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {  # which heads, and what differs
     "two factors, 16 patterns": (BOTH, {}),
-    "two factors that start at 1": (("vi",), {"offset": 1.0}),
+    "two factors that start at 1": (("products",), {"offset": 1.0}),
     "64 patterns": (BOTH, {"spatial_rank": 64}),
-    "three factors": (("vi",), {"factors": 3}),
-    "three factors that start at 1": (("vi",), {"factors": 3, "offset": 1.0}),
-    "the same, 64 patterns": (("vi",), {"factors": 3, "offset": 1.0, "spatial_rank": 64}),
-    "four factors that start at 1": (("vi",), {"factors": 4, "offset": 1.0}),
+    "three factors": (("products",), {"factors": 3}),
+    "three factors that start at 1": (("products",), {"factors": 3, "offset": 1.0}),
+    "the same, 64 patterns": (("products",), {"factors": 3, "offset": 1.0, "spatial_rank": 64}),
+    "four factors that start at 1": (("products",), {"factors": 4, "offset": 1.0}),
     "standardised logits": (BOTH, {"standardize": True}),
     "learning rate 0.1": (BOTH, {"learning_rate": 0.1}),
     "backbone as fast as the head": (BOTH, {"backbone_rate": 1.0}),
@@ -87,14 +94,15 @@ CHOICES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {  # which heads, a
         BOTH,
         {"learning_rate": 0.1, "standardize": True, "temperature": 1.0},
     ),
-    "0.1, three factors": (("vi",), {"learning_rate": 0.1, "factors": 3}),
+    "0.1, three factors": (("products",), {"learning_rate": 0.1, "factors": 3}),
 }
 
 
 def choice(network: str, cut: str, head: str, label: str) -> Trial:
     """One of the choices; a learning rate of 0.05 was the first look."""
-    start = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
-    return start.change(head=head, **({"learning_rate": 0.05} | CHOICES[label][1]))
+    start = START.change(network=network, cut=cut)
+    changes = {"learning_rate": 0.05} | CHOICES[label][1]
+    return head_trial(start, head, EARLY[network, cut], **changes)
 
 
 def choices() -> list[Trial]:
@@ -115,11 +123,11 @@ AGAIN = (  # cuts where factors and temperature are looked at with several seeds
 )
 WARMER = {"temperature": 4.0}
 SECOND: dict[str, tuple[str, dict[str, Any]]] = {
-    "two factors": ("vi", {}),
-    "three factors": ("vi", {"factors": 3}),
+    "two factors": ("products", {}),
+    "three factors": ("products", {"factors": 3}),
     "ReLU units": ("relu-units", {}),
-    "two factors, temperature 4": ("vi", WARMER),
-    "three factors, temperature 4": ("vi", WARMER | {"factors": 3}),
+    "two factors, temperature 4": ("products", WARMER),
+    "three factors, temperature 4": ("products", WARMER | {"factors": 3}),
     "ReLU units, temperature 4": ("relu-units", WARMER),
 }
 TRIED_RATES = (0.02, 0.05, 0.1)  # of heads that a rate chosen for products may not suit
@@ -128,8 +136,8 @@ TRIED_RATES = (0.02, 0.05, 0.1)  # of heads that a rate chosen for products may 
 def again(network: str, cut: str, budget: int, label: str, seed: int) -> Trial:
     """One of the second choices."""
     head, changed = SECOND[label]
-    start = START.change(network=network, cut=cut, head=head, head_parameters=budget)
-    return start.change(seed=seed, **changed)
+    start = START.change(network=network, cut=cut, seed=seed)
+    return head_trial(start, head, budget, **changed)
 
 
 def second(seeds: int = 2) -> list[Trial]:
@@ -144,8 +152,8 @@ def second(seeds: int = 2) -> list[Trial]:
 
 def rate(network: str, cut: str, head: str, learning_rate: float) -> Trial:
     """One of the learning rates that are tried with another head."""
-    start = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
-    return start.change(head=head, learning_rate=learning_rate)
+    start = START.change(network=network, cut=cut)
+    return head_trial(start, head, EARLY[network, cut], learning_rate=learning_rate)
 
 
 def rates() -> list[Trial]:
@@ -159,7 +167,7 @@ def rates() -> list[Trial]:
 
 
 OTHERS = ("pooled", "linear", "mlp", "simkd")
-HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")
+HEADS = (*OTHERS, "relu-units", "products")
 # What held-out images say of a network, other than the recipe: of its products, of all its heads,
 # and of one head.
 FACTORS = {"resnet18": 3}
@@ -173,8 +181,7 @@ def recipe_of(network: str, cut: str, head: str) -> TrainingOptions:
         rate = RATES.get((network, head), JOINT.learning_rate)
         temperature = TEMPERATURES.get(network, JOINT.temperature)
         return replace(JOINT, learning_rate=rate, temperature=temperature)
-    presets = (p for p in PRESETS.values() if (p.backbone, p.cut) == (network, cut))
-    return next((variant(preset, 0).recipe for preset in presets), JOINT)
+    return replace(JOINT, temperature=VARIANT_TEMPERATURES.get((network, cut), JOINT.temperature))
 
 
 def early(seeds: int = 3) -> list[Trial]:
@@ -184,9 +191,9 @@ def early(seeds: int = 3) -> list[Trial]:
         for (network, cut), budget in EARLY.items():
             for head in HEADS:
                 recipe = recipe_of(network, cut, head)
-                trial = replace(START, network=network, cut=cut, head=head, recipe=recipe)
-                factors = FACTORS.get(network, 2) if head == "vi" else 2
-                made.append(trial.change(head_parameters=budget, factors=factors, seed=seed))
+                trial = START.change(network=network, cut=cut, recipe=recipe, seed=seed)
+                own = {"factors": FACTORS.get(network, 2)} if head == "products" else {}
+                made.append(head_trial(trial, head, budget, **own))
     return made
 
 
@@ -197,41 +204,40 @@ def vinet() -> list[Trial]:
     keeps them small on their class. Behind one cut and of one seed: on two cores it takes hours.
     """
     network, cut = EARLIEST[0]
-    recipe = replace(recipe_of(network, cut, "vi"), vanish=1.0)
-    trial = replace(START, network=network, cut=cut, recipe=recipe, checkpoints=True)
-    return [
-        trial.change(
-            **{"placement": "global", "per_class": 512, "components": 32, "train_projection": True},
-            **{"order": "pca-tanh", "scale": "unit", "normalization": "leading", "psi": 0.1},
-            **{"max_degree": 2, "keep": 32, "monomials": None},
-        )
-    ]
+    recipe = replace(recipe_of(network, cut, "products"), vanish=1.0)
+    latents = replace(START.latents, per_class=512)
+    sizes = {"components": 32, "max_degree": 2, "keep": 32, "monomials": None}
+    trial = Trial(network=network, cut=cut, latents=latents, recipe=recipe)
+    return [trial.change(train_projection=True, **sizes)]
 
 
-def variants(head: str = "vi", seeds: int = 3) -> list[Trial]:
-    """A head, products by default, behind the eight cuts of the paper: the sizes of ``best``."""
+def variants(head: str = "products", seeds: int = 3) -> list[Trial]:
+    """A head, products by default, behind the eight cuts of the paper."""
     return [variant(preset, seed, head) for seed in range(seeds) for preset in PRESETS.values()]
 
 
-def variant(preset: Preset, seed: int, head: str = "vi") -> Trial:
-    """One of them; ``--preset best-tiny`` on a GPU trains the same."""
-    start = start_of(size_of_best(preset), preset.backbone)
-    recipe = replace(start.settings.recipe, precision=JOINT.precision)
-    trial = replace(START, network=preset.backbone, cut=start.cut, recipe=recipe)
-    return trial.change(head=head, shaping=start.settings.shaping, seed=seed)
+# With this size, all networks have fewer parameters than the paper's VI-Nets. Held-out images ask
+# for something else behind one of the cuts.
+VARIANT_PARAMETERS = 180_000
+VARIANT_SIZES = {("resnet18", "layer2.1.bn2"): {"parameters": 500_000, "factors": 3}}
+VARIANT_TEMPERATURES = {("resnet18", "layer2.1.bn2"): 4.0}
 
 
-def size_of_best(preset: Preset) -> str:
-    """The preset behind the same cut."""
-    return f"best-{preset.name.split('-')[-1].lower()}"
+def variant(preset: Preset, seed: int, head: str = "products") -> Trial:
+    """One of them."""
+    network, cut = preset.backbone, preset.cut
+    recipe = recipe_of(network, cut, head)
+    trial = START.change(network=network, cut=cut, recipe=recipe, seed=seed)
+    own = VARIANT_SIZES.get((network, cut), {}) if head == "products" else {}
+    return head_trial(trial, head, VARIANT_PARAMETERS).change(**own)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "all examples": {},
-    "all examples, backbone frozen": {"tune": "head"},
+    "all examples, backbone frozen": {"trained": "coefficients"},
     "two epochs": {"epochs": 2},
     "20 examples a class": {"train": 20, "longer": 4},
-    "20 examples a class, backbone frozen": {"train": 20, "longer": 4, "tune": "head"},
+    "20 examples a class, backbone frozen": {"train": 20, "longer": 4, "trained": "coefficients"},
 }
 WAYS: dict[str, dict[str, Any]] = {
     "random": {},
@@ -246,8 +252,8 @@ def start(trial: Trial, setting: str, way: str, seed: int) -> Trial:
     changes = SETTINGS[setting] | WAYS[way]
     longer = changes.pop("longer", 1)  # few examples make short epochs
     changes = {"epochs": longer * trial.recipe.epochs} | changes
-    # both starts see the same latents
-    return trial.change(collecting=LatentOptions(per_class=512, reuse=True), seed=seed, **changes)
+    # Both starts see the same latents.
+    return trial.change(latents=LatentOptions(per_class=512, reuse=True), seed=seed, **changes)
 
 
 def starts(trial: Trial, seeds: int) -> list[Trial]:
@@ -264,14 +270,14 @@ def ideals() -> list[Trial]:
     """The starts behind the earliest cuts."""
     made = []
     for network, cut in EARLIEST:
-        trial = START.change(network=network, cut=cut, head_parameters=EARLY[network, cut])
+        trial = START.change(network=network, cut=cut, parameters=EARLY[network, cut])
         made += starts(trial, seeds=3)
     return made
 
 
 SMALL_RECIPE = {"precision": "float32", "epochs": 12, "batch_size": 64}
 DIGITS = {
-    cut: START.change(network="digits_cnn", cut=cut, head_parameters=budget, **SMALL_RECIPE)
+    cut: START.change(network="digits_cnn", cut=cut, parameters=budget, **SMALL_RECIPE)
     for cut, budget in (("relu1", 6_000), ("relu2", 12_000))
 }
 SEEDS = 5
@@ -306,7 +312,7 @@ def choice_table(folder: Path) -> tuple[Table, dict[str, Any]]:
     for network, cut in EARLIEST:
         columns += [
             Column(f"{network} {head}", f"{network} {cut}: {name}, %", ".2f")
-            for head, name in (("vi", "products"), ("relu-units", "ReLU units"))
+            for head, name in (("products", "products"), ("relu-units", "ReLU units"))
         ]
     for label, (heads, _) in CHOICES.items():
         row: dict[str, Any] = {"choice": label}
@@ -346,7 +352,6 @@ def second_table(folder: Path) -> tuple[Table, dict[str, Any]]:
 
 def rate_table(folder: Path) -> tuple[Table, dict[str, Any]]:
     """Learning rates of the other heads on held-out images."""
-    from vinets.heads import HEADS as KINDS
     from vinets.report import Column, Row, Table
 
     store = Store(folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks.tuning import EARLY, HEADS, early, size_of_best, variants
+from benchmarks.tuning import EARLY, HEADS, early, variants
 from vinets.heads import HEADS as KINDS
 from vinets.models import PRESETS, create_model
 from vinets.paper.paper import UNCUT, VARIANTS
@@ -19,9 +19,7 @@ WHOLE = {  # parameters of the uncut networks
     name: sum(p.numel() for p in create_model(name, classes).parameters())
     for name, classes in (("resnet18", 10), ("resnet34", 100))
 }
-LABELS = {"uncut": "uncut"} | {
-    head: KINDS["products" if head == "vi" else head].label for head in HEADS
-}
+LABELS = {"uncut": "uncut"} | {head: KINDS[head].label for head in HEADS}
 TITLES = {"resnet18": "ResNet-18, CIFAR-10", "resnet34": "ResNet-34, CIFAR-100"}
 
 
@@ -46,12 +44,12 @@ def early_table(folder: Path) -> tuple[Table, dict[str, Any]]:
         for head, values in found.items():
             machine = values["machine"]
             row = values | {"head": LABELS[head]}
-            if head != "vi" and "vi" in found:
-                ours = found["vi"]
+            if head != "products" and "products" in found:
+                ours = found["products"]
                 row["behind"] = ours["accuracy"] - values["accuracy"]
                 row["joint"] = (ours["std"] ** 2 + values["std"] ** 2) ** 0.5
             section = f"{TITLES[network]}, {cut}; uncut {values['uncut']:.2f} %"
-            rows.append(Row(row, section=section, marked=head == "vi"))
+            rows.append(Row(row, section=section, marked=head == "products"))
     return Table("early", "Heads behind early cuts", columns, tuple(rows)), machine
 
 
@@ -75,7 +73,7 @@ def short_table(folder: Path) -> tuple[Table, dict[str, Any]]:
             rows[head][f"{key} size"] = values["parameters"]
             rows["uncut"] |= {key: values["uncut"], f"{key} size": WHOLE[network]}
     made = [
-        Row({"network": LABELS[head]} | row, marked=head == "vi")
+        Row({"network": LABELS[head]} | row, marked=head == "products")
         for head, row in rows.items()
         if row
     ]
@@ -86,7 +84,7 @@ def variant_table(folder: Path) -> tuple[Table, dict[str, Any]]:
     """Products behind the eight cuts of the paper, with its numbers, and the machine."""
     columns = (
         Column("network", "in place of"),
-        Column("preset"),
+        Column("size"),
         Column("cut"),
         Column("total", "total, M", ".2f"),
         Column("accuracy", "accuracy, %", ".2f", "std"),
@@ -100,7 +98,8 @@ def variant_table(folder: Path) -> tuple[Table, dict[str, Any]]:
         if not (values := _over_seeds(store, planned)):
             continue
         machine, theirs = values["machine"], VARIANTS[name]
-        row = values | {"network": name, "preset": size_of_best(preset), "cut": preset.cut}
+        size = name.split("-")[-1].lower()
+        row = values | {"network": name, "size": size, "cut": preset.cut}
         row["total"] = values["parameters"] / 1e6
         uncut = UNCUT[preset.backbone]["accuracy"]
         paper = {

@@ -20,8 +20,9 @@ SCOPES = ("uniform", "global")
 
 FIRST = replace(BACKBONE, epochs=24, precision="bfloat16", distill=0.7)  # before choices
 SCRATCH = replace(FIRST, learning_rate=0.4)
-# weights that were trained before decay as they do in the backbone of a product head
-TUNED = replace(JOINT, weight_decay=5e-4)
+# Weights that were trained before decay as they do in the backbone of a product head. A whole
+# network has no head to be trained with it.
+TUNED = replace(JOINT, weight_decay=5e-4, trained=TrainingOptions.trained)
 RECIPES = {
     "uncut": TrainingOptions(),
     "classic": SCRATCH,

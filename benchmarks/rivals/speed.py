@@ -27,7 +27,7 @@ from vinets.models import create_model, load_weights
 from vinets.networks.network import CutNetwork
 from vinets.runs.context import CutContext
 from vinets.runs.setup import Setup
-from vinets.runs.store import FOLDER, Store
+from vinets.runs.store import Store
 from vinets.runs.trial import Trial
 from vinets.training import fine_tune, train_classifier
 
@@ -41,15 +41,14 @@ PARTS = ("device", "cpu", "training")
 
 def vinet_architecture(trial: Trial) -> str:
     """What the speed of a product head, or of another head behind a cut, depends on."""
-    head = trial.placing.placement if trial.head == "vi" else trial.head
-    shaping = changes(replace(trial.shaping, start="random", offset=0.0))
-    size = [f"{name}={value}" for name, value in shaping.items()]
-    return ", ".join([f"{trial.cut} {head}", *size])
+    options = {k: v for k, v in changes(trial.options).items() if k not in ("start", "offset")}
+    size = [f"{name}={value}" for name, value in options.items()]
+    return ", ".join([f"{trial.cut} {trial.head}", *size])
 
 
 def vinet_kind(trial: Trial) -> str:
     """Whether it is one."""
-    return "vi-net" if trial.head in ("vi", "products") else "other head"
+    return "vi-net" if trial.head == "products" else "other head"
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,10 @@ def entries(
     contexts: dict[Hashable, CutContext] = {}
     for trial in trials:
         name = vinet_architecture(trial)
-        tuned = trial.network == given and trial.task == "train" and trial.tuning.tune != "head"
+        tuned = trial.network == given and trial.task == "train" and trial.recipe.layers != 0
         if tuned and name not in made:
-            plain = trial.change(start="random")  # noise has no ideal to start from
+            # noise has no ideal to start from
+            plain = trial.change(start="random") if trial.head == "products" else trial
             if plain.shares not in contexts:
                 contexts[plain.shares] = CutContext(setup, plain, progress_of(None))
             cut, _ = contexts[plain.shares].network(plain)
@@ -116,7 +116,7 @@ def _tuning(trial: Trial, network: CutNetwork, setup: Setup) -> Callable[[ImageS
 
     def train(data: ImageSource) -> float:
         options: dict[str, Any] = {"teacher": setup.model if taught else None, "progress": None}
-        history = fine_tune(network, data, recipe=recipe, tuning=trial.tuning, **options)
+        history = fine_tune(network, data, recipe=recipe, **options)
         return history.epochs[-1].seconds
 
     return train
@@ -134,11 +134,7 @@ def random_images(count: int, classes: int) -> ImageSource:
 
 def trials_in(folders: Iterable[Path]) -> list[Trial]:
     """Trials of stores; those of the plans of joint tuning where none is given."""
-    found = [
-        store.load(path).trial
-        for store in map(Store, folders)
-        for path in sorted((store.folder / FOLDER).glob("*.json"))
-    ]
+    found = [record.trial for folder in folders for record in Store(folder).records()]
     return found or [*early(1), *variants(seeds=1)]
 
 

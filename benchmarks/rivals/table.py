@@ -14,8 +14,8 @@ from benchmarks.rivals.train import FOLDER, RivalRecord
 from benchmarks.tuning import recipe_of
 from vinets.core.files import read_json
 from vinets.core.plain import as_plain, changes, from_plain
-from vinets.core.settings import Shaping, TrainingOptions
-from vinets.runs.store import TrialRecord
+from vinets.core.settings import TrainingOptions
+from vinets.runs.store import TRIALS, Store, TrialRecord
 
 if TYPE_CHECKING:
     from vinets.report import Table
@@ -46,10 +46,12 @@ class Run:
 
 def runs_and_speeds(paths: Iterable[Path]) -> tuple[list[Run], dict[tuple[str, str], Any]]:
     """Runs, and speeds by given network and architecture, in files and folders of results."""
-    files = [
-        f for path in paths for f in (sorted(path.rglob("*.json")) if path.is_dir() else [path])
-    ]
+    files: list[Path] = []
     runs: list[Run] = []
+    for path in paths:
+        files += sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        for store in map(Store, sorted(found.parent for found in path.rglob(TRIALS))):
+            runs += [_of_trial(record) for record in store.records() if record.result.training]
     speeds: dict[tuple[str, str], Any] = {}
     for file in files:
         values = read_json(file)
@@ -71,8 +73,6 @@ def runs_and_speeds(paths: Iterable[Path]) -> tuple[list[Run], dict[tuple[str, s
                 )
             for one in values["speeds"]:
                 speeds.setdefault((values["given"], one["architecture"]), {}).update(one)
-        elif values.get("result", {}).get("training"):
-            runs.append(_of_trial(from_plain(TrialRecord, values, str(file))))
     return runs, speeds
 
 
@@ -87,10 +87,8 @@ def _of_rival(record: RivalRecord) -> Run:
 def _of_trial(record: TrialRecord) -> Run:
     trial, result = record.trial, record.result.trained
     usual = recipe_of(trial.network, str(trial.cut), trial.head)
-    notes = _differences(trial.recipe, usual) | changes(trial.tuning) | _sample(trial)
-    notes = {"tune": "head"} | notes | _start(trial.shaping)
-    if notes["tune"] == "all":
-        del notes["tune"]
+    start = {k: v for k, v in changes(trial.options).items() if k in ("start", "offset")}
+    notes = _differences(trial.recipe, usual) | _sample(trial) | start
     facts = (_text(notes), trial.recipe.epochs, *_counted(result), not _sample(trial))
     return Run(trial.network, vinet_kind(trial), vinet_architecture(trial), *facts)
 
@@ -104,10 +102,6 @@ def _differences(recipe: TrainingOptions, usual: TrainingOptions) -> dict[str, A
         f.name: (getattr(recipe, f.name), getattr(usual, f.name)) for f in fields(TrainingOptions)
     }
     return {k: ours for k, (ours, theirs) in pairs.items() if ours != theirs and k != "epochs"}
-
-
-def _start(shaping: Shaping) -> dict[str, Any]:
-    return {k: v for k, v in changes(shaping).items() if k in ("start", "offset")}
 
 
 def _sample(one: Any) -> dict[str, Any]:

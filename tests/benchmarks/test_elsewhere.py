@@ -29,12 +29,13 @@ def test_every_head_is_tried_at_every_cut_with_one_budget(place, tmp_path, monke
     for cut, budget in PLACES[place].cuts:
         here = [trial for trial in found if trial.cut == cut]
         assert [trial.head for trial in here if trial.seed == 1] == list(HEADS)
-        assert {trial.shaping.head_parameters for trial in here} == {budget}
-        assert {trial.placing.placement for trial in here} == {"products"}
+        sizes = {getattr(trial.options, "parameters", budget) for trial in here}
+        assert sizes == {budget}
         # the seed, the head and what was chosen for it are all that they differ in
-        same = {"head": "vi", "seed": 0, "factors": 2, "learning_rate": 0.1}
+        same = {"head": "linear", "seed": 0, "learning_rate": 0.1}
         assert len({trial.change(**same) for trial in here}) == 1
-        assert {t.shaping.factors for t in here if t.head == "vi"} == {PLACES[place].factors}
+        products = [trial.options for trial in here if trial.head == "products"]
+        assert {options.factors for options in products} == {PLACES[place].factors}
 
 
 def test_held_out_images_are_cut_from_the_training_part(tmp_path):
@@ -67,7 +68,8 @@ def test_texts_of_a_wheel_are_read_and_held_out(tmp_path):
 
 def test_seeds_share_a_row_and_other_rates_do_not(tmp_path):
     store = Store(tmp_path)
-    made = trials("text", 2, ["pooled", "vi"]) + trials("text", 1, ["vi"], learning_rate=0.5)
+    made = trials("text", 2, ["pooled", "products"])
+    made += trials("text", 1, ["products"], learning_rate=0.5)
     for trial in made:
         right = (0.5 if trial.head == "pooled" else 0.7) + 0.02 * trial.seed
         facts = TrainingFacts(right, 0.75, 1.0, 0.0, {"backbone": 900, "linear": 100}, 1.0)

@@ -42,7 +42,7 @@ def test_a_plan_has_every_study_at_every_place_with_every_seed(where):
     for place in study.PLACES[where]:
         here = [group for group in found if group.place is place]
         assert len(here) == place.seeds * len(study.STUDIES)
-        assert {group.trial.tuning.tune for group in here} == {"all"}
+        assert {group.trial.recipe.trained for group in here} == {"backbone"}
     for group in found:
         assert {row for row, _ in group.arms} == set(study.STUDIES[group.study][0])
 
@@ -53,7 +53,7 @@ def test_every_contrast_is_measured():
 
 
 def test_heads_beside_each_other_have_one_budget(bench):
-    budget = bench.trial.shaping.head_parameters
+    budget = bench.trial.options.parameters
     sizes = {}
     for way in study.STUDIES["beside"][1]:
         network, trial = bench.beside("all examples", way)
@@ -75,7 +75,7 @@ def test_half_of_the_head_comes_from_the_ideal_and_the_control_is_alike_but_rand
     each = monomials + 1 + own.head.spatial.weight.shape[0] + own.head.linear.out_features
     patterns = own.head.spatial.patterns.numel()
     spent = own.head.parts()["projection"] + count * each
-    assert 0.4 < spent / (bench.trial.shaping.head_parameters - patterns) < 0.5
+    assert 0.4 < spent / (bench.trial.options.parameters - patterns) < 0.5
     own.head.eval()
     values, labels = next(latents.store.chunks(200))
     with torch.no_grad():

@@ -15,6 +15,7 @@ from vinets import CutNetwork, pretrained
 from vinets.core.settings import RECIPES
 from vinets.models import digits_cnn, save_weights
 from vinets.networks.uncut import WEIGHTS
+from vinets.runs.store import Store
 
 
 @pytest.mark.parametrize("name", pretrained.names())
@@ -81,10 +82,11 @@ def test_what_was_trained_elsewhere_is_stored_with_where_and_how(elsewhere, monk
     weights.write_bytes((elsewhere / "uncut" / "digits-cnn-0" / WEIGHTS).read_bytes())
     words = ("digits-cnn-products", "--weights", weights, "--out", out, "--device", "cpu")
     run(monkeypatch, "network", *words)
-    (file,) = (out / "digits-cnn-products" / "trials").glob("*train*.json")
-    there = json.loads(file.read_text())
+    file = Store(out / "digits-cnn-products").path
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    (there,) = (line for line in lines if "train" in line["name"])
     there["machine"] |= {"gpu": "A GPU That Is Not Here", "torch": "2.6.7"}
-    file.write_text(json.dumps(there))
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     facts = run(monkeypatch, "store", *words)
     assert facts["trained_on"] == there["machine"] != facts["timed_on"]
     assert " network " in facts["command"]

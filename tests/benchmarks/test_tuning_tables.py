@@ -15,7 +15,7 @@ from vinets.runs.store import Store, TrialRecord
 from vinets.runs.trial import TrainingFacts, TrialResult
 
 CUT = ("resnet18", "layer1.1.bn2")
-ACCURACY = {"linear": 0.8, "vi": 0.9}
+ACCURACY = {"linear": 0.8, "products": 0.9}
 
 
 def write(folder, trials, shift=0.0):

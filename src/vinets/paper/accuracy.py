@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
+from vinets.heads.vanishing import MAX_POLYNOMIALS
 from vinets.paper.backbones import Backbone
 from vinets.paper.level import level, level_with_uncut
 from vinets.paper.plan import (
@@ -21,7 +22,6 @@ from vinets.paper.plan import (
 )
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Series, Table
 from vinets.runs.trial import Trial, TrialResult
-from vinets.runs.vanish import MOST
 
 
 def _accuracy_figure(plan: Plan, name: str, title: str, found: Results) -> Figure:
@@ -197,8 +197,9 @@ RATIOS = (0.0, 0.5, 0.9, 0.95, 0.99)
 FEW = (0.0, 0.9, 0.99)  # of OAVI, which takes longer
 PRUNING = (
     "Of every class, the polynomials with the highest pruning score stay; all their monomials "
-    f"stay with them. Heads are trained anew for every point. A head holds at most {MOST:,} "
-    "polynomials: where more are left, as many as fit are taken, the best of every class{}."
+    "stay with them. Heads are trained anew for every point. A head holds at most "
+    f"{MAX_POLYNOMIALS:,} polynomials: where more are left, as many as fit are taken, the best of "
+    "every class{}."
 )
 HAPPENS = "; this happens to OAVI at early cuts"  # in a full run
 COMPARED = (
@@ -215,7 +216,10 @@ KEPT = (
     "as soon as a polynomial vanishes, as the authors' do; the rows with a gap go on until the "
     "mean square is proved to be within 0.01 ψ of the smallest, or 10,000 steps are done."
 )
-BUT = f", but for OAVI at early cuts, where only the best {MOST:,} polynomials fit into a head"
+BUT = (
+    f", but for OAVI at early cuts, where only the best {MAX_POLYNOMIALS:,} polynomials fit into a "
+    "head"
+)
 
 
 def _pruned_trial(plan: Plan, backbone: Backbone, cut: str, algorithm: str, ratio: float) -> Trial:
@@ -329,7 +333,7 @@ Experiment(
 # --- baselines --------------------------------------------------------------------------------
 
 SIMPLE = {  # those of the figure on truncation first, so that colours agree
-    "vi": "VI-Net",
+    "vanishing": "VI-Net",
     "linear": "linear head, flat",
     "random": "random monomials",
     "mlp": "MLP",
@@ -369,7 +373,7 @@ def _baselines(plan: Plan) -> Trials:
         early = plan.cuts(backbone)[:1] if plan.quick else backbone.undecided
         for reading in backbone.readings if backbone.undecided else ():
             for cut in early:
-                wanted += [(backbone, reading, cut, head) for head in ("vi", "random")]
+                wanted += [(backbone, reading, cut, head) for head in ("vanishing", "random")]
     return {
         (backbone, reading, SIMPLE[head], cut, seed): plan.trial(
             backbone, cut, head=head, seed=seed, **backbone.readings[reading]
@@ -395,7 +399,10 @@ def _baselines_found(plan: Plan, found: Results) -> Findings:
 
 def _duel(found: Results, backbone: Backbone, reading: str, cut: str) -> Row:
     """VI-Net against random monomials, seed by seed."""
-    heads = [part(found, backbone, reading, SIMPLE[h], cut).values() for h in ("vi", "random")]
+    heads = [
+        part(found, backbone, reading, SIMPLE[head], cut).values()
+        for head in ("vanishing", "random")
+    ]
     ours, theirs = ([100 * one.trained.accuracy for one in own] for own in heads)
     gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
     values = {

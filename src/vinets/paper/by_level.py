@@ -37,7 +37,7 @@ class Heads:
 
     def against(self, kind: str) -> dict[str, Difference]:
         """VI-Net less another head, cut by cut."""
-        return {cut: level(self.of("vi", cut), self.of(kind, cut)) for cut in self.removed}
+        return {cut: level(self.of("vanishing", cut), self.of(kind, cut)) for cut in self.removed}
 
 
 def _ahead(claim: str, found: dict[str, Difference]) -> Judged:
@@ -58,12 +58,12 @@ def truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
         (
             (difference_in_words(cut, found), found.word != "behind")
             for cut in late
-            for found in (level(heads.of("linear", cut), heads.of("vi", cut)),)
+            for found in (level(heads.of("linear", cut), heads.of("vanishing", cut)),)
         ),
         "linear head less VI-Net: {}",
     )
     half = min(heads.removed, key=lambda cut: abs(heads.removed[cut] - 50))
-    loss = level_with_uncut(heads.of("vi", half))
+    loss = level_with_uncut(heads.of("vanishing", half))
     yield (
         "with half of the layers removed VI-Net is competitive (3 points at most)",
         f"{number(loss.value, '+.2f')} ({loss.shown}) with {heads.removed[half]:.0f} % removed",
@@ -126,7 +126,7 @@ def ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     found = [
         (f"{cut} {one.smallest_own:.0%}", one.smallest_own >= MOSTLY)
         for cut in heads.removed
-        for one in (heads.of("vi", cut)[0].vanishing,)
+        for one in (heads.of("vanishing", cut)[0].vanishing,)
         if one is not None
     ]
     claim = f"polynomials are smallest on their own class on test images ({MOSTLY:.0%} or more)"

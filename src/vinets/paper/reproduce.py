@@ -118,7 +118,7 @@ def reproduce(
 
     One experiment comes after the other, that with the fewest trials first, and is written when it
     is complete; until then its file says how much is missing. Files of a quick plan end in
-    ``-quick``. Every trial is written to ``out/trials`` when it is done, and not repeated: an
+    ``-quick``. Every trial is written to ``out/trials.jsonl`` when it is done, and not repeated: an
     interrupted call goes on where it was, and experiments share what they have in common. Results
     of other data or weights in ``out`` are refused. ``calls.jsonl`` has a line for every call that
     carried out trials, with its time.
