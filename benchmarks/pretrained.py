@@ -37,7 +37,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.tuning import DIGITS, early, variant, vinet
+from benchmarks.tuning import DIGITS, early, variant
 from vinets import pretrained
 from vinets.core.device import each, evaluating, resolve_device
 from vinets.core.files import read_json, write_json, write_text
@@ -92,7 +92,15 @@ NETWORKS = {
         Trial.of("vanishing", network="digits_cnn", cut="pool", **SIZES["digits_cnn"]),
         UCI,
     ),
-    "resnet18-cifar10-vinet": Made("cifar10-resnet18", vinet()[0], CIFAR),
+    "resnet18-cifar10-vinet": Made(
+        "cifar10-resnet18",
+        Trial.of(
+            **{"network": "resnet18", "cut": "layer2.1.bn2", "components": 24, "max_degree": 2},
+            **{"train_projection": True, "keep": 16, "monomials": None},
+            **{"views": 2, "dtype": "float16"},
+        ),
+        CIFAR,
+    ),
     "resnet18-cifar10-products": Made(
         "cifar10-resnet18", variant(PRESETS["VI-Net18-Tiny"], 0), CIFAR
     ),

@@ -43,7 +43,12 @@ LABELS = {
     ),
     **pretrained.RENAMED,
 }
-NEW = ("| `vinets/digits-cnn-vinet` |",)  # how rows begin that 0.2 had not
+# How rows begin that 0.2 had not.
+NEW = (
+    "| `vinets/digits-cnn-vinet` |",
+    "| `vinets/resnet18-cifar10-vinet` |",
+    "| VI-Net, one seed, on a CPU |",
+)
 GONE = ("cascade", "search_signals")  # tables of what was taken out, their results with it
 
 MARKER = re.compile(r"<!-- table: ([\w-]+) -->\n(.*?)\n<!-- end -->", re.DOTALL)
